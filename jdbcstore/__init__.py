@@ -1,0 +1,1 @@
+"""ActiveMQ's JDBC message store in Python."""

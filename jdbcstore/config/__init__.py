@@ -1,0 +1,1 @@
+"""From options, files and URLs to objects: the composition root."""

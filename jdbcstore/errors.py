@@ -1,0 +1,131 @@
+"""Every error that jdbcstore raises on purpose.
+
+::
+
+    JdbcStoreError
+    ├── ConfigurationError        an option, URL or file is wrong; the text says which and what would be right
+    ├── StoreError                the store could not do what was asked
+    │   ├── MessageTooLarge       the message does not fit the store or its limits; never retried
+    │   ├── DuplicateMessage      the row's id is taken: another broker writes the same tables
+    │   ├── TransientStoreError   connection lost, deadlock, timeout: nothing was written, trying again may help
+    │   │   ├── StoreFull         the database has no room left
+    │   │   └── StoreReadOnly     the server accepts no writes (a failover target, a mounted-read-only disk)
+    │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
+    │   ├── SchemaMismatch        tables are missing, old or of another shape; ``jdbcstore schema`` tells more
+    │   └── StoreClosed           the adapter is stopped
+    ├── LockError                 mastership
+    │   ├── LockHeld              another broker is master
+    │   └── LeaseLost             we are not master any more; nothing was written
+    ├── ProtocolError             the peer's bytes break STOMP
+    └── CodecError                bytes that are not OpenWire, or a value that cannot be written as OpenWire
+
+Drivers' errors never leave the store: they are mapped once, at its edge, and stay reachable as ``__cause__``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CodecError",
+    "ConfigurationError",
+    "DuplicateMessage",
+    "JdbcStoreError",
+    "LeaseLost",
+    "LockError",
+    "LockHeld",
+    "MessageTooLarge",
+    "OutcomeUnknown",
+    "ProtocolError",
+    "SchemaMismatch",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "TransientStoreError",
+]
+
+
+class JdbcStoreError(Exception):
+    """Root of all errors of this package."""
+
+
+class ConfigurationError(JdbcStoreError):
+    """An option, a URL or a configuration file is wrong; the text says which and what would be right."""
+
+
+class StoreError(JdbcStoreError):
+    """The store could not do what was asked."""
+
+
+class MessageTooLarge(StoreError):
+    """The message does not fit the store or one of its limits. Never retried."""
+
+
+class DuplicateMessage(StoreError):
+    """The row's id is taken although this store gave it out: another broker writes the same tables."""
+
+
+class TransientStoreError(StoreError):
+    """Connection lost, deadlock, timeout. Nothing was written; trying again may help."""
+
+
+class StoreFull(TransientStoreError):
+    """The database has no room left. Nothing was written."""
+
+
+class StoreReadOnly(TransientStoreError):
+    """The server accepts no writes at the moment. Nothing was written."""
+
+
+class OutcomeUnknown(StoreError):
+    """The line broke during COMMIT and the database could not be asked since: written or not, nobody knows yet."""
+
+
+class SchemaMismatch(StoreError):
+    """Tables are missing, old or of another shape than any that this package knows."""
+
+
+class StoreClosed(StoreError):
+    """The adapter is stopped or was never started."""
+
+
+class LockError(JdbcStoreError):
+    """Something about mastership."""
+
+
+class LockHeld(LockError):
+    """Another broker is master of this store."""
+
+
+class LeaseLost(LockError):
+    """This broker is not master any more; the write that met this was rolled back."""
+
+
+class ProtocolError(JdbcStoreError):
+    """The peer's bytes break the protocol.
+
+    Args:
+        message: one sentence for the peer.
+        fatal: whether the connection cannot go on after it.
+    """
+
+    def __init__(self, message: str, *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+
+
+class CodecError(JdbcStoreError):
+    """Bytes that are not OpenWire, or a value that cannot be written as OpenWire.
+
+    Args:
+        message: what is wrong.
+        offset: position in the frame, in bytes from its first byte (the size prefix), if known.
+        field: dotted path of the field that was read or written, if known.
+    """
+
+    def __init__(self, message: str, *, offset: int | None = None, field: str | None = None) -> None:
+        where = "".join(
+            [f" at byte {offset}" if offset is not None else "", f" in field {field}" if field is not None else ""]
+        )
+        super().__init__(message + where)
+        self.offset = offset
+        self.field = field

@@ -1,0 +1,1 @@
+"""The persistence-adapter API and the stores behind it."""

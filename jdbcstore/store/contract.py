@@ -1,0 +1,399 @@
+"""The persistence-adapter API: what a broker asks of a store, and what every store promises.
+
+The nouns are ActiveMQ's. A `PersistenceAdapter` hands out one `MessageStore` per queue. What not every store can do is
+a capability of its own (`SupportsTopics`, `SupportsTransactions`, `SupportsLocking`): an adapter that lacks one simply
+is not an instance of it, and the broker asks with ``isinstance`` instead of finding out by an error.
+
+**Promises of every adapter** (the contract suite in `jdbcstore.testing` checks them):
+
+1. A `Completion` succeeds only when the write survives the death of this process.
+2. Sequence numbers grow in the order of the `add_message` calls, over all destinations, and also over restarts while
+any
+   higher number is still in the store. Messages become visible in that order: a page never skips a message that
+   appears later.
+3. A bad write fails alone. A failed commit fails everything that was in it, and nothing of it is visible.
+4. All methods may be called from any thread. Reads block; writes return at once.
+5. Bytes come back as they went in: a stored message differs from the sent one in its sequence only.
+6. The cost of a page does not grow with what lies before or behind it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, Self, runtime_checkable
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import CodecError
+from jdbcstore.identifiers import MessageId, ProducerId, TransactionId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+
+__all__ = [
+    "Completion",
+    "Cursor",
+    "LockStatus",
+    "Locker",
+    "MessageStore",
+    "Page",
+    "PersistenceAdapter",
+    "PreparedTransaction",
+    "SupportsLocking",
+    "SupportsTopics",
+    "SupportsTransactions",
+    "TopicMessageStore",
+    "Transaction",
+    "TransactionStore",
+]
+
+#: JMS knows ten priorities, 0 to 9.
+PRIORITY_LEVELS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a reader has come: for each priority the last sequence it has seen.
+
+    A store that is not prioritised moves all ten together. With ten positions a late message of a high priority is on
+    the next page although the reader is past its number.
+    """
+
+    positions: tuple[int, ...] = (0,) * PRIORITY_LEVELS
+
+    @classmethod
+    def after(cls, sequence: int) -> Cursor:
+        """The place behind the message with this sequence, at every priority."""
+        return cls((sequence,) * PRIORITY_LEVELS)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some messages in the order of delivery, and where to go on.
+
+    `unreadable` lists what stands in the store but is no message: the sequence and what is wrong. The cursor is past
+    them; they stay where they are until somebody looks after them.
+    """
+
+    messages: Sequence[Message]
+    cursor: Cursor
+    unreadable: Sequence[tuple[int, CodecError]] = ()
+
+
+class MessageStore(ABC):
+    """The messages of one destination.
+
+    The sequence of a message is `message.message_id.broker_sequence_id`; `add_message` sets it, pages come with it set.
+    """
+
+    #: Where the messages belong.
+    destination: Destination
+    #: Whether pages are ordered by priority before sequence.
+    prioritized: bool
+
+    @abstractmethod
+    def add_message(self, message: Message) -> Completion[int]:
+        """Store a message and give it its sequence.
+
+        Args:
+            message: what to store. Its `message_id.broker_sequence_id` is set before this returns; do not change the
+                message until the completion is done.
+
+        Returns:
+            The sequence, once the message is durable.
+
+        Raises:
+            MessageTooLarge, CodecError: this message can never be stored. Nothing was done.
+            StoreClosed: the adapter is stopped.
+        """
+
+    @abstractmethod
+    def get_message(self, message_id: MessageId) -> Message | None:
+        """The stored message of this id, None when there is none in this destination."""
+
+    @abstractmethod
+    def remove_message(self, message_id: MessageId) -> Completion[None]:
+        """Forget an acknowledged message. One that is not there is not an error.
+
+        Args:
+            message_id: found by its `broker_sequence_id` when that is set, else by producer and producer sequence.
+        """
+
+    @abstractmethod
+    def update_message(self, message: Message) -> Completion[None]:
+        """Replace the bytes of a stored message, e.g. by those with a higher redelivery counter."""
+
+    @abstractmethod
+    def remove_all_messages(self) -> Completion[None]:
+        """Forget everything that was added to this destination before this call."""
+
+    @abstractmethod
+    def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        """The next messages behind a cursor. Waiting (uncommitted) and in-doubt messages are not seen.
+
+        Args:
+            cursor: where the last page ended; ``Cursor()`` is the beginning.
+            messages_max: the most messages to return, at least 1.
+            bytes_max: stop after the message that reaches this many stored bytes; one message always fits.
+
+        Returns:
+            The page; empty when there is nothing behind the cursor.
+        """
+
+    @property
+    @abstractmethod
+    def message_count(self) -> int:
+        """How many committed messages there are. Kept, not counted: costs nothing."""
+
+    def recover(self, page_messages: int = 500, page_bytes: int = 8 << 20) -> Iterator[Message]:
+        """All messages from the first on, page by page."""
+        cursor = Cursor()
+        while True:
+            page = self.recover_next_messages(cursor, page_messages, page_bytes)
+            if not page.messages and not page.unreadable:
+                return
+            yield from page.messages
+            cursor = page.cursor
+
+
+class PersistenceAdapter(ABC):
+    """A store: all destinations of one broker. Also a context manager that starts and stops."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Open the store and find out what is in it; reads no message bodies.
+
+        Raises:
+            SchemaMismatch, TransientStoreError, ConfigurationError: it cannot be opened; nothing is left half open.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Finish what was submitted, then close. Stopping twice is fine."""
+
+    @abstractmethod
+    def destinations(self) -> set[Destination]:
+        """Every destination that has messages or durable subscriptions."""
+
+    @abstractmethod
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> MessageStore:
+        """The store of one queue, the same object for the same queue.
+
+        Args:
+            queue: not a composite and not a wildcard.
+            prioritized: whether the queue's policy asks for order by priority; counts at the first call for a queue.
+        """
+
+    @abstractmethod
+    def remove_queue_message_store(self, queue: Queue) -> None:
+        """Let go of the queue's store object. Its messages stay; `MessageStore.remove_all_messages` removes them."""
+
+    @abstractmethod
+    def commit_together(
+        self,
+        adds: Sequence[tuple[MessageStore, Message]],
+        removes: Sequence[tuple[MessageStore, MessageId]],
+    ) -> Completion[None]:
+        """Add and remove over several destinations in one commit, all or nothing.
+
+        Args:
+            adds: messages with the stores of this adapter to add them to; each gets its sequence before this returns.
+            removes: ids with the stores to remove them from.
+
+        Raises:
+            As `MessageStore.add_message`; then nothing was done.
+        """
+
+    def move_message(
+        self, message_id: MessageId, source: MessageStore, moved: Message, target: MessageStore
+    ) -> Completion[None]:
+        """Remove a message from `source` and add `moved` to `target` in one commit: what a dead-letter queue needs."""
+        return self.commit_together([(target, moved)], [(source, message_id)])
+
+    @abstractmethod
+    def last_message_broker_sequence_id(self) -> int:
+        """The highest sequence given out so far, 0 for an empty store."""
+
+    @abstractmethod
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """The highest producer sequence stored of this producer, -1 when none is."""
+
+    @abstractmethod
+    def delete_all_messages(self) -> None:
+        """Empty the store, durable subscriptions included. Waits until it is done."""
+
+    @abstractmethod
+    def checkpoint(self) -> None:
+        """Prove that the store can be reached. Raises `TransientStoreError` when it cannot."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+# -- topics ----------------------------------------------------------------------------------------------------------
+
+
+class TopicMessageStore(MessageStore):
+    """The messages of one topic, stored once, and the durable subscriptions to it."""
+
+    @abstractmethod
+    def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
+        """Create a durable subscription, or do nothing when it exists with the same selector.
+
+        Args:
+            info: who subscribes, to which (perhaps wildcard) destination, with which selector.
+            retroactive: start with the oldest stored message instead of the next one.
+        """
+
+    @abstractmethod
+    def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
+        """Forget a subscription and, with cleanup, what only it kept."""
+
+    @abstractmethod
+    def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
+        """The subscription, None when there is none."""
+
+    @abstractmethod
+    def all_subscriptions(self) -> list[SubscriptionInfo]:
+        """Every durable subscription to this topic."""
+
+    @abstractmethod
+    def acknowledge(self, key: SubscriptionKey, message_id: MessageId) -> Completion[None]:
+        """One subscription is done with one message, in any order."""
+
+    @abstractmethod
+    def recover_next_subscription_messages(
+        self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int
+    ) -> Page:
+        """The next messages that this subscription has not acknowledged; arguments as `recover_next_messages`."""
+
+    @abstractmethod
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        """How many messages the subscription has not acknowledged."""
+
+
+@runtime_checkable
+class SupportsTopics(Protocol):
+    """An adapter that keeps durable subscriptions."""
+
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> TopicMessageStore:
+        """The store of one topic, the same object for the same topic."""
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """Let go of the topic's store object."""
+
+
+# -- transactions ----------------------------------------------------------------------------------------------------
+
+
+class Transaction(ABC):
+    """Adds and removes that become durable together or not at all. Bounded in size by the adapter's options."""
+
+    transaction_id: TransactionId
+
+    @abstractmethod
+    def add_message(self, store: MessageStore, message: Message) -> None:
+        """Add to be done at commit; sequences are given then, so the order is that of the commits."""
+
+    @abstractmethod
+    def remove_message(self, store: MessageStore, message_id: MessageId) -> None:
+        """Remove to be done at commit."""
+
+    @abstractmethod
+    def acknowledge(self, store: TopicMessageStore, key: SubscriptionKey, message_id: MessageId) -> None:
+        """Durable acknowledgement to be done at commit."""
+
+    @abstractmethod
+    def prepare(self) -> Completion[None]:
+        """XA only: make everything durable but invisible, until `TransactionStore` commits it or rolls it back."""
+
+    @abstractmethod
+    def commit(self) -> Completion[None]:
+        """Make everything durable and visible, in one commit."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Forget everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """Work in doubt that survived a restart."""
+
+    transaction_id: XATransactionId
+    added: Sequence[Message]
+    removed: Sequence[tuple[Destination, MessageId]]
+    acknowledged: Sequence[tuple[Destination, SubscriptionKey, MessageId]]
+
+
+class TransactionStore(ABC):
+    """Begins transactions and knows the prepared ones."""
+
+    @abstractmethod
+    def begin(self, transaction_id: TransactionId) -> Transaction:
+        """A new transaction."""
+
+    @abstractmethod
+    def prepared_transactions(self) -> list[PreparedTransaction]:
+        """Everything in doubt, found in the store."""
+
+    @abstractmethod
+    def commit_prepared(self, transaction_id: XATransactionId) -> Completion[None]:
+        """Second phase: make it visible, behind everything committed before."""
+
+    @abstractmethod
+    def rollback_prepared(self, transaction_id: XATransactionId) -> Completion[None]:
+        """Second phase: as if it had never been."""
+
+
+@runtime_checkable
+class SupportsTransactions(Protocol):
+    """An adapter with transactions."""
+
+    def transaction_store(self) -> TransactionStore:
+        """The one transaction store of this adapter."""
+
+
+# -- mastership ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockStatus:
+    """Who is master: the holder's id, its term, and how long the lock is still its own by the store's clock."""
+
+    holder: str | None
+    term: int
+    expires_in_ms: int | None
+
+
+class Locker(ABC):
+    """Makes sure that one broker at most writes. Leadership is a term, not a boolean."""
+
+    @abstractmethod
+    def acquire(self) -> int | None:
+        """Try once to become master. Returns the new term, None while somebody else is master."""
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Stay master. Raises `LeaseLost` when somebody else is, or the lease ran out."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let the next broker in at once."""
+
+    @abstractmethod
+    def status(self) -> LockStatus:
+        """What the store says about mastership."""
+
+
+@runtime_checkable
+class SupportsLocking(Protocol):
+    """An adapter that several brokers may share as master and standbys."""
+
+    def locker(self) -> Locker:
+        """The adapter's locker; its writer proves the locker's term in every commit."""

@@ -1,0 +1,269 @@
+"""The SQL store: one engine, one writer, and what has to be known before the first message.
+
+At start it reads what a broker has to know, from indexes only: which containers there are, how many messages each has
+and at which priorities, and the highest number given out. From then on these are kept in memory: this adapter is the
+only one that writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, parse_destination
+from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import MessageStore, PersistenceAdapter
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.housekeeping import Vacuum
+from jdbcstore.store.jdbc.messages import JdbcMessageStore
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.rows import Container, Write
+from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
+from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.writer import Writer
+
+__all__ = ["JdbcPersistenceAdapter", "engine_for"]
+
+log = logging.getLogger(__name__)
+
+
+def engine_for(url: URL, options: JdbcOptions) -> Engine:
+    """An engine with the session settings that the store relies on."""
+    arguments = dialect_for(url.get_backend_name()).engine_arguments(options)
+    return create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",  # each read has a snapshot of its own and leaves no transaction behind
+        pool_size=options.pool_size,
+        max_overflow=options.pool_size,
+        pool_timeout=options.query_timeout_s,
+        **arguments,
+    )
+
+
+class JdbcPersistenceAdapter(PersistenceAdapter):
+    """ActiveMQ's tables in a SQL database.
+
+    Args:
+        url: SQLAlchemy's, one of SQLite (a file), PostgreSQL, MySQL, MariaDB.
+        options: limits and names.
+    """
+
+    def __init__(self, url: URL, options: JdbcOptions | None = None) -> None:
+        self.url: Final = url
+        self.options: Final = options or JdbcOptions()
+        #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
+        self.order: Final = threading.Lock()
+        self._engine: Engine | None = None
+        self._sequence = 0
+        self._containers: dict[str, Container] = {}
+        self._known: set[Destination] = set()
+        self._stores: dict[Queue, JdbcMessageStore] = {}
+        self.statements: Statements
+        self.dialect: Dialect
+        self.writer: Writer
+        self._vacuum: Vacuum
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._engine is not None:
+            raise StoreError("the store is started already")
+        engine = engine_for(self.url, self.options)
+        try:
+            self._open(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        self._engine = engine
+
+    def _open(self, engine: Engine) -> None:
+        dialect = dialect_for(self.url.get_backend_name())
+        prefix = self.options.table_prefix
+        probe = dialect(self.options, Statements(prefix), has_page_index=False)
+        with _mapped(probe):
+            if self.options.create_tables_on_startup:
+                report = create_tables(engine, prefix)
+            else:
+                with engine.connect() as connection:
+                    report = inspect_schema(connection, prefix)
+            require_usable(report)
+            if not report.has_paging_index:
+                log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
+            container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
+            self.statements = Statements(prefix, container)
+            self.dialect = dialect(self.options, self.statements, has_page_index=report.has_paging_index)
+            self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
+            self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed)
+            self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
+            with engine.connect() as connection:
+                self._take_stock(connection)
+        self.writer.start()
+        self.dialect.message_bytes_max = min(self.dialect.message_bytes_max, report.message_bytes_max)
+        if self.dialect.needs_vacuum and self.options.vacuum_rows:
+            self._vacuum.start()
+
+    def _take_stock(self, connection: Connection) -> None:
+        """Read what has to be known, without touching a message."""
+        statements = self.statements
+        numbers = [
+            connection.execute(text(statement)).scalar()
+            for statement in (statements.sequence_last_of_messages, statements.sequence_last_of_acks)
+        ]
+        self._sequence = max(0, *(int(number or 0) for number in numbers))
+        self._containers, self._known = {}, set()
+        for name, level, count in connection.execute(text(statements.containers_counted)):
+            container = self._container(name)
+            container.count += int(count)
+            container.levels.add(None if level is None else int(level))
+            self._known.add(_destination(name))
+        for name, count in connection.execute(text(statements.containers_in_doubt)):
+            self._container(name).count -= int(count)
+        for (name,) in connection.execute(text(statements.containers_of_acks)):
+            self._known.add(_destination(name))
+
+    def stop(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        self.writer.stop()
+        self._vacuum.stop()
+        self._stores.clear()
+        engine.dispose()
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def destinations(self) -> set[Destination]:
+        self._opened()
+        known = {name for name, container in list(self._containers.items()) if container.count > 0}
+        return {d for d in self._known if not d.is_queue} | {_destination(name) for name in known}
+
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> JdbcMessageStore:
+        self._opened()
+        store = self._stores.get(queue)
+        if store is None:
+            _check_name(queue)
+            with self.order:
+                container = self._container(queue.qualified_name)
+                store = JdbcMessageStore(self, queue, container, prioritized=prioritized)
+                store = self._stores.setdefault(queue, store)
+        return store
+
+    def remove_queue_message_store(self, queue: Queue) -> None:
+        self._stores.pop(queue, None)
+
+    def _container(self, name: str) -> Container:
+        container = self._containers.get(name)
+        if container is None:
+            container = self._containers[name] = Container(name)
+        return container
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        """The next number. The caller holds `order`."""
+        self._sequence += 1
+        return self._sequence
+
+    def commit_together(
+        self,
+        adds: Sequence[tuple[MessageStore, Message]],
+        removes: Sequence[tuple[MessageStore, MessageId]],
+    ) -> Completion[None]:
+        self._opened()
+        completion: Completion[None] = Completion()
+        targets = [(self._own(store), message) for store, message in adds]
+        sources = [(self._own(store), message_id) for store, message_id in removes]
+        known = [message_id.broker_sequence_id for _, message_id in sources if message_id.broker_sequence_id > 0]
+        keys = [store.key_of(message_id) for store, message_id in sources if message_id.broker_sequence_id <= 0]
+        counts = [(store.container, 1) for store, _ in targets] + [(store.container, -1) for store, _ in sources]
+        with self.order:
+            rows = [store.row_of(message) for store, message in targets]
+            self.writer.submit(Write(completion, adds=rows, removes=known, keys=keys, counts=counts))
+        return completion
+
+    def _own(self, store: MessageStore) -> JdbcMessageStore:
+        if not isinstance(store, JdbcMessageStore) or self._stores.get(store.destination) is not store:  # type: ignore[call-overload]  # keys are queues
+            raise StoreError(f"{store!r} is not an open store of this adapter")
+        return store
+
+    def delete_all_messages(self) -> None:
+        engine = self._opened()
+        with self.order, _mapped(self.dialect), engine.connect() as connection:
+            last: Completion[None] = Completion()
+            self.writer.submit(Write(last))  # behind everything submitted so far
+            last.result()
+            for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
+                connection.execute(text(statement))
+            self._known.clear()
+            for container in self._containers.values():
+                container.count = 0
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to read with; drivers' errors leave it as ours."""
+        engine = self._opened()
+        with _mapped(self.dialect), engine.connect() as connection:
+            yield connection
+
+    def last_message_broker_sequence_id(self) -> int:
+        return self._sequence
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        with self.reading() as connection:
+            last = connection.execute(
+                text(self.statements.producer_sequence_last), {"producer": str(producer_id)}
+            ).scalar()
+        return -1 if last is None else int(last)
+
+    def checkpoint(self) -> None:
+        with self.reading() as connection:
+            connection.execute(text("SELECT 1"))
+
+    def _message_count(self) -> int:
+        return sum(container.count for container in list(self._containers.values()))
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            raise StoreClosed("the store is stopped; start it first")
+        return self._engine
+
+
+@contextmanager
+def _mapped(dialect: Dialect) -> Iterator[None]:
+    """Turn a driver's error into ours."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise dialect.map_error(error.orig or error) from error
+
+
+def _destination(name: str) -> Destination:
+    """A value of CONTAINER. A name that no broker would make is kept as it stands."""
+    try:
+        return parse_destination(name)
+    except ConfigurationError:
+        return Queue.decoded(name)
+
+
+def _check_name(queue: Queue) -> None:
+    name = queue.qualified_name
+    if queue.is_composite or queue.is_wildcard:
+        raise ConfigurationError(f"{name} names several destinations; a store keeps one queue")
+    if len(name) > QUALIFIED_NAME_MAX:
+        raise ConfigurationError(
+            f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"
+        )
+    if "\0" in name or not name.isprintable():
+        raise ConfigurationError(f"{name!r} has characters that no database column takes")

@@ -1,0 +1,218 @@
+"""Bringing any schema that ActiveMQ ever made to the shape of a new one: each step only where it is needed.
+
+PostgreSQL and SQLite do all of it in one transaction. MySQL and MariaDB commit at every ALTER, so each step leaves a
+schema that both brokers can work on, and starting over after a crash goes on where it stopped. Nothing that ActiveMQ
+made is dropped, except a key or a type that is replaced. No message is read or changed; only its missing priority is
+filled in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from sqlalchemy import Connection, Executable, Table, func, insert, inspect, select, text, update
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from jdbcstore.errors import SchemaMismatch
+from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect_schema
+from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
+from jdbcstore.store.jdbc.tables import Tables
+
+__all__ = ["adopt", "create"]
+
+_logger = logging.getLogger(__name__)
+
+#: How many rows get their missing priority at a time.
+_ROWS_AT_ONCE: Final = 10_000
+#: InnoDB's limit for one column of a key in the row formats COMPACT and REDUNDANT, the default of old servers.
+_SHORT_KEY_BYTES: Final = 767
+#: Below every id.
+_LEAST_ID: Final = -(1 << 63)
+
+
+def create(execute: Callable[[Executable], object], tables: Tables, only: Iterable[str] | None = None) -> None:
+    """Create tables with their indexes, and the row of the lock table.
+
+    Args:
+        execute: runs a statement, or writes it down.
+        tables: of which set.
+        only: names, without the prefix, of the tables to create; all by default.
+    """
+    chosen = None if only is None else {tables.cased(tables.prefix + name) for name in only}
+    indexes = {tables.messages: tables.messages_indexes, tables.acks: tables.acks_indexes}
+    for table in tables.all:
+        if chosen is not None and table.name not in chosen:
+            continue
+        execute(CreateTable(table))
+        for index in indexes.get(table, ()):
+            execute(CreateIndex(index))
+        if table is tables.lock:
+            execute(insert(tables.lock).values(ID=1))
+
+
+def adopt(connection: Connection, tables: Tables) -> None:
+    """Create what is missing and change what is not as in a new schema. Does nothing to a schema that is.
+
+    Args:
+        connection: to change them on; the caller commits.
+        tables: of which set.
+
+    Raises:
+        SchemaMismatch: there is something that must be decided by hand; nothing was changed.
+    """
+    report = inspect_schema(connection, tables.prefix)
+    by_hand = [found.text for found in report.findings() if found.remedy is Remedy.BY_HAND]
+    if by_hand:
+        raise SchemaMismatch("cannot upgrade: " + "; ".join(by_hand))
+    _Adoption(connection, tables, report).run()
+
+
+class _Adoption:
+    """The steps, in an order in which each can rely on those before."""
+
+    def __init__(self, connection: Connection, tables: Tables, report: SchemaReport) -> None:
+        self.connection = connection
+        self.tables = tables
+        self.report = report
+        self.is_mysql = tables.dialect_name in ("mysql", "mariadb")
+
+    def run(self) -> None:
+        self._refuse_transactions_in_doubt()
+        if self.report.missing_tables:
+            self._note(f"creating {', '.join(self.report.missing_tables)}")
+            create(self.connection.execute, self.tables, self.report.missing_tables)
+        if self.is_mysql:
+            self._make_rows_transactional_and_dynamic()
+            self._widen_messages()
+        self._add_columns()
+        self._make_xids_text()
+        self._fill_priorities()
+        self._complete_acks_key()
+        self._show_hidden_subscriptions()
+        self._add_indexes()
+        if not self.report.has_lock_row:
+            self._note("adding the row of ACTIVEMQ_LOCK")
+            self.connection.execute(insert(self.tables.lock).values(ID=1))
+
+    def _note(self, step: str) -> None:
+        _logger.info("schema %s: %s", self.tables.messages.name, step)
+
+    def _alter(self, table: Table, change: str) -> None:
+        self._note(f"ALTER TABLE {table.name} {change}")
+        self.connection.execute(text(f"ALTER TABLE {table.name} {change}"))
+
+    def _table(self, plain_name: str) -> Table:
+        return next(table for table in self.tables.all if self.tables.plain(table.name) == plain_name)
+
+    def _was_there(self, table: Table) -> bool:
+        return self.tables.plain(table.name) not in self.report.missing_tables
+
+    def _refuse_transactions_in_doubt(self) -> None:
+        """Before 5.9 prepared transactions were raw bytes. Only the broker that wrote them can finish them."""
+        for name in self.report.binary_xids:
+            xid = self._table(name).c.XID
+            if self.connection.execute(select(1).where(xid.is_not(None)).limit(1)).first():
+                raise SchemaMismatch(
+                    f"{self.tables.prefix}{name} has XA transactions that were prepared by an ActiveMQ of before 5.9:"
+                    " commit them or roll them back with that broker, then upgrade again"
+                )
+
+    def _make_rows_transactional_and_dynamic(self) -> None:
+        """Old defaults of MySQL: MyISAM, which commits nothing, and row formats whose keys are too short."""
+        query = text(
+            "SELECT t.ROW_FORMAT IN ('Compact', 'Redundant') AND MAX(c.CHARACTER_OCTET_LENGTH) > :limit"
+            " FROM information_schema.TABLES t JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME)"
+            " WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = :table AND c.DATA_TYPE = 'varchar'"
+            " GROUP BY t.ROW_FORMAT"
+        )
+        for table in filter(self._was_there, self.tables.all):
+            parameters = {"limit": _SHORT_KEY_BYTES, "table": table.name}
+            is_narrow = self.connection.execute(query, parameters).scalar()
+            has_no_transactions = self.tables.plain(table.name) in {found.split()[0] for found in self.report.engines}
+            if has_no_transactions or is_narrow:
+                self._alter(table, "ENGINE=InnoDB ROW_FORMAT=DYNAMIC")
+
+    def _widen_messages(self) -> None:
+        if self.report.message_type != "longblob":
+            self._alter(self.tables.messages, "MODIFY MSG LONGBLOB")
+
+    def _add_columns(self) -> None:
+        for full_name in self.report.missing_columns:
+            table_name, column = full_name.split(".")
+            table = self._table(table_name)
+            wanted = table.c[column]
+            default = " DEFAULT 5 NOT NULL" if not wanted.nullable else ""
+            type_ = wanted.type.compile(dialect=self.connection.dialect)
+            self._alter(table, f"ADD {wanted.name} {type_}{default}")
+            if full_name == "ACTIVEMQ_ACKS.SUB_DEST":
+                # Without wildcards a subscription is to the topic itself.
+                self.connection.execute(update(table).values(SUB_DEST=table.c.CONTAINER))
+
+    def _make_xids_text(self) -> None:
+        for name in self.report.binary_xids:
+            # Every value is NULL, that was made sure of.
+            change = "MODIFY XID VARCHAR(250)" if self.is_mysql else "ALTER xid TYPE VARCHAR(250) USING NULL"
+            if self.tables.dialect_name != "sqlite":  # which keeps any value in any column
+                self._alter(self._table(name), change)
+
+    def _fill_priorities(self) -> None:
+        """Give the messages of before 5.4 the priority of all others, a range of ids at a time."""
+        if self.report.null_priorities is False:
+            return
+        table, id_ = self.tables.messages, self.tables.messages.c.ID
+        after, filled = _LEAST_ID, 0
+        while True:
+            ids = select(id_).where(id_ > after).order_by(id_).limit(_ROWS_AT_ONCE)
+            upto = self.connection.execute(select(func.max(ids.subquery().c.ID))).scalar()
+            if upto is None:
+                break
+            chosen = (id_.between(after + 1, upto), table.c.PRIORITY.is_(None))
+            filled += self.connection.execute(update(table).where(*chosen).values(PRIORITY=0)).rowcount
+            if self.is_mysql:
+                self.connection.commit()  # the ALTERs committed anyway; undo of millions of rows would not end
+            after = upto
+        if filled:
+            self._note(f"gave {filled} messages priority 0")
+
+    def _complete_acks_key(self) -> None:
+        if set(self.report.acks_key) == set(ACKS_KEY):
+            return
+        acks = self.tables.acks
+        add = f"ADD PRIMARY KEY ({', '.join(acks.c[name].name for name in ACKS_KEY)})"
+        if self.tables.dialect_name == "sqlite":
+            self._rebuild_acks()
+        elif not self.report.acks_key:
+            self._alter(acks, add)
+        elif self.is_mysql:
+            self._alter(acks, f"DROP PRIMARY KEY, {add}")
+        else:
+            name = inspect(self.connection).get_pk_constraint(acks.name)["name"]
+            # Without a name of ours the new key is called activemq_acks_pkey, and there a Java broker looks for it.
+            self._alter(acks, f'DROP CONSTRAINT "{name}", {add}')
+
+    def _rebuild_acks(self) -> None:
+        """SQLite cannot change a key: copy the table."""
+        acks = self.tables.acks
+        old = f"{acks.name}_OLD"
+        names = ", ".join(column.name for column in acks.c)
+        self._alter(acks, f"RENAME TO {old}")
+        self.connection.execute(CreateTable(acks))
+        self.connection.execute(text(f"INSERT INTO {acks.name} ({names}) SELECT {names} FROM {old}"))
+        self.connection.execute(text(f"DROP TABLE {old}"))
+
+    def _show_hidden_subscriptions(self) -> None:
+        acks = self.tables.acks
+        hidden = hidden_subscriptions(self.connection, self.tables)
+        for row in hidden:
+            self.connection.execute(update(acks).filter_by(**row._mapping, PRIORITY=5).values(PRIORITY=0))
+        if hidden:
+            self._note(f"moved {len(hidden)} durable subscriptions from priority 5 to 0")
+
+    def _add_indexes(self) -> None:
+        missing = inspect_schema(self.connection, self.tables.prefix).missing_indexes
+        for index in (*self.tables.messages_indexes, *self.tables.acks_indexes):
+            if self.tables.plain(str(index.name)) in missing:
+                self._note(f"creating index {index.name}")
+                self.connection.execute(CreateIndex(index))

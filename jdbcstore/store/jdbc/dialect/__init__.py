@@ -1,0 +1,140 @@
+"""The seam between the store and the databases: facts and fragments, with a default that works.
+
+The store asks a dialect for what differs and never asks for a database's name. A dialect knows how to open the writer's
+connection, how to commit a batch the fastest way, how to word a page, and what the driver's errors mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from jdbcstore.errors import ConfigurationError, StoreError, TransientStoreError
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.statements import Statements
+
+if TYPE_CHECKING:
+    from jdbcstore.store.jdbc.rows import Batch
+
+__all__ = ["ConnectionLost", "Dialect", "dialect_for"]
+
+
+class ConnectionLost(TransientStoreError):
+    """The line to the database broke. If a commit was under way nobody knows yet what became of it."""
+
+
+class Dialect:
+    """What the store needs to know about a database. Subclasses override facts first, methods where they must.
+
+    Args:
+        options: of the store.
+        has_page_index: whether our index is there; without it pages are worded so that they work, not so that they
+        stay flat.
+    """
+
+    #: How one level of PRIORITY is asked for; ``=`` unless the planner needs another wording.
+    level_condition = "PRIORITY = :level"
+    #: How the rows of one level are ordered along our index.
+    level_order = "ID"
+    #: Stands between the table and WHERE of a page to name our index, ``{index}`` being its name.
+    index_hint = ""
+    #: The length of a blob in bytes, without reading the blob.
+    blob_length = "LENGTH(MSG)"
+    #: Whether removed rows have to be vacuumed by somebody.
+    needs_vacuum = False
+
+    def __init__(self, options: JdbcOptions, statements: Statements, *, has_page_index: bool) -> None:
+        self.options = options
+        self.statements = statements
+        self.has_page_index = has_page_index
+        #: The largest message that the database takes, in bytes; learned when the writer connects.
+        self.message_bytes_max = options.message_bytes_max
+
+    @classmethod
+    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+        """Keyword arguments for `sqlalchemy.create_engine`: time-outs, character set, isolation."""
+        return {}
+
+    @classmethod
+    def container_expression(cls, *, collation_is_binary: bool) -> str:
+        """CONTAINER, or what compares it bytewise where its collation does not."""
+        return "CONTAINER"
+
+    def connected(self, connection: Connection) -> None:
+        """The writer has a new connection: set what its session needs and learn the server's limits."""
+
+    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
+        """Apply a batch and commit it; returns how many rows its removes removed.
+
+        Args:
+            connection: the driver's own, in autocommit mode, so that the dialect decides how a transaction is sent.
+            batch: not empty.
+
+        Raises whatever the driver raises; then everything is rolled back, or, if the line broke, unknown.
+        """
+        raise NotImplementedError
+
+    def rollback(self, connection: DBAPIConnection) -> None:
+        """Make a connection usable again after `write` failed."""
+        connection.rollback()
+
+    def vacuum(self, connection: Connection) -> None:
+        """Give the room of removed rows back to the table."""
+
+    def page(self, level: int | None) -> str:
+        """The text of a page of one level of PRIORITY: id, length, and the blob unless it is longer than asked for.
+
+        Parameters ``:container``, ``:level``, ``:after``, ``:inline_bytes`` (bytes), ``:rows`` (how many at most).
+        """
+        statements = self.statements
+        condition = "PRIORITY IS NULL" if level is None else self.level_condition
+        hint = self.index_hint.format(index=statements.page_index) if self.has_page_index else ""
+        order = self.level_order if level is not None else "ID"
+        return (
+            f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
+            f" FROM {statements.messages} {hint} WHERE {statements.same_container} AND {condition}"
+            f" AND ID > :after AND XID IS NULL ORDER BY {order} LIMIT :rows"
+        )
+
+    def map_error(self, error: BaseException) -> StoreError:
+        """What a driver's error means, in our words. The caller raises it from `error`."""
+        if isinstance(error, StoreError):
+            return error
+        code, sentence = (
+            self.error_code(error),
+            str(error).strip().splitlines()[0] if str(error).strip() else repr(error),
+        )
+        kind = self.error_kinds().get(code) or self.error_kinds().get(code[:2]) or StoreError
+        return kind(f"{sentence} [{code or type(error).__name__}]")
+
+    def error_code(self, error: BaseException) -> str:
+        """The database's own code of an error, as text."""
+        return ""
+
+    def error_kinds(self) -> Mapping[str, type[StoreError]]:
+        """Which of our errors a code (or its first two characters) stands for."""
+        return {}
+
+
+def dialect_for(name: str) -> type[Dialect]:
+    """The dialect class for SQLAlchemy's name of a database.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name == "sqlite":
+        from jdbcstore.store.jdbc.dialect.sqlite import SQLiteDialect
+
+        return SQLiteDialect
+    if name == "postgresql":
+        from jdbcstore.store.jdbc.dialect.postgresql import PostgreSQLDialect
+
+        return PostgreSQLDialect
+    if name in ("mysql", "mariadb"):
+        from jdbcstore.store.jdbc.dialect.mysql import MySQLDialect
+
+        return MySQLDialect
+    raise ConfigurationError(f"no dialect for {name!r}: use sqlite, postgresql, mysql or mariadb")

@@ -1,0 +1,206 @@
+"""MySQL and MariaDB, with PyMySQL.
+
+A batch is one packet: BEGIN, one INSERT of all rows, the removes, COMMIT, with everything as literals; a packet the
+server takes and answers in one round trip. Only what is larger than the server's max_allowed_packet goes in several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pymysql
+from pymysql.constants import CLIENT
+from sqlalchemy import Connection, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from jdbcstore.errors import (
+    DuplicateMessage,
+    MessageTooLarge,
+    SchemaMismatch,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    TransientStoreError,
+)
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.rows import Batch, MessageRow
+
+__all__ = ["MySQLDialect"]
+
+#: Room in a packet for everything that is not message bytes.
+_PACKET_MARGIN_BYTES: Final = 1 << 14
+#: Ids in one DELETE; from some hundred on the server plans longer than it deletes.
+_REMOVES_AT_ONCE: Final = 500
+
+_KINDS: Final[Mapping[str, type[StoreError]]] = {
+    "1062": DuplicateMessage,
+    "1021": StoreFull,
+    "1114": StoreFull,
+    "1030": StoreFull,
+    "1290": StoreReadOnly,
+    "1792": StoreReadOnly,
+    "1836": StoreReadOnly,
+    "1153": MessageTooLarge,
+    "1406": MessageTooLarge,
+    "1146": SchemaMismatch,
+    "1054": SchemaMismatch,
+    "1205": TransientStoreError,
+    "1213": TransientStoreError,
+    "3024": TransientStoreError,
+    "1969": TransientStoreError,
+    "1040": TransientStoreError,
+    "1203": TransientStoreError,
+    "1053": ConnectionLost,
+    "1927": ConnectionLost,
+    "1317": TransientStoreError,
+    "2003": ConnectionLost,
+    "2006": ConnectionLost,
+    "2013": ConnectionLost,
+    "2014": ConnectionLost,
+    "4031": ConnectionLost,
+    "0": ConnectionLost,
+}
+
+
+class MySQLDialect(Dialect):
+    """MariaDB 10.6 and newer, MySQL 8.0 and newer, InnoDB."""
+
+    index_hint = "FORCE INDEX ({index})"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._packet_bytes_max = 1 << 20
+
+    @classmethod
+    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+        # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
+        # packet.
+        return {
+            "connect_args": {
+                "charset": "utf8mb4",
+                "connect_timeout": max(2, round(options.query_timeout_s / 3)),
+                "read_timeout": options.query_timeout_s,
+                "write_timeout": options.query_timeout_s,
+                "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+                # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
+                # that.
+                "init_command": "SET SESSION sql_mode='STRICT_ALL_TABLES', "
+                f"innodb_lock_wait_timeout={max(1, int(options.query_timeout_s))}",
+            },
+        }
+
+    @classmethod
+    def container_expression(cls, *, collation_is_binary: bool) -> str:
+        # Whatever the column's character set: compare as utf8mb4, code point by code point.
+        return "CONTAINER" if collation_is_binary else "CONVERT(CONTAINER USING utf8mb4) COLLATE utf8mb4_bin"
+
+    def connected(self, connection: Connection) -> None:
+        # Gap locks of REPEATABLE READ would make a purge wait for other queues' inserts.
+        connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        self._packet_bytes_max = int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one())
+        room = self._packet_bytes_max - _PACKET_MARGIN_BYTES
+        self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
+
+    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
+        words = [*self._inserts(batch.adds), *self._rest(batch)]
+        if len(words) > 1:  # one statement is a transaction by itself
+            words = [b"BEGIN", *words, b"COMMIT"]
+        removed = 0
+        for packet in _packets(words, self._packet_bytes_max - 64):
+            removed += self._send(connection, packet)
+        return removed
+
+    def rollback(self, connection: DBAPIConnection) -> None:
+        raw: Any = connection
+        raw.query(b"ROLLBACK")
+
+    def _send(self, connection: DBAPIConnection, words: Sequence[bytes]) -> int:
+        """Send statements as one packet, read every answer; returns how many rows the removes among them removed."""
+        raw: Any = connection
+        removed = 0
+        affected = raw.query(b";".join(words))
+        for word in words:
+            if word is not words[0]:
+                affected = raw.next_result()
+            if word.startswith(b"DELETE") and b" ID IN " in word[:80]:
+                removed += affected
+        return removed
+
+    def _inserts(self, rows: Sequence[MessageRow]) -> list[bytes]:
+        head = self.statements.message_insert.encode()
+        words: list[list[bytes]] = []
+        values: list[bytes] = []
+        room = 0
+        for id, producer, sequence, container, expiration, priority, blob in rows:
+            value = b"(%d,%s,%d,%s,%d,%d,%s)" % (
+                id,
+                _literal(producer),
+                sequence,
+                _literal(container),
+                expiration,
+                priority,
+                _binary(blob),
+            )
+            room -= len(value) + 1
+            if room < 0:
+                room = self._packet_bytes_max - _PACKET_MARGIN_BYTES - len(value)
+                if room < 0:
+                    raise MessageTooLarge(
+                        f"message {id} takes {len(value)} bytes on the way to the server, its max_allowed_packet is"
+                        f" {self._packet_bytes_max}: raise it"
+                    )
+                values = []
+                words.append(values)
+            values.append(value)
+        return [head + b",".join(values) for values in words]
+
+    def _rest(self, batch: Batch) -> list[bytes]:
+        table = self.statements.messages.encode()
+        container = self.statements.container.encode()
+        words = [b"UPDATE %s SET MSG=%s WHERE ID=%d" % (table, _binary(blob), id) for id, blob in batch.updates]
+        words += [
+            b"DELETE FROM %s WHERE CONTAINER=%s AND %s=%s AND ID<=%d AND XID IS NULL"
+            % (table, _literal(name), container, _literal(name), last)
+            for name, last in batch.purges
+        ]
+        for start in range(0, len(batch.removes), _REMOVES_AT_ONCE):
+            ids = ",".join(map(str, batch.removes[start : start + _REMOVES_AT_ONCE])).encode()
+            words.append(b"DELETE FROM %s WHERE ID IN (%s)" % (table, ids))
+        return words
+
+    def error_code(self, error: BaseException) -> str:
+        if isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int):
+            return str(error.args[0])
+        if isinstance(error, pymysql.InterfaceError | ConnectionError | TimeoutError):
+            return "2013"
+        return ""
+
+    def error_kinds(self) -> Mapping[str, type[StoreError]]:
+        return _KINDS
+
+
+def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:
+    """Cut a list of statements into packets that the server takes."""
+    packets: list[list[bytes]] = []
+    room = 0
+    for word in words:
+        room -= len(word) + 1
+        if room < 0:
+            packets.append([])
+            room = bytes_max - len(word)
+        packets[-1].append(word)
+    return packets
+
+
+def _binary(blob: bytes) -> bytes:
+    """A binary literal. The session's sql_mode lets the backslash escape; NUL needs none in a packet with a length."""
+    return b"_binary'" + blob.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"
+
+
+@lru_cache(maxsize=8192)
+def _literal(value: str) -> bytes:
+    """A string literal in the connection's character set."""
+    return b"'" + value.encode().replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"

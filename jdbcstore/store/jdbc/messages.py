@@ -1,0 +1,229 @@
+"""The messages of one queue, as rows.
+
+A send is marshalled and numbered here and handed to the writer; a page is read here. The caller of `add_message` pays
+for marshalling, so the writer's thread is left to what only it can do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, text
+
+from jdbcstore.destination import Destination
+from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+from jdbcstore.openwire import marshal, unmarshal_message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import PRIORITY_LEVELS, Cursor, MessageStore, Page
+from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge, Write
+
+if TYPE_CHECKING:
+    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+
+__all__ = ["JdbcMessageStore"]
+
+#: MSGID_PROD is VARCHAR(250).
+_PRODUCER_MAX: Final = 250
+#: A page reads blobs up to this size along with their ids, longer ones one after the other while there is room.
+_INLINE_BYTES_MAX: Final = 64 << 10
+
+
+class _PageRow(NamedTuple):
+    """A row as a page sees it; `blob` is None when it is too long to come along."""
+
+    id: int
+    length: int
+    blob: bytes | None
+    level: int | None
+
+
+class JdbcMessageStore(MessageStore):
+    """One queue. Created by the adapter only."""
+
+    def __init__(
+        self, adapter: JdbcPersistenceAdapter, destination: Destination, container: Container, *, prioritized: bool
+    ) -> None:
+        self.destination = destination
+        self.prioritized = prioritized
+        self.container = container
+        self._adapter = adapter
+        self._added = (container, 1)
+        self._removed = ((container, -1),)
+
+    @property
+    def message_count(self) -> int:
+        return self.container.count
+
+    def add_message(self, message: Message) -> Completion[int]:
+        adapter = self._adapter
+        completion: Completion[int] = Completion()
+        with adapter.order:
+            row = self.row_of(message)
+            adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self._added,)))
+        return completion
+
+    def row_of(self, message: Message) -> MessageRow:
+        """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted."""
+        message_id = message.message_id
+        if message_id is None or message_id.producer_id is None:
+            raise StoreError("a message needs a message id with a producer id before it can be stored")
+        producer = str(message_id.producer_id)
+        if len(producer) > _PRODUCER_MAX or "\0" in producer:
+            raise StoreError(f"the producer id has {len(producer)} characters, column MSGID_PROD takes {_PRODUCER_MAX}")
+        adapter = self._adapter
+        id = message_id.broker_sequence_id = adapter.next_sequence()
+        blob = marshal(message)
+        if len(blob) > adapter.dialect.message_bytes_max:
+            raise MessageTooLarge(
+                f"the message takes {len(blob)} bytes, this store takes {adapter.dialect.message_bytes_max} at most"
+            )
+        level = min(max(message.priority, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0
+        self.container.levels.add(level)
+        return (
+            id,
+            producer,
+            message_id.producer_sequence_id,
+            self.container.name,
+            message.expiration,
+            level,
+            blob,
+        )
+
+    def remove_message(self, message_id: MessageId) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        id = message_id.broker_sequence_id
+        if id > 0:
+            self._adapter.writer.submit_remove(Write(completion, removes=(id,), counts=self._removed))
+        else:
+            self._adapter.writer.submit(Write(completion, keys=(self.key_of(message_id),), counts=self._removed))
+        return completion
+
+    def key_of(self, message_id: MessageId) -> MessageKey:
+        """How to find a message whose number is not known."""
+        return MessageKey(str(message_id.producer_id), message_id.producer_sequence_id, self.container.name)
+
+    def update_message(self, message: Message) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        if message.message_id is None or message.message_id.broker_sequence_id <= 0:
+            raise StoreError("only a message that came from the store, with its sequence, can be updated")
+        blob = marshal(message)
+        if len(blob) > self._adapter.dialect.message_bytes_max:
+            raise MessageTooLarge(f"the message takes {len(blob)} bytes")
+        self._adapter.writer.submit(Write(completion, updates=((message.message_id.broker_sequence_id, blob),)))
+        return completion
+
+    def remove_all_messages(self) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        with self._adapter.order:
+            purge = Purge(self.container.name, self._adapter.last_message_broker_sequence_id())
+            self._adapter.writer.submit(Write(completion, purges=(purge,), counts=((self.container, 0),)))
+        return completion
+
+    def get_message(self, message_id: MessageId) -> Message | None:
+        statements = self._adapter.statements
+        container = self.container.name
+        with self._adapter.reading() as connection:
+            if message_id.broker_sequence_id > 0:
+                found = connection.execute(
+                    text(statements.message_by_id), {"id": message_id.broker_sequence_id, "container": container}
+                ).first()
+            else:
+                found = connection.execute(text(statements.message_by_key), self.key_of(message_id)._asdict()).first()
+        return None if found is None else _message_of(found[0], found[1])
+
+    def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        with self._adapter.reading() as connection:
+            rows = self._rows_behind(
+                connection, cursor, messages_max, min(bytes_max // messages_max, _INLINE_BYTES_MAX)
+            )
+            rows = _fitting(rows, messages_max, bytes_max)
+            blobs = self._long_blobs(connection, [row.id for row in rows if row.blob is None])
+        positions = list(cursor.positions)
+        messages: list[Message] = []
+        unreadable: list[tuple[int, CodecError]] = []
+        for id, _, blob, level in rows:
+            positions[_slot(level) if self.prioritized else 0] = id
+            if blob is None:
+                blob = blobs.get(id)
+                if blob is None:
+                    continue  # removed since
+            try:
+                messages.append(_message_of(id, blob))
+            except CodecError as error:
+                unreadable.append((id, error))
+        if not self.prioritized:
+            positions = [positions[0]] * PRIORITY_LEVELS
+        return Page(messages, Cursor(tuple(positions)), unreadable)
+
+    def _rows_behind(self, connection: Connection, cursor: Cursor, rows_max: int, inline_bytes: int) -> list[_PageRow]:
+        """One probe along the index for each value of PRIORITY that the container has.
+
+        Looking at one value at a time is what keeps a page flat on every database. In the usual queue there is one
+        value. Where there are more, a prioritised queue takes them from the top, any other merges them by sequence.
+        """
+        levels = sorted(self.container.levels, key=_slot_order, reverse=True)
+        found: list[list[_PageRow]] = []
+        wanted = rows_max
+        for level in levels:
+            parameters: dict[str, object] = {
+                "container": self.container.name,
+                "after": cursor.positions[_slot(level) if self.prioritized else 0],
+                "inline_bytes": inline_bytes,
+                "rows": wanted,
+            }
+            if level is not None:
+                parameters["level"] = level
+            statement = self._adapter.page_statement(level)
+            probe = [
+                _PageRow(id, length or 0, blob, level) for id, length, blob in connection.execute(statement, parameters)
+            ]
+            found.append(probe)
+            if self.prioritized:
+                wanted -= len(probe)
+                if wanted <= 0:
+                    break
+        if self.prioritized or len(found) == 1:
+            return [row for probe in found for row in probe]
+        return list(heapq.merge(*found))[:rows_max]
+
+    def _long_blobs(self, connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
+        if not ids:
+            return {}
+        statement = text(self._adapter.statements.message_blobs).bindparams(bindparam("ids", expanding=True))
+        return {id: bytes(blob) for id, blob in connection.execute(statement, {"ids": ids}) if blob is not None}
+
+
+def _fitting(rows: Iterable[_PageRow], messages_max: int, bytes_max: int) -> list[_PageRow]:
+    """The rows up to the one that reaches `bytes_max`, counting what they weigh before anything long is read."""
+    taken: list[_PageRow] = []
+    room = bytes_max
+    for row in rows:
+        if len(taken) == messages_max or room <= 0:
+            break
+        taken.append(row)
+        room -= row.length
+    return taken
+
+
+def _slot(level: int | None) -> int:
+    """The cursor's place for a value of PRIORITY; rows older than ActiveMQ 5.4 have none and count as 0."""
+    return min(max(level or 0, 0), PRIORITY_LEVELS - 1)
+
+
+def _slot_order(level: int | None) -> int:
+    return -1 if level is None else level
+
+
+def _message_of(id: int, blob: bytes | memoryview | None) -> Message:
+    """A row as a message. Its sequence is the row's id, whatever the bytes say; ActiveMQ does the same."""
+    if blob is None:
+        raise CodecError("column MSG is NULL")
+    message = unmarshal_message(bytes(blob))
+    if message.message_id is None:
+        message.message_id = MessageId(None, 0)
+    message.message_id.broker_sequence_id = id
+    return message

@@ -1,0 +1,75 @@
+"""Running Alembic for one set of tables, from the migrations that are shipped with the package.
+
+Alembic keeps what it is doing in a module of its own, so that one thread of a process runs it at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+import jdbcstore
+from jdbcstore.errors import SchemaMismatch
+from jdbcstore.store.jdbc.tables import Tables
+
+__all__ = ["known_revisions", "migrate", "migrations_folder", "migrations_sql"]
+
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
+def migrations_folder() -> Path:
+    """Where the migrations are: inside the installed package, or beside it in a checkout.
+
+    Raises:
+        SchemaMismatch: they are nowhere; the installation is incomplete.
+    """
+    package = Path(jdbcstore.__file__).parent
+    for folder in (package / "migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise SchemaMismatch(f"no migrations beside {package}: the installation is incomplete, install jdbcstore again")
+
+
+@cache
+def known_revisions() -> tuple[str, ...]:
+    """The revisions of our migrations, the oldest first."""
+    script = ScriptDirectory.from_config(_config())
+    return tuple(reversed([found.revision for found in script.walk_revisions()]))
+
+
+def migrate(connection: Connection, tables: Tables) -> None:
+    """Run the migrations that are due, in the connection's transaction; the caller commits.
+
+    Args:
+        connection: in a transaction.
+        tables: what to migrate.
+    """
+    config = _config()
+    config.attributes |= {"connection": connection, "tables": tables}
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, "head")
+
+
+def migrations_sql(tables: Tables) -> str:
+    """What `migrate` does to a database without the tables, as text."""
+    config = _config()
+    config.output_buffer = io.StringIO()
+    config.attributes |= {"connection": None, "tables": tables}
+    with _ONE_AT_A_TIME:
+        command.upgrade(config, "head", sql=True)
+    return config.output_buffer.getvalue()
+
+
+def _config() -> Config:
+    config = Config()
+    # Alembic reads options with configparser's interpolation, where a percent sign is written twice.
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    return config

@@ -1,0 +1,62 @@
+"""Options of the SQL store, named as ActiveMQ's where ActiveMQ has them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["JdbcOptions"]
+
+_PREFIX = re.compile(r"[A-Za-z0-9_]{0,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcOptions:
+    """How a SQL store behaves.
+
+    Args:
+        table_prefix: put before the three table names, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
+        create_tables_on_startup: create the tables when there are none (ActiveMQ: ``createTablesOnStartup``). Tables
+        that are
+            there are never altered at start; ``jdbcstore schema upgrade`` does that.
+        concurrent_store_and_dispatch_queues: let a message that is acknowledged before its commit began skip the
+        database
+            (ActiveMQ: the KahaDB option of this name). The consumer had it, so a crash loses nothing.
+        batch_rows_max: the most rows in one commit.
+        batch_bytes_max: the most message bytes in one commit; one message always fits.
+        message_bytes_max: the largest stored message.
+        pool_size: connections for reading; the writer has one of its own.
+        query_timeout_s: how long a statement may take before it counts as failed (ActiveMQ: ``queryTimeout``).
+        retry_s: how long the writer goes on reconnecting and trying again before it fails what is waiting.
+        vacuum_rows: PostgreSQL: vacuum the message table after this many removed rows, 0 to leave it to the server.
+    """
+
+    table_prefix: str = ""
+    create_tables_on_startup: bool = True
+    concurrent_store_and_dispatch_queues: bool = True
+    batch_rows_max: int = 1000
+    batch_bytes_max: int = 8 << 20
+    message_bytes_max: int = 100 << 20
+    pool_size: int = 5
+    query_timeout_s: float = 30.0
+    retry_s: float = 10.0
+    vacuum_rows: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not _PREFIX.fullmatch(self.table_prefix):
+            raise ConfigurationError(
+                f"table_prefix {self.table_prefix!r} may have letters, digits and underscores, 40 at most"
+            )
+        for name, least in (
+            ("batch_rows_max", 1),
+            ("batch_bytes_max", 1),
+            ("message_bytes_max", 1),
+            ("pool_size", 1),
+            ("query_timeout_s", 0.1),
+            ("retry_s", 0),
+            ("vacuum_rows", 0),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigurationError(f"{name} must be at least {least}, got {getattr(self, name)}")

@@ -1,0 +1,117 @@
+"""What the writer is given: rows, and the unit of work that succeeds or fails as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from jdbcstore.errors import JdbcStoreError
+from jdbcstore.store.completion import Completion
+
+__all__ = ["Batch", "Container", "MessageKey", "MessageRow", "Purge", "Write"]
+
+#: id, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG: the order of `Statements.columns`.
+MessageRow: TypeAlias = tuple[int, str, int, str, int, int, bytes]
+
+
+class Container:
+    """What the store remembers of one value of CONTAINER, so that nothing has to be counted.
+
+    Args:
+        name: the qualified destination name.
+        count: committed messages that are not in doubt; changed by the writer only.
+        levels: the values of PRIORITY that its rows have (None for rows older than ActiveMQ 5.4).
+    """
+
+    __slots__ = ("count", "levels", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+        self.levels: set[int | None] = set()
+
+
+class MessageKey(NamedTuple):
+    """A message that is known by its producer's count only."""
+
+    producer: str
+    sequence: int
+    container: str
+
+
+class Purge(NamedTuple):
+    """Everything of one container up to an id."""
+
+    container: str
+    id: int
+
+
+class Write:
+    """One unit of work: all of it is committed, or none.
+
+    Args:
+        completion: resolved with `result` after the commit.
+        adds, updates, purges, removes: what to do, applied in this order.
+        keys: messages to remove whose ids have to be looked up first.
+        counts: containers whose message count changes with the commit, and by how much.
+    """
+
+    __slots__ = ("adds", "completion", "counts", "keys", "partner", "purges", "removes", "result", "updates")
+
+    def __init__(
+        self,
+        completion: Completion[Any],
+        result: int | None = None,
+        *,
+        adds: Sequence[MessageRow] = (),
+        updates: Sequence[tuple[int, bytes]] = (),
+        removes: Sequence[int] = (),
+        keys: Sequence[MessageKey] = (),
+        purges: Sequence[Purge] = (),
+        counts: Sequence[tuple[Container, int]] = (),
+    ) -> None:
+        self.completion = completion
+        self.result = result
+        self.adds = adds
+        self.updates = updates
+        self.removes = removes
+        self.keys = keys
+        self.purges = purges
+        self.counts = counts
+        #: The remove that cancelled this add, to be told with it.
+        self.partner: Completion[None] | None = None
+
+    def succeed(self) -> None:
+        """Tell that it is durable."""
+        self.completion.resolve(self.result)
+        if self.partner is not None:
+            self.partner.resolve(None)
+
+    def fail(self, error: JdbcStoreError) -> None:
+        """Tell that it is not, or that nobody knows."""
+        self.completion.fail(error)
+        if self.partner is not None:
+            self.partner.fail(error)
+
+    @property
+    def size(self) -> int:
+        """Message bytes that this unit carries to the database."""
+        return sum(len(row[6]) for row in self.adds) + sum(len(blob) for _, blob in self.updates)
+
+
+class Batch:
+    """Several units merged for one commit, to be applied in the order of the fields.
+
+    Adds keep their order; removes are sorted, so that two batches never lock crosswise, and come last.
+    """
+
+    __slots__ = ("adds", "purges", "removes", "updates")
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.adds: list[MessageRow] = [row for write in writes for row in write.adds]
+        self.updates: list[tuple[int, bytes]] = [update for write in writes for update in write.updates]
+        self.purges: list[Purge] = [purge for write in writes for purge in write.purges]
+        self.removes: list[int] = sorted(id for write in writes for id in write.removes)
+
+    def __bool__(self) -> bool:
+        return bool(self.adds or self.removes or self.updates or self.purges)

@@ -1,0 +1,132 @@
+"""The schema of a store: what is there, creating it, adopting ActiveMQ's, and whether a store can work on it.
+
+Tables are changed in two cases only: somebody asks for it (`upgrade_schema`, ``jdbcstore schema upgrade``), or there
+are no tables at all and the store is configured to create them (`create_tables`). Starting a broker never changes
+existing tables.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from jdbcstore.errors import ConfigurationError, SchemaMismatch
+from jdbcstore.store.jdbc.adoption import adopt
+from jdbcstore.store.jdbc.migration import migrate, migrations_sql
+from jdbcstore.store.jdbc.schema_inspection import inspect_schema
+from jdbcstore.store.jdbc.schema_lock import alone
+from jdbcstore.store.jdbc.schema_report import Finding, Remedy, SchemaKind, SchemaReport
+from jdbcstore.store.jdbc.tables import Tables
+
+__all__ = [
+    "Finding",
+    "Remedy",
+    "SchemaKind",
+    "SchemaReport",
+    "create_tables",
+    "inspect_schema",
+    "require_usable",
+    "schema_sql",
+    "upgrade_schema",
+]
+
+#: How long one waits for another who changes the same schema.
+WAIT_S: Final = 60.0
+
+_DIALECTS: Final = ("sqlite", "postgresql", "mysql", "mariadb")
+
+
+def upgrade_schema(engine: Engine, prefix: str = "", *, force: bool = False, wait_s: float = WAIT_S) -> SchemaReport:
+    """Create the tables, adopt those of ActiveMQ, or bring ours up to date. Does nothing when all is as it should be.
+
+    On PostgreSQL and SQLite all of it happens or nothing. On MySQL and MariaDB each step is committed by itself, and
+    starting over goes on where it stopped. Tables are locked while an index is built or a column is widened.
+
+    Args:
+        engine: of the database; its time-outs apply to each step.
+        prefix: the table prefix.
+        force: go on although a broker is running on these tables.
+        wait_s: how long to wait for another upgrade, in seconds.
+
+    Returns:
+        What is there afterwards.
+
+    Raises:
+        LockHeld: a broker is running; nothing was changed.
+        SchemaMismatch: something must be decided by hand; nothing was changed.
+        TransientStoreError: another upgrade is under way for more than `wait_s`.
+    """
+    with alone(engine, prefix, wait_s=wait_s, force=force) as (connection, tables):
+        return _upgrade(connection, tables)
+
+
+def create_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
+    """What ``createTablesOnStartup`` does: create everything if none of the three tables is there, else change nothing.
+
+    Brokers that start together on an empty database wait for the one that creates.
+
+    Args:
+        engine: of the database.
+        prefix: the table prefix.
+        wait_s: how long to wait for another who creates, in seconds.
+
+    Returns:
+        What is there, created or found.
+    """
+    with engine.connect() as connection:
+        report = inspect_schema(connection, prefix)
+    if report.kind is not SchemaKind.NONE:
+        return report
+    # Forced, since whoever came first may be running by the time it is our turn; then there is nothing left to create.
+    with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
+        report = inspect_schema(connection, prefix)
+        return report if report.kind is not SchemaKind.NONE else _upgrade(connection, tables)
+
+
+def require_usable(report: SchemaReport) -> None:
+    """Make sure that a store can work on a schema.
+
+    Raises:
+        SchemaMismatch: it cannot; the text says why and what to run.
+    """
+    if report.is_usable:
+        return
+    reasons = "; ".join(
+        found.text for found in report.findings() if found.remedy in (Remedy.UPGRADE_FIRST, Remedy.BY_HAND)
+    )
+    if not report.can_upgrade:
+        raise SchemaMismatch(f"the store cannot work on this database: {reasons}")
+    prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
+    raise SchemaMismatch(
+        f"the store cannot work on this database: {reasons}. Run: jdbcstore schema upgrade{prefix} URL"
+    )
+
+
+def schema_sql(dialect_name: str, prefix: str = "") -> str:
+    """The statements that create everything in an empty database, for those who run SQL themselves.
+
+    Args:
+        dialect_name: ``sqlite``, ``postgresql``, ``mysql`` or ``mariadb``.
+        prefix: the table prefix.
+
+    Raises:
+        ConfigurationError: another database, or an impossible prefix.
+    """
+    if dialect_name not in _DIALECTS:
+        raise ConfigurationError(f"no schema for {dialect_name!r}: use one of {', '.join(_DIALECTS)}")
+    return migrations_sql(Tables(prefix, dialect_name))
+
+
+def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
+    report = inspect_schema(connection, tables.prefix)
+    if not report.can_upgrade:
+        reasons = "; ".join(found.text for found in report.findings() if found.remedy is Remedy.BY_HAND)
+        raise SchemaMismatch(f"cannot upgrade: {reasons}")
+    migrate(connection, tables)
+    report = inspect_schema(connection, tables.prefix)
+    if report.kind is SchemaKind.MIXED:
+        # The revision was recorded before somebody changed the tables, so no migration was due.
+        adopt(connection, tables)
+        report = inspect_schema(connection, tables.prefix)
+    return report

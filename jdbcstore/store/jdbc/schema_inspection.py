@@ -1,0 +1,263 @@
+"""Reading a schema: from the database's catalogues to a `SchemaReport`. Writes nothing, reads no message.
+
+Every variant that ActiveMQ 4 to 6 left behind is looked for. The tables are frozen since 5.17, but nothing ever
+brought older ones to that shape except the statements that a Java broker tries, and may fail, at each start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Table, and_, bindparam, exists, inspect, select, text
+from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.types import TypeEngine
+
+from jdbcstore.store.jdbc.migration import known_revisions
+from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
+from jdbcstore.store.jdbc.statements import PAGE_INDEX
+from jdbcstore.store.jdbc.tables import Tables
+
+__all__ = ["hidden_subscriptions", "inspect_schema"]
+
+#: Columns that some version of ActiveMQ did without; the upgrade adds them.
+_ADDED_LATER: Final = frozenset(
+    {
+        "ACTIVEMQ_MSGS.PRIORITY",
+        "ACTIVEMQ_MSGS.XID",
+        "ACTIVEMQ_ACKS.SUB_DEST",
+        "ACTIVEMQ_ACKS.PRIORITY",
+        "ACTIVEMQ_ACKS.XID",
+    }
+)
+#: What the types of MySQL and MariaDB hold.
+_BLOB_BYTES: Final = {
+    "tinyblob": (1 << 8) - 1,
+    "blob": (1 << 16) - 1,
+    "mediumblob": (1 << 24) - 1,
+    "longblob": (1 << 32) - 1,
+}
+#: The type of MSG in a new schema, and its longest value: PostgreSQL's by the manual, SQLite's as usually compiled.
+_NEW_MESSAGE: Final = {
+    "postgresql": ("bytea", (1 << 30) - 1),
+    "mysql": ("longblob", (1 << 32) - 1),
+    "mariadb": ("longblob", (1 << 32) - 1),
+    "sqlite": ("blob", 1_000_000_000),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A table as the catalogues describe it; names in upper case and without the prefix."""
+
+    columns: dict[str, ReflectedColumn]
+    key: tuple[str, ...]
+    indexes: dict[str, tuple[str, ...]]
+
+
+def inspect_schema(connection: Connection, prefix: str = "") -> SchemaReport:
+    """Find out what is there. Catalogue look-ups and a few index probes; nothing is written or locked.
+
+    Args:
+        connection: any; the transaction it is in, or that this begins, is the caller's.
+        prefix: the table prefix.
+
+    Raises:
+        ConfigurationError: the prefix cannot be one.
+    """
+    return _Inspection(connection, Tables.on(connection, prefix)).report()
+
+
+def hidden_subscriptions(connection: Connection, tables: Tables) -> Sequence[Row[Any]]:
+    """CONTAINER, CLIENT_ID and SUB_NAME of subscriptions whose only row got the default 5 when 5.4 added the column.
+
+    A subscription to a topic without priorities has a row at 0, one with priorities has ten; who lists them asks for 0.
+    """
+    alone, other = tables.acks.alias(), tables.acks.alias()
+    names = ("CONTAINER", "CLIENT_ID", "SUB_NAME")
+    has_another = exists().where(and_(*(other.c[name] == alone.c[name] for name in names)), other.c.PRIORITY != 5)
+    query = select(*(alone.c[name] for name in names)).where(alone.c.PRIORITY == 5, ~has_another)
+    return connection.execute(query).all()
+
+
+class _Inspection:
+    """One look at one set of tables."""
+
+    def __init__(self, connection: Connection, tables: Tables) -> None:
+        self.connection = connection
+        self.tables = tables
+        self.catalogue = inspect(connection)
+        self.shapes = {
+            self.tables.plain(table.name): self._shape(table)
+            for table in tables.all
+            if self.catalogue.has_table(table.name)
+        }
+
+    def report(self) -> SchemaReport:
+        """Everything, as values."""
+        messages, acks = self.shapes.get("ACTIVEMQ_MSGS"), self.shapes.get("ACTIVEMQ_ACKS")
+        missing_columns, foreign_columns = self._columns_amiss()
+        message_type, message_bytes_max = self._message_type()
+        collation, collation_is_binary = self._collation() if messages else (None, True)
+        indexes = {name for shape in self.shapes.values() for name in shape.indexes}
+        report = SchemaReport(
+            prefix=self.tables.prefix,
+            dialect=self.tables.dialect_name,
+            kind=SchemaKind.NONE,
+            revision=self._revision(),
+            head=known_revisions()[-1],
+            missing_tables=tuple(
+                name for table in self.tables.all if (name := self.tables.plain(table.name)) not in self.shapes
+            ),
+            missing_columns=missing_columns,
+            foreign_columns=foreign_columns,
+            engines=self._engines(),
+            message_type=message_type,
+            message_bytes_max=message_bytes_max,
+            null_priorities=False,
+            hidden_subscriptions=0,
+            acks_key=acks.key if acks else ACKS_KEY,
+            binary_xids=tuple(
+                name
+                for name, shape in self.shapes.items()
+                if "XID" in shape.columns and self._is_binary(shape.columns["XID"])
+            ),
+            container_is_nullable=bool(
+                messages and "CONTAINER" in messages.columns and messages.columns["CONTAINER"]["nullable"]
+            ),
+            collation=collation,
+            collation_is_binary=collation_is_binary,
+            has_lock_row=self._has_lock_row(),
+            indexes=tuple(sorted(indexes)),
+            missing_indexes=tuple(sorted(self._expected_indexes() - indexes)),
+            has_paging_index=PAGE_INDEX in indexes,
+        )
+        report = replace(report, kind=_kind(report))
+        if report.kind is SchemaKind.OURS:
+            return report  # rows that the adoption put right do not come back
+        return replace(
+            report, null_priorities=self._null_priorities(), hidden_subscriptions=self._hidden_subscriptions()
+        )
+
+    def _shape(self, table: Table) -> _Shape:
+        key = self.catalogue.get_pk_constraint(table.name)["constrained_columns"]
+        return _Shape(
+            columns={column["name"].upper(): column for column in self.catalogue.get_columns(table.name)},
+            key=tuple(column.upper() for column in key),
+            indexes={
+                self.tables.plain(str(index["name"])): tuple(str(column).upper() for column in index["column_names"])
+                for index in self.catalogue.get_indexes(table.name)
+            },
+        )
+
+    def _revision(self) -> str | None:
+        if not self.catalogue.has_table(self.tables.version_table):
+            return None
+        version = text(f"SELECT version_num FROM {self.tables.version_table}")
+        found: str | None = self.connection.execute(version).scalar_one_or_none()
+        return found
+
+    def _columns_amiss(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Columns that the upgrade can add, and those that make it something else than ActiveMQ's tables."""
+        missing, foreign = [], []
+        for table in self.tables.all:
+            name = self.tables.plain(table.name)
+            shape = self.shapes.get(name)
+            for column in table.c if shape else ():
+                full_name = f"{name}.{column.key}"
+                if shape and column.key not in shape.columns:
+                    (missing if full_name in _ADDED_LATER else foreign).append(full_name)
+        messages = self.shapes.get("ACTIVEMQ_MSGS")
+        if messages and "MSG" in messages.columns and not self._is_binary(messages.columns["MSG"]):
+            foreign.append("ACTIVEMQ_MSGS.MSG")
+        return tuple(missing), tuple(foreign)
+
+    def _is_binary(self, column: ReflectedColumn) -> bool:
+        try:
+            return column["type"].python_type is bytes
+        except NotImplementedError:
+            return False
+
+    def _message_type(self) -> tuple[str, int]:
+        name, bytes_max = _NEW_MESSAGE[self.tables.dialect_name]
+        shape = self.shapes.get("ACTIVEMQ_MSGS")
+        if shape is None or "MSG" not in shape.columns:
+            return name, bytes_max
+        type_: TypeEngine[Any] = shape.columns["MSG"]["type"]
+        name = type(type_).__name__.lower()
+        if self.tables.dialect_name in ("mysql", "mariadb"):
+            bytes_max = _BLOB_BYTES.get(name) or getattr(type_, "length", None) or bytes_max
+        return name, bytes_max
+
+    def _collation(self) -> tuple[str | None, bool]:
+        """The collation of CONTAINER, and whether it tells all names apart, also ``A`` from ``A`` and a space."""
+        table = self.tables.messages.name
+        if self.tables.dialect_name in ("mysql", "mariadb"):
+            query = text(
+                "SELECT COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
+                " AND TABLE_NAME = :table AND COLUMN_NAME = 'CONTAINER'"
+            )
+            name: str | None = self.connection.execute(query, {"table": table}).scalar()
+            return name, name is None or name == "binary" or name.endswith(("_0900_bin", "_nopad_bin"))
+        if self.tables.dialect_name == "postgresql":
+            query = text(
+                "SELECT c.collname, c.collisdeterministic FROM pg_attribute a"
+                " JOIN pg_collation c ON c.oid = a.attcollation"
+                " WHERE a.attrelid = to_regclass(:table) AND a.attname = 'container'"
+            )
+            found = self.connection.execute(query, {"table": table}).first()
+            return (found[0], found[1]) if found else (None, True)
+        return None, True
+
+    def _engines(self) -> tuple[str, ...]:
+        """MySQL and MariaDB: tables whose engine knows no transactions."""
+        if self.tables.dialect_name not in ("mysql", "mariadb"):
+            return ()
+        query = text(
+            "SELECT t.TABLE_NAME, t.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e"
+            " ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN :tables"
+            " AND e.TRANSACTIONS <> 'YES' ORDER BY t.TABLE_NAME DESC"
+        ).bindparams(bindparam("tables", expanding=True))
+        found = self.connection.execute(query, {"tables": [table.name for table in self.tables.all]})
+        return tuple(f"{self.tables.plain(table)} ({engine})" for table, engine in found)
+
+    def _has_lock_row(self) -> bool:
+        if "ACTIVEMQ_LOCK" not in self.shapes:
+            return True
+        lock = self.tables.lock
+        return self.connection.execute(select(lock.c.ID).where(lock.c.ID == 1)).first() is not None
+
+    def _expected_indexes(self) -> set[str]:
+        """The indexes of a new schema, of the tables that are there."""
+        expected: set[str] = set()
+        if "ACTIVEMQ_MSGS" in self.shapes:
+            expected |= {self.tables.plain(str(index.name)) for index in self.tables.messages_indexes}
+        if "ACTIVEMQ_ACKS" in self.shapes:
+            expected |= {self.tables.plain(str(index.name)) for index in self.tables.acks_indexes}
+        return expected
+
+    def _null_priorities(self) -> bool | None:
+        """Whether a row has no priority, by an index probe; None when there is no index to ask."""
+        messages, table = self.shapes.get("ACTIVEMQ_MSGS"), self.tables.messages
+        if messages is None:
+            return False
+        if not any(columns[:1] == ("PRIORITY",) for columns in messages.indexes.values()):
+            return None
+        query = select(table.c.PRIORITY).where(table.c.PRIORITY.is_(None)).limit(1)
+        return self.connection.execute(query).first() is not None
+
+    def _hidden_subscriptions(self) -> int:
+        acks = self.shapes.get("ACTIVEMQ_ACKS")
+        if acks is None or not {*ACKS_KEY} <= acks.columns.keys():
+            return 0
+        return len(hidden_subscriptions(self.connection, self.tables))
+
+
+def _kind(report: SchemaReport) -> SchemaKind:
+    if report.revision is None:
+        nothing = len(report.missing_tables) == 3
+        return SchemaKind.NONE if nothing else SchemaKind.ACTIVEMQ
+    if report.revision not in known_revisions():
+        return SchemaKind.NEWER
+    return SchemaKind.OURS if report.has_all_of_a_new_schema else SchemaKind.MIXED

@@ -1,0 +1,117 @@
+"""One change of a schema at a time, and none under a running broker.
+
+Two connections: one holds the locks in a transaction that stays open, the other changes the schema. On MySQL it could
+not be one, since every ALTER commits. On SQLite it must be one, since an exclusive transaction shuts everybody else
+out.
+
+While the locks are held the row of ACTIVEMQ_LOCK is locked too, so a broker that starts meanwhile waits for the end
+of it. (A Java broker runs its CREATE and ALTER statements before it asks for that row; they wait for ours, or fail,
+or do nothing.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from jdbcstore.errors import LockHeld, TransientStoreError
+from jdbcstore.store.jdbc.tables import Tables
+
+__all__ = ["alone"]
+
+#: The database's own clock in epoch milliseconds.
+_CLOCK: Final = {
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+    "mysql": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+    "mariadb": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+}
+
+
+@contextmanager
+def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterator[tuple[Connection, Tables]]:
+    """Hold the locks; the body gets the connection that changes the schema. Commits at the end, rolls back on an error.
+
+    Args:
+        engine: of the database.
+        prefix: of the tables; each set has locks of its own.
+        wait_s: how long to wait for somebody else who changes the schema, in seconds.
+        force: go on even if a broker is running.
+
+    Raises:
+        LockHeld: a broker is running on these tables.
+        TransientStoreError: somebody else is still changing the schema after `wait_s`.
+    """
+    with engine.connect() as connection:
+        tables = Tables.on(connection, prefix)
+        lock = {"sqlite": _sqlite_lock, "postgresql": _postgresql_lock}.get(tables.dialect_name, _mysql_lock)
+        with lock(connection, tables, wait_s) as guard:
+            if not force:
+                _refuse_under_a_broker(guard, tables)
+            yield connection, tables
+            connection.commit()
+
+
+@contextmanager
+def _sqlite_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
+    timeout_ms = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
+    try:
+        raw = connection.connection.dbapi_connection
+        if raw is not None and getattr(raw, "in_transaction", False):
+            raw.rollback()  # the engine's own BEGIN, which is not an exclusive one
+        try:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+        except OperationalError as error:
+            raise LockHeld(f"the database file is in use for more than {wait_s:g} s: stop the broker first") from error
+        yield connection
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {timeout_ms}")
+
+
+@contextmanager
+def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
+    with connection.engine.connect() as guard, guard.begin():
+        guard.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
+        key = "hashtextextended('jdbcstore.' || current_schema() || '.' || :name, 0)"
+        try:
+            guard.execute(text(f"SELECT pg_advisory_xact_lock({key})"), {"name": tables.version_table})
+        except DBAPIError as error:
+            raise TransientStoreError(_busy(tables, wait_s)) from error
+        yield guard
+
+
+@contextmanager
+def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
+    name = "CONCAT('jdbcstore.', LEFT(SHA2(CONCAT(DATABASE(), '.', :name), 256), 40))"
+    parameters = {"name": tables.version_table, "wait_s": wait_s}
+    with connection.engine.connect() as guard, guard.begin():
+        if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
+            raise TransientStoreError(_busy(tables, wait_s))
+        try:
+            yield guard
+        finally:  # it belongs to the session, and the session goes back to a pool
+            guard.execute(text(f"SELECT RELEASE_LOCK({name})"), parameters)
+
+
+def _busy(tables: Tables, wait_s: float) -> str:
+    return f"somebody else is changing the schema of {tables.messages.name} for more than {wait_s:g} s: try again later"
+
+
+def _refuse_under_a_broker(guard: Connection, tables: Tables) -> None:
+    """Lock the lock row ourselves; whoever has it is a running broker, and so is whoever has an unexpired lease."""
+    lock = tables.lock.name
+    if not inspect(guard).has_table(lock):
+        return
+    nowait = "" if tables.dialect_name == "sqlite" else " FOR UPDATE NOWAIT"
+    columns = f"BROKER_NAME, TIME - {_CLOCK[tables.dialect_name]}"
+    try:
+        row = guard.execute(text(f"SELECT {columns} FROM {lock} WHERE ID = 1{nowait}")).first()
+    except DBAPIError as error:
+        raise LockHeld(f"a broker is running: it has locked the row of {lock}. Stop it first") from error
+    if row is not None and row[0] is not None and row[1] is not None and row[1] > 0:
+        raise LockHeld(f"broker {row[0]!r} is running: its lease in {lock} is good for {row[1]} ms. Stop it first")

@@ -1,0 +1,60 @@
+"""Every SQL text of the store, one sentence each, named noun first.
+
+Names are never quoted: PostgreSQL folds them to lower case, MySQL and MariaDB take them as they stand, SQLite does not
+care; that is how ActiveMQ finds its tables too. ``:name`` marks a bound parameter. What differs between databases
+lives in `dialect`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PAGE_INDEX", "Statements"]
+
+#: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
+PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
+
+
+class Statements:
+    """The texts for one set of tables.
+
+    Args:
+        table_prefix: what stands before the table names, already checked to be harmless.
+        container: the CONTAINER column, or an expression over it where the column does not tell ``A`` from ``a``.
+    """
+
+    def __init__(self, table_prefix: str, container: str = "CONTAINER") -> None:
+        self.messages = table_prefix + "ACTIVEMQ_MSGS"
+        self.acks = table_prefix + "ACTIVEMQ_ACKS"
+        self.lock = table_prefix + "ACTIVEMQ_LOCK"
+        self.page_index = table_prefix + PAGE_INDEX
+        # An index serves the bare column only; the expression then sorts out what the column's collation confused.
+        same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
+        self.same_container = same
+
+        self.container = container
+        self.columns = "ID, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG"
+        self.message_insert = f"INSERT INTO {self.messages} ({self.columns}) VALUES "
+        self.message_by_id = f"SELECT ID, MSG FROM {self.messages} WHERE ID = :id AND {same}"
+        self.message_by_key = (
+            f"SELECT ID, MSG FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same}"
+            " ORDER BY ID LIMIT 1"
+        )
+        self.message_id_by_key = (
+            f"SELECT ID FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same}"
+        )
+        self.message_blobs = f"SELECT ID, MSG FROM {self.messages} WHERE ID IN :ids"
+        self.message_ids_present = f"SELECT ID FROM {self.messages} WHERE ID IN :ids"
+        self.messages_delete_all = f"DELETE FROM {self.messages}"
+        self.acks_delete_all = f"DELETE FROM {self.acks}"
+        self.containers_counted = (
+            f"SELECT {container}, PRIORITY, COUNT(*) FROM {self.messages} GROUP BY {container}, PRIORITY"
+        )
+        self.containers_in_doubt = (
+            f"SELECT {container}, COUNT(*) FROM {self.messages} WHERE XID IS NOT NULL GROUP BY {container}"
+        )
+        self.container_count = f"SELECT COUNT(*) FROM {self.messages} WHERE {same} AND XID IS NULL"
+        self.containers_of_acks = f"SELECT DISTINCT {container} FROM {self.acks}"
+        self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"
+        self.sequence_last_of_acks = f"SELECT MAX(LAST_ACKED_ID) FROM {self.acks}"
+        self.producer_sequence_last = f"SELECT MAX(MSGID_SEQ) FROM {self.messages} WHERE MSGID_PROD = :producer"

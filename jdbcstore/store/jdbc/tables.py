@@ -1,0 +1,165 @@
+"""The three tables of ActiveMQ as SQLAlchemy sees them, and the names that belong to one set of them.
+
+ActiveMQ never quotes a name. PostgreSQL therefore keeps ``activemq_msgs`` in lower case, MySQL and MariaDB keep
+``ACTIVEMQ_MSGS`` as written, SQLite does not care. The names here are cased the way the database keeps them, so that
+SQLAlchemy finds what a Java broker made, a Java broker finds what we made, and quoting makes no difference.
+
+The shape is that of ActiveMQ 5.17 to 6.3 (columns, types, order). Two things are ours: the collation, which tells
+``queue://A`` from ``queue://a``, and the lean set of indexes. A Java broker adds the indexes it misses when it
+starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, PrimaryKeyConstraint, String, Table, text
+from sqlalchemy.dialects.mysql import LONGBLOB
+from sqlalchemy.engine import Connection
+
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.statements import PAGE_INDEX
+
+__all__ = ["Tables", "bytewise_collation"]
+
+#: Collations that compare bytes and do not ignore trailing spaces (the plain ``utf8mb4_bin`` does ignore them).
+_BYTEWISE: Final = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
+
+#: Databases whose names may not begin with a digit unless quoted.
+_LETTER_FIRST: Final = frozenset({"postgresql", "sqlite"})
+
+
+def bytewise_collation(dialect_name: str) -> str | None:
+    """The collation of new tables on MySQL or MariaDB; None where equality is bytewise anyway."""
+    return _BYTEWISE.get(dialect_name)
+
+
+class Tables:
+    """One set of the three tables.
+
+    Columns are reached by ActiveMQ's upper-case names on every database: ``tables.messages.c.CONTAINER``.
+
+    Args:
+        prefix: put before every name, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
+        dialect_name: ``postgresql``, ``mysql``, ``mariadb`` or ``sqlite``; says how names are cased and bytes are kept.
+
+    Raises:
+        ConfigurationError: the prefix would need quotes.
+    """
+
+    #: ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, MSG, PRIORITY, XID
+    messages: Table
+    #: CONTAINER, SUB_DEST, CLIENT_ID, SUB_NAME, SELECTOR, LAST_ACKED_ID, PRIORITY, XID
+    acks: Table
+    #: ID, TIME, BROKER_NAME; one row with ID 1
+    lock: Table
+
+    def __init__(self, prefix: str, dialect_name: str) -> None:
+        JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
+        if prefix[:1].isdigit() and dialect_name in _LETTER_FIRST:
+            raise ConfigurationError(f"table_prefix {prefix!r} must not begin with a digit on {dialect_name}")
+        self.prefix = prefix
+        self.dialect_name = dialect_name
+        self.metadata = MetaData()
+        self.messages = self._messages()
+        self.acks = self._acks()
+        self.lock = self._lock()
+        self.page_index = self.cased(prefix + PAGE_INDEX)
+        #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
+        self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
+        self.messages_indexes = (
+            self._index("ACTIVEMQ_MSGS_MIDX", self.messages, "MSGID_PROD", "MSGID_SEQ"),
+            self._index("ACTIVEMQ_MSGS_XIDX", self.messages, "XID", only="XID IS NOT NULL"),
+            self._index(PAGE_INDEX, self.messages, "CONTAINER", "PRIORITY DESC", "ID"),
+        )
+        self.acks_indexes = (self._index("ACTIVEMQ_ACKS_XIDX", self.acks, "XID", only="XID IS NOT NULL"),)
+
+    @classmethod
+    def on(cls, connection: Connection, prefix: str) -> Tables:
+        """The tables as this server names them; a ``mysql`` URL that leads to MariaDB counts as MariaDB."""
+        is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+        return cls(prefix, "mariadb" if is_mariadb else connection.dialect.name)
+
+    @property
+    def all(self) -> tuple[Table, Table, Table]:
+        """The three tables in the order in which ActiveMQ creates them."""
+        return self.messages, self.acks, self.lock
+
+    def cased(self, name: str) -> str:
+        """A name of ActiveMQ's statements as the database keeps it."""
+        return name.lower() if self.dialect_name == "postgresql" else name
+
+    def plain(self, name: str) -> str:
+        """A name as ActiveMQ writes it, without the prefix."""
+        return name.upper().removeprefix(self.prefix.upper())
+
+    def _messages(self) -> Table:
+        msg = LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
+        return self._table(
+            "ACTIVEMQ_MSGS",
+            self._column("ID", BigInteger(), nullable=False),
+            self._column("CONTAINER", String(250), nullable=False),
+            self._column("MSGID_PROD", String(250)),
+            self._column("MSGID_SEQ", BigInteger()),
+            self._column("EXPIRATION", BigInteger()),
+            self._column("MSG", msg),
+            self._column("PRIORITY", BigInteger()),
+            self._column("XID", String(250)),
+            key=("ID",),
+        )
+
+    def _acks(self) -> Table:
+        return self._table(
+            "ACTIVEMQ_ACKS",
+            self._column("CONTAINER", String(250), nullable=False),
+            self._column("SUB_DEST", String(250)),
+            self._column("CLIENT_ID", String(250), nullable=False),
+            self._column("SUB_NAME", String(250), nullable=False),
+            self._column("SELECTOR", String(250)),
+            self._column("LAST_ACKED_ID", BigInteger()),
+            self._column("PRIORITY", BigInteger(), nullable=False, default="5"),
+            self._column("XID", String(250)),
+            key=("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY"),
+        )
+
+    def _lock(self) -> Table:
+        return self._table(
+            "ACTIVEMQ_LOCK",
+            self._column("ID", BigInteger(), nullable=False),
+            self._column("TIME", BigInteger()),
+            self._column("BROKER_NAME", String(250)),
+            key=("ID",),
+        )
+
+    def _column(
+        self, name: str, type_: BigInteger | LargeBinary | String, *, nullable: bool = True, default: str | None = None
+    ) -> Column[Any]:
+        server_default = None if default is None else text(default)
+        return Column(
+            self.cased(name), type_, key=name, nullable=nullable, autoincrement=False, server_default=server_default
+        )
+
+    def _table(self, name: str, *columns: Column[Any], key: tuple[str, ...]) -> Table:
+        # The key has no name of ours. PostgreSQL then calls that of ACKS `activemq_acks_pkey`, which is the name that a
+        # starting Java broker drops and makes again with the same four columns. With a prefix it is another name; then
+        # its DROP and its ADD both fail, and ActiveMQ goes on.
+        options: dict[str, Any] = {}
+        if (collation := bytewise_collation(self.dialect_name)) is not None:
+            for dialect in ("mysql", "mariadb"):  # SQLAlchemy reads those named as the URL is
+                options[f"{dialect}_engine"] = "InnoDB"
+                options[f"{dialect}_charset"] = "utf8mb4"
+                options[f"{dialect}_collate"] = collation
+        return Table(self.cased(self.prefix + name), self.metadata, *columns, PrimaryKeyConstraint(*key), **options)
+
+    def _index(self, name: str, table: Table, *columns: str, only: str | None = None) -> Index:
+        partial = None if only is None else text(self.cased(only))
+        return Index(
+            self.cased(self.prefix + name),
+            *(
+                table.c[column.removesuffix(" DESC")].desc() if column.endswith(" DESC") else table.c[column]
+                for column in columns
+            ),
+            postgresql_where=partial,
+            sqlite_where=partial,
+        )

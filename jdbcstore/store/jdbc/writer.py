@@ -1,0 +1,300 @@
+"""Group commit: the one place of this store where anything is committed.
+
+Every write is a `Write` put into a queue and answered through its `Completion`. One thread takes whatever has arrived
+while the last commit was under way and commits it as one batch. There is no timer: a lone producer never waits for
+company, sixteen share one disk flush.
+
+Who learns what, and when:
+
+* **Stored.** Completions are resolved after the database has answered COMMIT, in the order of submission, never before.
+* **A bad write fails alone.** When the database refuses a batch for what is in it, the batch is halved until the
+  culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed.
+* **A broken line leaves three outcomes, not two.** If it broke while the commit was under way the rows may be there.
+  So the writer connects again and looks: a batch is atomic, so any one row that it added, or removed, tells about all
+  of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
+  their batch had been sent and could not be looked up since, `TransientStoreError` if it surely is not there.
+* **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
+* **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
+  with the message, so nobody will ever ask for it. Both are resolved with the batch the add would have been in. If the
+  process dies before, the sender has heard nothing and sends again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, bindparam, text
+
+from jdbcstore import faults
+from jdbcstore.errors import (
+    DuplicateMessage,
+    JdbcStoreError,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    TransientStoreError,
+)
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.rows import Batch, Container, Write
+
+__all__ = ["Writer"]
+
+log = logging.getLogger(__name__)
+
+#: Ids looked up in one statement.
+_LOOKUP_IDS: Final = 500
+_RECONNECT_FIRST_S: Final = 0.05
+_RECONNECT_MOST_S: Final = 1.0
+
+
+class Writer:
+    """The thread that commits.
+
+    Args:
+        engine: where connections come from; the writer keeps one for itself.
+        dialect: how this database wants its batches.
+        options: batch limits, how long to try again.
+        removed: called after each commit with the number of removed rows (housekeeping).
+    """
+
+    def __init__(
+        self, engine: Engine, dialect: Dialect, options: JdbcOptions, removed: Callable[[int], None] = lambda rows: None
+    ) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._options = options
+        self._removed = removed
+        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        # Adds that no batch has taken yet, by id. Taking one out is atomic, and whoever takes it decides what becomes
+        # of it: the thread commits it, `submit_remove` cancels it.
+        self._waiting: dict[int, Write] = {}
+        self._cancels = options.concurrent_store_and_dispatch_queues
+        self._connection: Connection | None = None
+        self._outage_began: float | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="jdbcstore-writer", daemon=True)
+
+    def start(self) -> None:
+        """Connect and start the thread. Raises what the database says when it cannot be reached."""
+        try:
+            self._connect()
+        except Exception as error:
+            self._disconnect()
+            mapped = self._dialect.map_error(_driver_error(error))
+            raise mapped from error
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Commit what was submitted, then end the thread and the connection."""
+        self._closing = True
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self._disconnect()
+
+    def submit(self, write: Write) -> None:
+        """Hand a write to the thread. The caller submits adds in the order of their ids.
+
+        Raises:
+            StoreClosed: the store is stopping.
+        """
+        if self._closing:
+            raise StoreClosed("the store is stopped: nothing can be written any more")
+        if self._cancels and len(write.adds) == 1 and not write.removes:
+            self._waiting[write.adds[0][0]] = write
+        self._queue.put(write)
+
+    def submit_remove(self, write: Write) -> None:
+        """Hand over the remove of one row; if its add still waits, both are done without touching the database."""
+        add = self._waiting.pop(write.removes[0], None)
+        if add is None:
+            self.submit(write)
+        else:
+            # The add stays in the queue as an empty shell that carries both completions to its batch.
+            add.adds, add.counts, add.partner = (), (), write.completion
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            self._commit(self._take(first))
+
+    def _take(self, first: Write) -> list[Write]:
+        """One batch: `first` and whatever else has arrived, within the limits."""
+        writes: list[Write] = []
+        rows, room = 0, self._options.batch_bytes_max
+        write: Write | None = first
+        while write is not None:
+            if write.adds:
+                self._waiting.pop(write.adds[0][0], None)
+                rows += len(write.adds)
+            rows += len(write.removes)
+            room -= write.size
+            writes.append(write)
+            if rows >= self._options.batch_rows_max or room <= 0:
+                break
+            try:
+                write = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if write is None:  # the end: let the loop see it again after this batch
+                self._queue.put(None)
+        return writes
+
+    def _commit(self, writes: Sequence[Write]) -> None:
+        """Commit a batch, whatever it takes, and resolve every completion in it."""
+        try:
+            self._attempt(writes)
+        except StoreError as error:
+            if len(writes) > 1 and _is_about_the_content(error):
+                middle = len(writes) // 2
+                self._commit(writes[:middle])
+                self._commit(writes[middle:])
+            else:
+                log.warning("write failed writes=%d error=%r", len(writes), str(error))
+                for write in writes:
+                    write.fail(error)
+
+    def _attempt(self, writes: Sequence[Write]) -> None:
+        """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
+        sent = False  # whether a batch went out whose fate is not known
+        pause_s = _RECONNECT_FIRST_S
+        while True:
+            try:
+                connection = self._connect()
+                batch = self._batch(connection, writes)
+                if sent and self._is_committed(connection, batch):
+                    removed = len(batch.removes)
+                else:
+                    sent, removed = bool(batch), self._write(connection, batch)
+                self._outage_began = None
+                self._settle(connection, writes, batch, removed)
+                return
+            except Exception as error:  # any driver's error, mapped right here
+                mapped = self._dialect.map_error(_driver_error(error))
+                if not isinstance(mapped, ConnectionLost):
+                    self._roll_back()
+                    if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
+                        continue  # our first attempt arrived after all, while we were looking
+                    raise mapped from error
+                self._disconnect()
+                now = time.monotonic()
+                if self._outage_began is None:
+                    self._outage_began = now
+                    log.warning("database connection lost error=%r", str(mapped))
+                if self._closing or now - self._outage_began > self._options.retry_s:
+                    raise self._given_up(sent, mapped) from error
+                time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
+                pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
+
+    def _given_up(self, sent: bool, error: StoreError) -> StoreError:
+        if sent:
+            return OutcomeUnknown(f"the connection broke during the commit and the database is still away: {error}")
+        return TransientStoreError(f"the database cannot be reached: {error}")
+
+    def _batch(self, connection: Connection, writes: Sequence[Write]) -> Batch:
+        """Merge the writes; removes that are known by producer only get their ids."""
+        for write in writes:
+            if write.keys:
+                found = [
+                    id
+                    for key in write.keys
+                    for (id,) in connection.execute(
+                        text(self._dialect.statements.message_id_by_key),
+                        {"producer": key.producer, "sequence": key.sequence, "container": key.container},
+                    )
+                ]
+                write.removes, write.keys = [*write.removes, *found], ()
+        return Batch(writes)
+
+    def _write(self, connection: Connection, batch: Batch) -> int:
+        if not batch:
+            return 0
+        faults.point("writer.before_commit")
+        removed = self._dialect.write(_raw(connection), batch)
+        faults.point("writer.after_commit")
+        return removed
+
+    def _is_committed(self, connection: Connection, batch: Batch) -> bool:
+        """Whether a batch whose commit was cut off is in the database: look for one kind of trace after the other."""
+        removed = set(batch.removes)
+        added = [row[0] for row in batch.adds if row[0] not in removed]
+        if added:
+            return bool(self._present(connection, added[:1]))
+        if removed:
+            return not self._present(connection, sorted(removed))
+        return False  # updates and purges only: doing them again is as good as knowing
+
+    def _present(self, connection: Connection, ids: Sequence[int]) -> set[int]:
+        statement = text(self._dialect.statements.message_ids_present).bindparams(bindparam("ids", expanding=True))
+        found: set[int] = set()
+        for start in range(0, len(ids), _LOOKUP_IDS):
+            found.update(id for (id,) in connection.execute(statement, {"ids": list(ids[start : start + _LOOKUP_IDS])}))
+        return found
+
+    def _settle(self, connection: Connection, writes: Sequence[Write], batch: Batch, removed: int) -> None:
+        """The batch is durable: keep the counts, then tell everybody."""
+        for write in writes:
+            for container, change in write.counts:
+                container.count += change
+        if removed != sum(-change for write in writes for _, change in write.counts if change < 0) or batch.purges:
+            # Somebody removed what was not there, or everything at once: the few containers concerned are counted
+            # again.
+            self._count_again(connection, {c for write in writes if not write.adds for c, _ in write.counts})
+        self._removed(removed)
+        for write in writes:
+            write.succeed()
+
+    def _count_again(self, connection: Connection, containers: set[Container]) -> None:
+        for container in containers:
+            statement = text(self._dialect.statements.container_count)
+            container.count = connection.execute(statement, {"container": container.name}).scalar_one()
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = connection
+            self._dialect.connected(connection)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.invalidate()
+            connection.close()
+
+    def _roll_back(self) -> None:
+        if self._connection is not None:
+            try:
+                self._dialect.rollback(_raw(self._connection))
+            except Exception as error:  # noqa: BLE001  # the connection is of no use any more, whatever it says
+                log.info("rollback failed, connecting again error=%r", str(error))
+                self._disconnect()
+
+
+def _raw(connection: Connection) -> Any:
+    """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
+    return connection.connection.dbapi_connection
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """The driver's error inside SQLAlchemy's."""
+    return getattr(error, "orig", None) or error
+
+
+def _is_about_the_content(error: JdbcStoreError) -> bool:
+    """Whether trying the halves of a batch may help: the database refused something that was in it."""
+    return not isinstance(error, StoreFull | StoreReadOnly | OutcomeUnknown | StoreClosed) and (
+        not isinstance(error, TransientStoreError)
+    )

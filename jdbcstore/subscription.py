@@ -1,0 +1,36 @@
+"""Durable subscriptions: who they belong to and what they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jdbcstore.destination import Destination
+
+__all__ = ["SubscriptionInfo", "SubscriptionKey"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKey:
+    """Identity of a durable subscription: JMS client id and subscription name."""
+
+    client_id: str
+    subscription_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionInfo:
+    """A durable subscription.
+
+    Args:
+        key: whose it is.
+        destination: the concrete topic that a store keeps it for.
+        subscribed_destination: the destination as subscribed, perhaps a wildcard.
+        selector: SQL-92 condition, None for all messages.
+        no_local: leave out what the same connection sent.
+    """
+
+    key: SubscriptionKey
+    destination: Destination
+    subscribed_destination: Destination
+    selector: str | None = None
+    no_local: bool = False

@@ -1,0 +1,409 @@
+"""What every persistence adapter must do, as tests.
+
+Use it like this::
+
+    class TestMyStore(DurablePersistenceAdapterContract):
+        @pytest.fixture
+        def open_adapter(self, tmp_path):
+            return lambda: MyAdapter(tmp_path / "store")
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeAlias
+
+import pytest
+
+from jdbcstore.destination import Queue
+from jdbcstore.errors import JdbcStoreError, StoreClosed
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import BytesMessage, Message, TextMessage
+from jdbcstore.openwire import marshal
+from jdbcstore.store.contract import Cursor, MessageStore, PersistenceAdapter
+from jdbcstore.testing.messages import PRODUCER, text_message
+
+__all__ = ["DurablePersistenceAdapterContract", "OpenAdapter", "PersistenceAdapterContract"]
+
+OpenAdapter: TypeAlias = Callable[[], PersistenceAdapter]
+
+#: How long a write may take before a test calls it lost.
+_WAIT_S = 30.0
+_ROOMY_BYTES = 1 << 30
+
+
+class PersistenceAdapterContract:
+    """The suite. The fixture ``open_adapter`` makes a new, not started adapter on the same storage."""
+
+    @pytest.fixture
+    def open_adapter(self) -> OpenAdapter:
+        raise NotImplementedError("provide a fixture open_adapter")
+
+    @pytest.fixture
+    def adapter(self, open_adapter: OpenAdapter) -> Iterator[PersistenceAdapter]:
+        """A started adapter on empty storage."""
+        with open_adapter() as adapter:
+            yield adapter
+
+    @pytest.fixture
+    def store(self, adapter: PersistenceAdapter) -> MessageStore:
+        """The store of queue TEST."""
+        return adapter.queue_message_store(Queue("TEST"))
+
+    # -- one message ---------------------------------------------------------------------------------------------
+
+    def test_an_added_message_comes_back_byte_for_byte(self, store: MessageStore) -> None:
+        message = text_message(1, "größer 😀\x00 end")
+        message.set_property("colour", "blue")
+        sequence = store.add_message(message).result(_WAIT_S)
+        (found,) = _all(store)
+        assert marshal(found) == marshal(message)
+        assert _sequence(found) == sequence == _sequence(message)
+
+    def test_a_binary_body_comes_back(self, store: MessageStore) -> None:
+        message = BytesMessage(producer_id=PRODUCER, message_id=MessageId(PRODUCER, 1), destination=Queue("TEST"))
+        message.body = bytes(range(256)) * 300
+        store.add_message(message).result(_WAIT_S)
+        (found,) = _all(store)
+        assert isinstance(found, BytesMessage)
+        assert found.body == message.body
+
+    def test_a_message_without_an_id_is_refused(self, store: MessageStore) -> None:
+        with pytest.raises((JdbcStoreError, ValueError)):
+            store.add_message(TextMessage(destination=Queue("TEST")))
+        assert store.message_count == 0
+
+    def test_get_by_sequence_and_by_producer(self, store: MessageStore) -> None:
+        _add(store, 1, 2, 3)
+        found = store.get_message(MessageId(PRODUCER, 2))
+        assert found is not None
+        assert _text(found) == "message 2"
+        again = store.get_message(MessageId(PRODUCER, 0, _sequence(found)))
+        assert again is not None
+        assert _text(again) == "message 2"
+
+    def test_get_of_nothing_is_none(self, store: MessageStore) -> None:
+        assert store.get_message(MessageId(PRODUCER, 77)) is None
+        assert store.get_message(MessageId(PRODUCER, 77, 77)) is None
+
+    def test_get_does_not_see_another_queues_copy(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        adapter.queue_message_store(Queue("OTHER")).add_message(text_message(5)).result(_WAIT_S)
+        assert store.get_message(MessageId(PRODUCER, 5)) is None
+
+    def test_update_replaces_the_bytes_and_keeps_the_place(self, store: MessageStore) -> None:
+        _add(store, 1, 2, 3)
+        second = _all(store)[1]
+        second.redelivery_counter = 4
+        store.update_message(second).result(_WAIT_S)
+        assert [(_text(m), m.redelivery_counter) for m in _all(store)] == [
+            ("message 1", 0),
+            ("message 2", 4),
+            ("message 3", 0),
+        ]
+
+    # -- removing ------------------------------------------------------------------------------------------------
+
+    def test_remove_by_sequence(self, store: MessageStore) -> None:
+        _add(store, 1, 2, 3)
+        store.remove_message(_id(_all(store)[1])).result(_WAIT_S)
+        assert _texts(store) == ["message 1", "message 3"]
+        assert store.message_count == 2
+
+    def test_remove_by_producer(self, store: MessageStore) -> None:
+        _add(store, 1, 2, 3)
+        store.remove_message(MessageId(PRODUCER, 2)).result(_WAIT_S)
+        assert _texts(store) == ["message 1", "message 3"]
+        assert store.message_count == 2
+
+    def test_removing_what_is_not_there_is_no_error_and_does_not_count(self, store: MessageStore) -> None:
+        _add(store, 1)
+        store.remove_message(MessageId(PRODUCER, 9)).result(_WAIT_S)
+        store.remove_message(MessageId(PRODUCER, 9, 4711)).result(_WAIT_S)
+        (message,) = _all(store)
+        store.remove_message(_id(message)).result(_WAIT_S)
+        store.remove_message(_id(message)).result(_WAIT_S)
+        assert store.message_count == 0
+
+    def test_a_remove_that_overtakes_its_add_leaves_nothing(self, store: MessageStore) -> None:
+        for round_ in range(50):
+            message = text_message(round_)
+            added = store.add_message(message)
+            removed = store.remove_message(_id(message))
+            assert added.result(_WAIT_S) == _sequence(message)
+            removed.result(_WAIT_S)
+        assert _texts(store) == []
+        assert store.message_count == 0
+
+    def test_remove_all_takes_what_was_added_before_and_nothing_else(
+        self, adapter: PersistenceAdapter, store: MessageStore
+    ) -> None:
+        other = adapter.queue_message_store(Queue("OTHER"))
+        _add(other, 1)
+        pending = [store.add_message(text_message(n)) for n in range(100)]
+        purged = store.remove_all_messages()
+        after = store.add_message(text_message(100))
+        for completion in [*pending, after]:
+            completion.result(_WAIT_S)
+        purged.result(_WAIT_S)
+        assert _texts(store) == ["message 100"]
+        assert (store.message_count, other.message_count) == (1, 1)
+
+    def test_delete_all_messages_empties_every_queue(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        _add(store, 1, 2)
+        adapter.delete_all_messages()
+        assert adapter.destinations() == set()
+        assert adapter.queue_message_store(Queue("TEST")).message_count == 0
+
+    # -- order and pages -----------------------------------------------------------------------------------------
+
+    def test_pages_follow_one_another_without_gap_or_overlap(self, store: MessageStore) -> None:
+        _add(store, *range(25))
+        cursor, seen, sizes = Cursor(), [], []
+        while (page := store.recover_next_messages(cursor, 10, _ROOMY_BYTES)).messages:
+            seen += [_text(message) for message in page.messages]
+            sizes.append(len(page.messages))
+            cursor = page.cursor
+        assert seen == [f"message {n}" for n in range(25)]
+        assert sizes == [10, 10, 5]
+
+    def test_an_empty_page_keeps_the_cursor(self, store: MessageStore) -> None:
+        _add(store, 1)
+        end = store.recover_next_messages(Cursor(), 10, _ROOMY_BYTES).cursor
+        assert store.recover_next_messages(end, 10, _ROOMY_BYTES).cursor == end
+        _add(store, 2)
+        assert [_text(m) for m in store.recover_next_messages(end, 10, _ROOMY_BYTES).messages] == ["message 2"]
+
+    def test_a_page_ends_with_the_message_that_reaches_its_bytes(self, store: MessageStore) -> None:
+        for n in range(6):
+            store.add_message(text_message(n, "x" * 10_000)).result(_WAIT_S)
+        assert len(store.recover_next_messages(Cursor(), 100, 25_000).messages) == 3
+
+    def test_one_message_fits_any_page(self, store: MessageStore) -> None:
+        store.add_message(text_message(1, "x" * 500_000)).result(_WAIT_S)
+        assert len(store.recover_next_messages(Cursor(), 10, 1).messages) == 1
+
+    def test_a_page_of_long_and_short_messages_keeps_the_order(self, store: MessageStore) -> None:
+        lengths = [10, 200_000, 20, 300_000, 30]
+        for n, length in enumerate(lengths):
+            store.add_message(text_message(n, "x" * length)).result(_WAIT_S)
+        page = store.recover_next_messages(Cursor(), 10, _ROOMY_BYTES)
+        assert [len(_text(message)) for message in page.messages] == lengths
+
+    def test_a_cursor_after_a_sequence_starts_behind_it(self, store: MessageStore) -> None:
+        _add(store, *range(5))
+        third = _all(store)[2]
+        page = store.recover_next_messages(Cursor.after(_sequence(third)), 10, _ROOMY_BYTES)
+        assert [_text(m) for m in page.messages] == ["message 3", "message 4"]
+
+    def test_priority_does_not_count_where_the_queue_is_not_prioritised(self, store: MessageStore) -> None:
+        for n, priority in enumerate([0, 9, 4, 7]):
+            store.add_message(text_message(n, priority=priority)).result(_WAIT_S)
+        assert _texts(store) == ["message 0", "message 1", "message 2", "message 3"]
+        assert [message.priority for message in _all(store)] == [0, 9, 4, 7]
+
+    def test_a_prioritised_queue_pages_from_the_highest_down(self, adapter: PersistenceAdapter) -> None:
+        store = adapter.queue_message_store(Queue("PRIO"), prioritized=True)
+        for n in range(40):
+            store.add_message(text_message(n, priority=n % 10)).result(_WAIT_S)
+        cursor, seen = Cursor(), []
+        while (page := store.recover_next_messages(cursor, 7, _ROOMY_BYTES)).messages:
+            seen += [(m.priority, _sequence(m)) for m in page.messages]
+            cursor = page.cursor
+        assert seen == sorted(seen, key=lambda found: (-found[0], found[1]))
+        assert len(seen) == 40
+
+    def test_a_late_high_priority_is_on_the_next_page(self, adapter: PersistenceAdapter) -> None:
+        store = adapter.queue_message_store(Queue("PRIO"), prioritized=True)
+        for n in range(10):
+            store.add_message(text_message(n, priority=3)).result(_WAIT_S)
+        cursor = store.recover_next_messages(Cursor(), 5, _ROOMY_BYTES).cursor
+        store.add_message(text_message(10, priority=8)).result(_WAIT_S)
+        page = store.recover_next_messages(cursor, 3, _ROOMY_BYTES)
+        assert [_text(m) for m in page.messages] == ["message 10", "message 5", "message 6"]
+
+    def test_recover_walks_through_everything(self, store: MessageStore) -> None:
+        _add(store, *range(30))
+        assert [_text(m) for m in store.recover(page_messages=7)] == [f"message {n}" for n in range(30)]
+
+    def test_sequences_grow_over_all_queues(self, adapter: PersistenceAdapter) -> None:
+        stores = [adapter.queue_message_store(Queue(name)) for name in "ABC"]
+        given = [stores[n % 3].add_message(text_message(n)).result(_WAIT_S) for n in range(12)]
+        assert all(first < second for first, second in pairwise(given))
+        assert adapter.last_message_broker_sequence_id() == given[-1]
+
+    def test_many_producers_at_once_lose_and_reorder_nothing(self, store: MessageStore) -> None:
+        def produce(number: int) -> list[int]:
+            producer = ProducerId(f"ID:test-{number}", 1, 1)
+            pending = [store.add_message(text_message(n, producer_id=producer)) for n in range(100)]
+            return [completion.result(_WAIT_S) for completion in pending]
+
+        with ThreadPoolExecutor(8) as pool:
+            given = list(pool.map(produce, range(8)))
+        assert all(sequences == sorted(sequences) for sequences in given)
+        assert [_sequence(m) for m in _all(store)] == sorted(sequence for sequences in given for sequence in sequences)
+        assert store.message_count == 800
+
+    def test_a_reader_never_skips_what_is_being_written(self, store: MessageStore) -> None:
+        total, seen = 2_000, []
+        done = threading.Event()
+
+        def read() -> None:
+            cursor = Cursor()
+            while len(seen) < total:
+                finished = done.is_set()
+                page = store.recover_next_messages(cursor, 64, _ROOMY_BYTES)
+                seen.extend(_sequence(message) for message in page.messages)
+                cursor = page.cursor
+                if finished and not page.messages:
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        pending = [store.add_message(text_message(n)) for n in range(total)]
+        for completion in pending:
+            completion.result(_WAIT_S)
+        done.set()
+        reader.join(_WAIT_S)
+        assert seen == [completion.result() for completion in pending]
+
+    # -- several queues ------------------------------------------------------------------------------------------
+
+    def test_destinations_are_those_with_messages(self, adapter: PersistenceAdapter) -> None:
+        for name in ("A", "a", "A.B", "Ü"):
+            adapter.queue_message_store(Queue(name)).add_message(text_message(1)).result(_WAIT_S)
+        adapter.queue_message_store(Queue("EMPTY"))
+        assert adapter.destinations() == {Queue("A"), Queue("a"), Queue("A.B"), Queue("Ü")}
+
+    def test_names_that_differ_in_case_only_are_two_queues(self, adapter: PersistenceAdapter) -> None:
+        upper, lower = (adapter.queue_message_store(Queue(name)) for name in ("Case", "case"))
+        _add(upper, 1, 2)
+        _add(lower, 3)
+        assert (_texts(upper), _texts(lower)) == (["message 1", "message 2"], ["message 3"])
+        upper.remove_all_messages().result(_WAIT_S)
+        assert (upper.message_count, lower.message_count) == (0, 1)
+        assert _texts(lower) == ["message 3"]
+
+    def test_a_name_with_quotes_is_a_name(self, adapter: PersistenceAdapter) -> None:
+        store = adapter.queue_message_store(Queue('it\'s \\ "odd" %s :x ; --'))
+        _add(store, 1, 2)
+        store.remove_message(MessageId(PRODUCER, 1)).result(_WAIT_S)
+        assert _texts(store) == ["message 2"]
+        store.remove_all_messages().result(_WAIT_S)
+        assert store.message_count == 0
+
+    def test_the_same_queue_has_the_same_store(self, adapter: PersistenceAdapter) -> None:
+        assert adapter.queue_message_store(Queue("A")) is adapter.queue_message_store(Queue("A"))
+
+    def test_a_move_is_one_step(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        _add(store, 1, 2)
+        target = adapter.queue_message_store(Queue("TARGET"))
+        message = _all(store)[0]
+        moved = message.copy()
+        adapter.move_message(_id(message), store, moved, target).result(_WAIT_S)
+        assert (_texts(store), _texts(target)) == (["message 2"], ["message 1"])
+        assert (store.message_count, target.message_count) == (1, 1)
+        assert _sequence(moved) > _sequence(message)
+
+    def test_adds_and_removes_together(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        _add(store, 1, 2)
+        target = adapter.queue_message_store(Queue("TARGET"))
+        adds = [(target, text_message(10)), (store, text_message(11)), (target, text_message(12))]
+        removes = [(store, MessageId(PRODUCER, 1)), (store, _id(_all(store)[1]))]
+        adapter.commit_together(adds, removes).result(_WAIT_S)
+        assert (_texts(store), _texts(target)) == (["message 11"], ["message 10", "message 12"])
+        assert (store.message_count, target.message_count) == (1, 2)
+
+    def test_a_store_of_another_adapter_is_refused(
+        self, adapter: PersistenceAdapter, open_adapter: OpenAdapter
+    ) -> None:
+        with open_adapter() as other:
+            foreign = other.queue_message_store(Queue("TEST"))
+            with pytest.raises((JdbcStoreError, ValueError)):
+                adapter.commit_together([(foreign, text_message(1))], [])
+
+    # -- producers -----------------------------------------------------------------------------------------------
+
+    def test_the_last_sequence_of_a_producer(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        _add(store, 3, 9, 5)
+        assert adapter.last_producer_sequence_id(PRODUCER) == 9
+        assert adapter.last_producer_sequence_id(ProducerId("ID:nobody", 1, 1)) == -1
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def test_checkpoint_of_a_healthy_store_says_nothing(self, adapter: PersistenceAdapter) -> None:
+        adapter.checkpoint()
+
+    def test_stop_finishes_what_was_submitted(self, open_adapter: OpenAdapter) -> None:
+        adapter = open_adapter()
+        adapter.start()
+        store = adapter.queue_message_store(Queue("TEST"))
+        pending = [store.add_message(text_message(n)) for n in range(200)]
+        adapter.stop()
+        assert all(completion.result(0) for completion in pending)
+
+    def test_a_stopped_store_says_so(self, open_adapter: OpenAdapter) -> None:
+        adapter = open_adapter()
+        adapter.start()
+        store = adapter.queue_message_store(Queue("TEST"))
+        adapter.stop()
+        adapter.stop()
+        with pytest.raises(StoreClosed):
+            store.add_message(text_message(1))
+        with pytest.raises(StoreClosed):
+            store.recover_next_messages(Cursor(), 1, 1)
+        with pytest.raises(StoreClosed):
+            adapter.checkpoint()
+
+
+class DurablePersistenceAdapterContract(PersistenceAdapterContract):
+    """The suite for a store whose messages survive `stop` and a new adapter on the same storage."""
+
+    def test_everything_is_there_after_a_restart(self, open_adapter: OpenAdapter) -> None:
+        with open_adapter() as adapter:
+            store = adapter.queue_message_store(Queue("TEST"))
+            _add(store, *range(20))
+            store.remove_message(_id(_all(store)[0])).result(_WAIT_S)
+            prioritized = adapter.queue_message_store(Queue("PRIO"), prioritized=True)
+            for n in range(3):
+                prioritized.add_message(text_message(n, priority=n)).result(_WAIT_S)
+            last = adapter.last_message_broker_sequence_id()
+        with open_adapter() as adapter:
+            store = adapter.queue_message_store(Queue("TEST"))
+            assert adapter.destinations() == {Queue("TEST"), Queue("PRIO")}
+            assert store.message_count == 19
+            assert _texts(store) == [f"message {n}" for n in range(1, 20)]
+            prioritized = adapter.queue_message_store(Queue("PRIO"), prioritized=True)
+            assert _texts(prioritized) == ["message 2", "message 1", "message 0"]
+            assert adapter.last_message_broker_sequence_id() == last
+            assert store.add_message(text_message(99)).result(_WAIT_S) == last + 1
+            assert adapter.last_producer_sequence_id(PRODUCER) == 99
+
+
+def _add(store: MessageStore, *numbers: int) -> None:
+    for completion in [store.add_message(text_message(number)) for number in numbers]:
+        completion.result(_WAIT_S)
+
+
+def _all(store: MessageStore) -> Sequence[Message]:
+    return store.recover_next_messages(Cursor(), 10_000, _ROOMY_BYTES).messages
+
+
+def _texts(store: MessageStore) -> list[str]:
+    return [_text(message) for message in _all(store)]
+
+
+def _text(message: Message) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+def _id(message: Message) -> MessageId:
+    assert message.message_id is not None
+    return message.message_id
+
+
+def _sequence(message: Message) -> int:
+    return _id(message).broker_sequence_id

@@ -1,0 +1,14 @@
+"""The SQL store under the contract suite, on every database."""
+
+from __future__ import annotations
+
+import pytest
+
+from jdbcstore.config.urls import open_store
+from jdbcstore.testing import DurablePersistenceAdapterContract, OpenAdapter
+
+
+class TestJdbc(DurablePersistenceAdapterContract):
+    @pytest.fixture
+    def open_adapter(self, database_url: str) -> OpenAdapter:
+        return lambda: open_store(database_url)

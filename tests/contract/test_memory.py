@@ -1,0 +1,14 @@
+"""The memory store under the contract suite."""
+
+from __future__ import annotations
+
+import pytest
+
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract
+
+
+class TestMemory(PersistenceAdapterContract):
+    @pytest.fixture
+    def open_adapter(self) -> OpenAdapter:
+        return MemoryPersistenceAdapter

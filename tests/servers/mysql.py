@@ -1,0 +1,123 @@
+"""MySQL: the real server, unpacked beside its own libraries by `make test-servers`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pymysql
+
+from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, ServerMissing
+
+FOLDER_VARIABLE = "JDBCSTORE_TEST_SERVERS_DIR"
+
+
+class MySQLServer(DatabaseServer):
+    """A private MySQL server; every commit is flushed, the binary log is off."""
+
+    scheme = "mysql+pymysql"
+    stop_signal = signal.SIGTERM
+
+    def initialise(self) -> None:
+        """Copy the data directory that was initialised when the server was installed."""
+        shutil.copytree(mysql_folder() / "template", self.folder / "data")
+
+    def command(self) -> Sequence[str]:
+        """mysqld on loopback and on a socket in the folder."""
+        return [
+            str(mysql_folder() / "mysqld"),
+            *self.settings(),
+            "--mysqlx=OFF",
+            "--performance-schema=OFF",
+            "--skip-log-bin",
+            "--secure-file-priv=NULL",
+            "--innodb-redo-log-capacity=128M",
+        ]
+
+    def settings(self) -> list[str]:
+        """What MySQL and MariaDB are told alike."""
+        return [
+            f"--datadir={self.folder / 'data'}",
+            f"--socket={self.socket}",
+            f"--pid-file={self.folder / 'server.pid'}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--max-connections=200",
+            "--max-allowed-packet=64M",
+            "--character-set-server=utf8mb4",
+        ]
+
+    @property
+    def socket(self) -> Path:
+        """The administrator's way in."""
+        return self.folder / "socket"
+
+    def ping(self) -> None:
+        """Raise unless the server answers."""
+        self.version()
+
+    def prepare(self) -> None:
+        """Create the ordinary user, who comes over TCP."""
+        self.execute(f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'")
+
+    def version(self) -> str:
+        """What SELECT version() answers."""
+        return str(self.execute("SELECT version()")[0][0])
+
+    def create_database(self, name: str) -> None:
+        """A new empty database, in which the ordinary user may do everything."""
+        self.execute(f"CREATE DATABASE `{name}`")
+        self.execute(f"GRANT ALL ON `{name}`.* TO '{USER}'@'%'")
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database and end its sessions first: one left in a transaction would block the statement."""
+        self.kill_sessions(name)
+        self.execute(f"DROP DATABASE IF EXISTS `{name}`")
+
+    def kill_sessions(self, database: str | None = None) -> int:
+        """End the sessions of one database, or all but our own. Returns how many there were."""
+        sessions = self.execute(
+            "SELECT ID FROM information_schema.PROCESSLIST"
+            " WHERE USER = %(user)s AND (%(name)s IS NULL OR DB = %(name)s)",
+            {"user": USER, "name": database},
+        )
+        killed = 0
+        for (session,) in sessions:
+            try:
+                self.execute(f"KILL {session}")
+                killed += 1
+            except pymysql.err.OperationalError as error:
+                if error.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:
+                    raise
+        return killed
+
+    def execute(self, statement: str, values: dict[str, object] | None = None) -> list[tuple[object, ...]]:
+        """Run one statement as root over the socket; the rows it answers."""
+        with closing(self._connect_as_root()) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return list(cursor.fetchall())
+
+    def _connect_as_root(self) -> pymysql.Connection:
+        connection = pymysql.connect(unix_socket=str(self.socket), user="root", autocommit=True, defer_connect=True)
+        line = socket.socket(socket.AF_UNIX)  # ours, because PyMySQL leaks the one whose connect() is refused
+        line.settimeout(10)
+        try:
+            line.connect(str(self.socket))
+        except OSError:
+            line.close()
+            raise
+        connection.connect(line)
+        return connection
+
+
+def mysql_folder() -> Path:
+    """Where `make test-servers` put MySQL."""
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or CHECKOUT / ".test-servers") / "mysql"
+    if not (folder / "ready").exists():
+        raise ServerMissing("MySQL")
+    return folder

@@ -1,0 +1,245 @@
+"""What all test servers share: a folder, a port, a life.
+
+A server is its folder: `server.json` in it says how to reach it, so that another process can attach to a server that
+this one started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+KEEPER = Path(__file__).with_name("keeper.py")
+CHECKOUT = Path(__file__).parents[2]
+USER = PASSWORD = "jdbcstore"
+
+
+class ServerMissing(Exception):
+    """The server's program is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not installed: run `make test-servers`, which installs the servers that the tests need"
+        )
+
+
+class ServerFailed(Exception):
+    """The server did not start or stop; the message ends with the last lines of its log."""
+
+
+class DatabaseServer:
+    """One private server. Use it as a context manager, or call `start` and `remove`.
+
+    Args:
+        guard_pid: the server ends when this process ends; None means this process.
+        folder: where it keeps everything; None means a new temporary folder.
+    """
+
+    scheme: ClassVar[str]
+    stop_signal: ClassVar[signal.Signals]
+    start_timeout_s: ClassVar[float] = 60.0
+
+    def __init__(self, guard_pid: int | None = None, folder: Path | None = None) -> None:
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="jdbcstore-server-"))
+        self.guard_pid = guard_pid or os.getpid()
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    # what each kind of server says
+
+    def initialise(self) -> None:
+        """Make the data directory."""
+        raise NotImplementedError
+
+    def command(self) -> Sequence[str]:
+        """The server in the foreground."""
+        raise NotImplementedError
+
+    def user_id(self) -> int | None:
+        """The user who must run the server, when this one must not."""
+        return None
+
+    def ping(self) -> None:
+        """Raise the driver's error unless the server answers a statement."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Create the ordinary user, once, after the first start."""
+        raise NotImplementedError
+
+    def version(self) -> str:
+        """What SELECT version() answers."""
+        raise NotImplementedError
+
+    def create_database(self, name: str) -> None:
+        """A new empty database, owned by the ordinary user."""
+        raise NotImplementedError
+
+    def drop_database(self, name: str) -> None:
+        """Remove a database and end its sessions first."""
+        raise NotImplementedError
+
+    def kill_sessions(self, database: str | None = None) -> int:
+        """End the sessions of one database, or all but our own. Returns how many there were."""
+        raise NotImplementedError
+
+    # what is the same for all
+
+    def url(self, database: str) -> str:
+        """SQLAlchemy's URL of a database, for the ordinary user."""
+        return f"{self.scheme}://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers. Starting it again after `stop` or `kill` keeps port and data."""
+        first = self.port == 0
+        if first:
+            self.initialise()
+            self.port = free_port()
+        self._run()
+        if first:
+            self.prepare()
+            save(self.folder / "server.json", {"port": self.port})
+
+    def attach(self) -> bool:
+        """Use the server that another process started in this folder. False when there is none."""
+        try:
+            self.port = json.loads((self.folder / "server.json").read_text())["port"]
+        except FileNotFoundError:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Stop the server cleanly; the data stays."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """`kill -9` the server; the data stays as a crash leaves it."""
+        self._end(signal.SIGUSR1)
+
+    def restart(self) -> None:
+        """Stop cleanly and start again on the same port."""
+        self.stop()
+        self.start()
+
+    def remove(self) -> None:
+        """Kill the server and remove its folder."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        """The last lines of the server's log."""
+        try:
+            lines = (self.folder / "log").read_text(errors="replace").splitlines()
+        except FileNotFoundError:
+            return "(no log)"
+        return "\n".join(lines[-20:])
+
+    def _run(self) -> None:
+        (self.folder / "keeper.pid").unlink(missing_ok=True)
+        order = {
+            "command": list(self.command()),
+            "folder": str(self.folder),
+            "guard_pid": self.guard_pid,
+            "user_id": self.user_id(),
+            "stop_signal": int(self.stop_signal),
+        }
+        with (self.folder / "log").open("ab") as log:
+            subprocess.run(
+                [sys.executable, "-I", str(KEEPER), json.dumps(order)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=True,
+                timeout=30,
+            )
+        deadline = time.monotonic() + self.start_timeout_s
+        while True:
+            try:
+                self.ping()
+            except Exception as error:
+                if time.monotonic() > deadline or self._has_ended():
+                    self.kill()
+                    raise ServerFailed(f"{type(self).__name__} did not start: {error}\n{self.log_tail()}") from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def _has_ended(self) -> bool:
+        try:
+            keeper = self._keeper()
+        except FileNotFoundError:  # not yet written
+            return False
+        if keeper is None:
+            return True
+        os.close(keeper)
+        return False
+
+    def _keeper(self) -> int | None:
+        """A pidfd of the keeper; None when it has ended."""
+        try:
+            return os.pidfd_open(int((self.folder / "keeper.pid").read_text()))
+        except ProcessLookupError:
+            return None
+
+    def _end(self, number: signal.Signals) -> None:
+        try:
+            keeper = self._keeper()
+        except FileNotFoundError:
+            return
+        if keeper is None:
+            return
+        try:
+            signal.pidfd_send_signal(keeper, number)
+            poll = select.poll()
+            poll.register(keeper, select.POLLIN)
+            if not poll.poll(60_000):
+                signal.pidfd_send_signal(keeper, signal.SIGUSR1)
+                raise ServerFailed(f"{type(self).__name__} did not stop within 60 s and was killed\n{self.log_tail()}")
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(keeper)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on.
+
+    It lies below those the kernel gives to clients, so that it is still ours after a restart.
+    """
+    for _ in range(200):
+        port = random.randrange(15_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ServerFailed("no free port between 15000 and 30000 on 127.0.0.1")
+
+
+def save(path: Path, value: object) -> None:
+    """Write JSON, whole or not at all."""
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(value))
+    temporary.rename(path)

@@ -1,0 +1,51 @@
+"""One server of a kind for a whole test run, however many processes the run has.
+
+The run's folder belongs to its controlling process. Whoever needs a server first starts it there, under a file lock;
+the others attach. The servers are kept for the controlling process (see `keeper`), so it does not matter which worker
+started them or when that worker leaves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.mysql import MySQLServer
+from tests.servers.postgresql import PostgreSQLServer
+from tests.servers.server import DatabaseServer
+
+KINDS: dict[str, Callable[[int | None, Path | None], DatabaseServer]] = {
+    "postgresql15": lambda guard_pid, folder: PostgreSQLServer(15, guard_pid, folder),
+    "postgresql18": lambda guard_pid, folder: PostgreSQLServer(18, guard_pid, folder),
+    "mariadb": MariaDBServer,
+    "mysql": MySQLServer,
+}
+
+
+def shared_server(kind: str, run_folder: Path, run_pid: int) -> DatabaseServer:
+    """The run's server of a kind (a key of KINDS), started if nobody has yet.
+
+    Raises:
+        ServerMissing: it is not installed.
+        ServerFailed: it did not start.
+    """
+    folder = run_folder / kind
+    with (run_folder / f"{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = KINDS[kind](run_pid, folder)
+        if not server.attach():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            server.start()
+        return server
+
+
+def remove_shared_servers(run_folder: Path) -> None:
+    """Kill every server of the run and remove its folder."""
+    for kind, make in KINDS.items():
+        if (run_folder / kind).exists():
+            make(None, run_folder / kind).remove()
+    shutil.rmtree(run_folder, ignore_errors=True)

@@ -1,0 +1,77 @@
+"""The fixtures of `tests/conftest.py` do what they promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import NullPool, create_engine, inspect, text
+
+from tests.servers.server import CHECKOUT
+
+
+def run_pytest(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run one generated test file with our fixtures."""
+    (folder / "test_inner.py").write_text(test)
+    ours = ["-p", "tests.conftest", "-p", "no:cacheprovider", f"--rootdir={folder}"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *ours, *options, str(folder)],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_fresh_database_is_empty_and_ours_to_fill(database_url: str) -> None:
+    engine = create_engine(database_url, poolclass=NullPool)
+    assert inspect(engine).get_table_names() == []
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE mine (id INTEGER PRIMARY KEY)"))
+        connection.execute(text("CREATE INDEX mine_index ON mine (id)"))
+    assert inspect(engine).get_table_names() == ["mine"]
+
+
+def test_a_thread_of_ours_left_running_fails_its_test(tmp_path: Path) -> None:
+    run = run_pytest(
+        tmp_path,
+        "import threading, time\n"
+        "def test_forgets():\n"
+        "    threading.Thread(target=time.sleep, args=(5,), name='jdbcstore-writer', daemon=True).start()\n",
+    )
+    assert run.returncode == 1
+    assert "threads left running: jdbcstore-writer" in run.stdout
+
+
+def test_the_workers_of_a_run_share_one_server_that_ends_with_it(tmp_path: Path) -> None:
+    run = run_pytest(
+        tmp_path,
+        "import pytest\n"
+        "@pytest.mark.parametrize('part', range(4))\n"
+        "def test_port(postgresql, part, worker_id):\n"
+        f"    with open({str(tmp_path / 'ports')!r}, 'a') as ports:\n"
+        "        ports.write(f'{worker_id} {postgresql.port} {postgresql.folder}\\n')\n",
+        "-n2",
+        "--dist=each",
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = [line.split() for line in (tmp_path / "ports").read_text().splitlines()]
+    workers, ports, folders = (set(column) for column in zip(*lines, strict=True))
+    assert workers == {"gw0", "gw1"}
+    assert len(ports) == 1
+    assert not Path(folders.pop()).exists()
+
+
+def test_a_missing_server_fails_and_says_what_to_run(tmp_path: Path) -> None:
+    run = run_pytest(
+        tmp_path,
+        "import os\n"
+        f"os.environ['JDBCSTORE_TEST_SERVERS_DIR'] = {str(tmp_path)!r}\n"
+        "def test_needs_mysql(mysql_url):\n"
+        "    pass\n",
+    )
+    assert run.returncode == 1
+    assert re.search(r"MySQL is not installed: run `make test-servers`", run.stdout)

@@ -278,8 +278,8 @@ _KNOWN: Final[dict[tuple[type, ...], dict[bytes, Any]]] = {(ProducerId,): {}, DE
 
 def _remember(known: dict[bytes, Any], value: ProducerId | Destination, encoded: bytes) -> None:
     object.__setattr__(value, "encoded", encoded)
-    if encoded[2] == 0 or len(encoded) > REMEMBERED_BYTES_MAX:
-        return  # without its text it is shorter than the reader guesses; a long one would cost too much memory
+    if len(encoded) > REMEMBERED_BYTES_MAX:
+        return  # clients choose names: remembering them must not cost memory
     if len(known) >= REMEMBERED_MAX:
         known.clear()
     known[encoded] = value

@@ -161,7 +161,9 @@ class PersistenceAdapterContract:
 
     def test_pages_follow_one_another_without_gap_or_overlap(self, store: MessageStore) -> None:
         _add(store, *range(25))
-        cursor, seen, sizes = Cursor(), [], []
+        cursor = Cursor()
+        seen: list[str] = []
+        sizes: list[int] = []
         while (page := store.recover_next_messages(cursor, 10, _ROOMY_BYTES)).messages:
             seen += [_text(message) for message in page.messages]
             sizes.append(len(page.messages))
@@ -208,7 +210,8 @@ class PersistenceAdapterContract:
         store = adapter.queue_message_store(Queue("PRIO"), prioritized=True)
         for n in range(40):
             store.add_message(text_message(n, priority=n % 10)).result(_WAIT_S)
-        cursor, seen = Cursor(), []
+        cursor = Cursor()
+        seen: list[tuple[int, int]] = []
         while (page := store.recover_next_messages(cursor, 7, _ROOMY_BYTES)).messages:
             seen += [(m.priority, _sequence(m)) for m in page.messages]
             cursor = page.cursor
@@ -247,7 +250,8 @@ class PersistenceAdapterContract:
         assert store.message_count == 800
 
     def test_a_reader_never_skips_what_is_being_written(self, store: MessageStore) -> None:
-        total, seen = 2_000, []
+        total = 2_000
+        seen: list[int] = []
         done = threading.Event()
 
         def read() -> None:

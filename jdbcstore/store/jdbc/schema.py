@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 #: How long one waits for another who changes the same schema.
-WAIT_S: Final = 60.0
+WAIT_S: Final = 20.0
 
 _DIALECTS: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 

@@ -46,14 +46,21 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
         LockHeld: a broker is running on these tables.
         TransientStoreError: somebody else is still changing the schema after `wait_s`.
     """
-    with engine.connect() as connection:
+    with _connect(engine) as connection:
         tables = Tables.on(connection, prefix)
         lock = {"sqlite": _sqlite_lock, "postgresql": _postgresql_lock}.get(tables.dialect_name, _mysql_lock)
         with lock(connection, tables, wait_s) as guard:
-            if not force:
+            # The guard must not look for the table: on MySQL its transaction would then keep anybody from creating it.
+            if not force and inspect(connection).has_table(tables.lock.name):
                 _refuse_under_a_broker(guard, tables)
             yield connection, tables
             connection.commit()
+
+
+def _connect(engine: Engine) -> Connection:
+    """A connection in transactions, whatever the engine is set to. With gap locks a missing row could not be inserted."""
+    level = "SERIALIZABLE" if engine.dialect.name == "sqlite" else "READ COMMITTED"
+    return engine.connect().execution_options(isolation_level=level)
 
 
 @contextmanager
@@ -75,7 +82,7 @@ def _sqlite_lock(connection: Connection, tables: Tables, wait_s: float) -> Itera
 
 @contextmanager
 def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
-    with connection.engine.connect() as guard, guard.begin():
+    with _connect(connection.engine) as guard, guard.begin():
         guard.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
         key = "hashtextextended('jdbcstore.' || current_schema() || '.' || :name, 0)"
         try:
@@ -89,7 +96,7 @@ def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> I
 def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
     name = "CONCAT('jdbcstore.', LEFT(SHA2(CONCAT(DATABASE(), '.', :name), 256), 40))"
     parameters = {"name": tables.version_table, "wait_s": wait_s}
-    with connection.engine.connect() as guard, guard.begin():
+    with _connect(connection.engine) as guard, guard.begin():
         if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
             raise TransientStoreError(_busy(tables, wait_s))
         try:
@@ -105,8 +112,6 @@ def _busy(tables: Tables, wait_s: float) -> str:
 def _refuse_under_a_broker(guard: Connection, tables: Tables) -> None:
     """Lock the lock row ourselves; whoever has it is a running broker, and so is whoever has an unexpired lease."""
     lock = tables.lock.name
-    if not inspect(guard).has_table(lock):
-        return
     nowait = "" if tables.dialect_name == "sqlite" else " FOR UPDATE NOWAIT"
     columns = f"BROKER_NAME, TIME - {_CLOCK[tables.dialect_name]}"
     try:

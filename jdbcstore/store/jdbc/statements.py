@@ -44,6 +44,7 @@ class Statements:
             f"SELECT ID FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same}"
         )
         self.message_blobs = f"SELECT ID, MSG FROM {self.messages} WHERE ID IN :ids"
+        self.message_origin = f"SELECT MSGID_PROD, MSGID_SEQ, CONTAINER FROM {self.messages} WHERE ID = :id"
         self.message_ids_present = f"SELECT ID FROM {self.messages} WHERE ID IN :ids"
         self.messages_delete_all = f"DELETE FROM {self.messages}"
         self.acks_delete_all = f"DELETE FROM {self.acks}"

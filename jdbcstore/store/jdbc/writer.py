@@ -175,7 +175,8 @@ class Writer:
                 if sent and self._is_committed(connection, batch):
                     removed = len(batch.removes)
                 else:
-                    sent, removed = bool(batch), self._write(connection, batch)
+                    sent = bool(batch)
+                    removed = self._write(connection, batch)
                 self._outage_began = None
                 self._settle(connection, writes, batch, removed)
                 return
@@ -184,7 +185,7 @@ class Writer:
                 if not isinstance(mapped, ConnectionLost):
                     self._roll_back()
                     if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
-                        continue  # our first attempt arrived after all, while we were looking
+                        continue  # our first attempt arrived after all, just after we had looked
                     raise mapped from error
                 self._disconnect()
                 now = time.monotonic()
@@ -227,9 +228,12 @@ class Writer:
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:
         """Whether a batch whose commit was cut off is in the database: look for one kind of trace after the other."""
         removed = set(batch.removes)
-        added = [row[0] for row in batch.adds if row[0] not in removed]
-        if added:
-            return bool(self._present(connection, added[:1]))
+        added = next((row for row in batch.adds if row[0] not in removed), None)
+        if added is not None:
+            found = connection.execute(text(self._dialect.statements.message_origin), {"id": added[0]}).first()
+            if found is None or tuple(found) == added[1:4]:
+                return found is not None
+            raise DuplicateMessage(f"row {added[0]} is taken by a message of {found[0]}: another broker writes these tables")
         if removed:
             return not self._present(connection, sorted(removed))
         return False  # updates and purges only: doing them again is as good as knowing

@@ -78,17 +78,19 @@ class MySQLDialect(Dialect):
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
+        lock_s = max(1, int(options.query_timeout_s))
         return {
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": max(2, round(options.query_timeout_s / 3)),
-                "read_timeout": options.query_timeout_s,
-                "write_timeout": options.query_timeout_s,
+                # Beyond the server's own time-outs: those leave the connection usable.
+                "read_timeout": 2 * options.query_timeout_s,
+                "write_timeout": 2 * options.query_timeout_s,
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.
                 "init_command": "SET SESSION sql_mode='STRICT_ALL_TABLES', "
-                f"innodb_lock_wait_timeout={max(1, int(options.query_timeout_s))}",
+                f"innodb_lock_wait_timeout={lock_s},lock_wait_timeout={lock_s}",
             },
         }
 

@@ -1,0 +1,390 @@
+"""Group commit when things go wrong: what senders are told, and what is in the table then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from jdbcstore import faults
+from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.destination import Queue
+from jdbcstore.errors import (
+    DuplicateMessage,
+    MessageTooLarge,
+    OutcomeUnknown,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    TransientStoreError,
+)
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Cursor, MessageStore
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.testing import text_message
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.mysql import MySQLServer
+from tests.servers.postgresql import PostgreSQLServer
+from tests.servers.proxy import Proxy
+from tests.servers.server import DatabaseServer
+
+WAIT_S = 40.0
+
+
+@contextmanager
+def opened(url: str, **options: float) -> Iterator[tuple[JdbcPersistenceAdapter, MessageStore]]:
+    adapter = open_store(url, JdbcOptions(**options))  # type: ignore[arg-type]  # names and numbers of the options
+    assert isinstance(adapter, JdbcPersistenceAdapter)
+    with adapter:
+        yield adapter, adapter.queue_message_store(Queue("TEST"))
+
+
+@contextmanager
+def one_batch() -> Iterator[None]:
+    """Hold the writer at its first commit for the duration of the block, so that the block's writes share a batch."""
+    entered, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        go.wait(WAIT_S)
+
+    with faults.inject("writer.before_commit", hold):
+        try:
+            yield
+        finally:
+            go.set()
+
+
+def numbers(store: MessageStore) -> list[int]:
+    page = store.recover_next_messages(Cursor(), 100_000, 1 << 30)
+    return [_number(message) for message in page.messages]
+
+
+def _number(message: Message) -> int:
+    assert message.message_id is not None
+    return message.message_id.producer_sequence_id
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = create_engine(store_url(url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+# -- a bad write fails alone -----------------------------------------------------------------------------------------
+
+
+def refuse_thirteen(url: str) -> None:
+    """Make the database refuse the message with the number 13, and nothing else."""
+    if url.startswith("sqlite"):
+        statement = (
+            "CREATE TRIGGER thirteen BEFORE INSERT ON ACTIVEMQ_MSGS WHEN NEW.MSGID_SEQ = 13"
+            " BEGIN SELECT RAISE(ABORT, 'not thirteen'); END"
+        )
+    else:
+        statement = "ALTER TABLE ACTIVEMQ_MSGS ADD CONSTRAINT not_thirteen CHECK (MSGID_SEQ <> 13)"
+    execute(url, statement)
+
+
+def test_a_refused_message_fails_alone_and_its_neighbours_keep_their_order(database_url: str) -> None:
+    with opened(database_url) as (_, store):
+        refuse_thirteen(database_url)
+        with one_batch():
+            pending = [store.add_message(text_message(n)) for n in range(50)]
+        outcomes = [completion.exception(WAIT_S) for completion in pending]
+        assert [n for n, error in enumerate(outcomes) if error is not None] == [13]
+        assert isinstance(outcomes[13], StoreError)
+        assert not isinstance(outcomes[13], TransientStoreError)
+        assert numbers(store) == [n for n in range(50) if n != 13]
+        assert store.message_count == 49
+
+
+def test_an_atomic_unit_with_a_refused_message_fails_as_a_whole(database_url: str) -> None:
+    with opened(database_url) as (adapter, store):
+        refuse_thirteen(database_url)
+        store.add_message(text_message(1)).result(WAIT_S)
+        unit = adapter.commit_together(
+            [(store, text_message(12)), (store, text_message(13))], [(store, text_message(1).message_id)]  # type: ignore[list-item]  # it has an id
+        )
+        assert isinstance(unit.exception(WAIT_S), StoreError)
+        assert numbers(store) == [1]
+        assert store.message_count == 1
+
+
+def test_a_row_of_another_master_is_not_overwritten(database_url: str) -> None:
+    with opened(database_url) as (adapter, store):
+        store.add_message(text_message(1)).result(WAIT_S)
+        taken = adapter.last_message_broker_sequence_id() + 1
+        execute(
+            database_url,
+            "INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, PRIORITY)"
+            f" VALUES ({taken}, 'queue://OTHER', 'ID:other', 1, 0, 0)",
+        )
+        error = store.add_message(text_message(2)).exception(WAIT_S)
+        assert isinstance(error, DuplicateMessage)
+        store.add_message(text_message(3)).result(WAIT_S)
+        assert numbers(store) == [1, 3]
+
+
+# -- too large, no room, no time -------------------------------------------------------------------------------------
+
+
+def test_a_message_beyond_the_limit_is_refused_at_once(database_url: str) -> None:
+    with opened(database_url, message_bytes_max=10_000) as (_, store):
+        with pytest.raises(MessageTooLarge, match="10000"):
+            store.add_message(text_message(1, "x" * 10_000))
+        store.add_message(text_message(2)).result(WAIT_S)
+        assert numbers(store) == [2]
+
+
+@pytest.mark.parametrize("database", ["mariadb_url", "mysql_url"])
+def test_a_message_beyond_the_servers_packet_says_what_to_raise(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue(database)
+    with opened(url) as (adapter, store):
+        room = adapter.dialect.message_bytes_max
+        with pytest.raises(MessageTooLarge):
+            store.add_message(text_message(1, "x" * room))
+        with one_batch():
+            small = store.add_message(text_message(2))
+            doubled = store.add_message(text_message(3, "'" * (room - 1000)))
+            small_too = store.add_message(text_message(4))
+        assert isinstance(doubled.exception(WAIT_S), MessageTooLarge)
+        assert "max_allowed_packet" in str(doubled.error)
+        assert small.exception(WAIT_S) is small_too.exception(WAIT_S) is None
+        assert numbers(store) == [2, 4]
+
+
+def test_batches_larger_than_a_packet_arrive_whole(mariadb_url: str) -> None:
+    with opened(mariadb_url, batch_bytes_max=64 << 20) as (_, store):
+        with one_batch():
+            pending = [store.add_message(text_message(n, "x" * (1 << 20))) for n in range(40)]
+        for completion in pending:
+            completion.result(WAIT_S)
+        assert store.message_count == 40
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path_factory: pytest.TempPathFactory) -> None:
+    url = f"sqlite:///{tmp_path_factory.mktemp('full') / 'store.db'}"
+    with opened(url) as (adapter, store):
+        store.add_message(text_message(1)).result(WAIT_S)
+        connection = adapter.writer._connection  # the limit is the connection's own
+        assert connection is not None
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 5}")
+        error = store.add_message(text_message(2, "x" * 100_000)).exception(WAIT_S)
+        assert isinstance(error, StoreFull)
+        connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+        store.add_message(text_message(3)).result(WAIT_S)
+        assert numbers(store) == [1, 3]
+        assert store.message_count == 2
+
+
+def test_a_read_only_server_is_said_and_survived(postgresql_url: str) -> None:
+    name = store_url(postgresql_url).database
+    with opened(postgresql_url) as (_, store):
+        store.add_message(text_message(1)).result(WAIT_S)
+        execute(postgresql_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        terminate_sessions(postgresql_url)
+        assert isinstance(store.add_message(text_message(2)).exception(WAIT_S), StoreReadOnly)
+        execute(postgresql_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL")
+        terminate_sessions(postgresql_url)
+        store.add_message(text_message(3)).result(WAIT_S)
+        assert numbers(store) == [1, 3]
+
+
+def terminate_sessions(url: str) -> None:
+    execute(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+LOCK_TABLE = {
+    "postgresql": "LOCK TABLE ACTIVEMQ_MSGS IN ACCESS EXCLUSIVE MODE",
+    "mysql": "LOCK TABLES ACTIVEMQ_MSGS WRITE",
+    "mariadb": "LOCK TABLES ACTIVEMQ_MSGS WRITE",
+    "sqlite": "BEGIN IMMEDIATE",
+}
+
+
+def test_a_time_out_is_said_and_survived(database_url: str) -> None:
+    with opened(database_url, query_timeout_s=1) as (_, store):
+        store.add_message(text_message(1)).result(WAIT_S)
+        engine = create_engine(store_url(database_url))
+        with engine.connect() as other:
+            other.exec_driver_sql(LOCK_TABLE[engine.name])
+            assert isinstance(store.add_message(text_message(2)).exception(WAIT_S), TransientStoreError)
+            other.rollback()
+            if engine.name != "sqlite" and engine.name != "postgresql":
+                other.exec_driver_sql("UNLOCK TABLES")
+        engine.dispose()
+        store.add_message(text_message(3)).result(WAIT_S)
+        assert numbers(store) == [1, 3]
+
+
+# -- the line breaks -------------------------------------------------------------------------------------------------
+
+SERVERS = ["postgresql", "mariadb", "mysql"]
+
+
+@pytest.fixture(params=SERVERS)
+def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[str, Proxy]]:
+    """The URL of a fresh database through a proxy, and the proxy."""
+    server: DatabaseServer = request.getfixturevalue(request.param)
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    with Proxy(server.port) as proxy:
+        # MySQL would encrypt what the proxy has to recognise.
+        yield proxy.url(url) + ("?ssl_disabled=true" if request.param == "mysql" else ""), proxy
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["answer-lost", "request-lost"])
+def test_an_add_whose_commit_is_cut_off_is_stored_once(proxied: tuple[str, Proxy], delivered: bool) -> None:
+    url, proxy = proxied
+    with opened(url) as (_, store):
+        trap = proxy.cut_at(b"INSERT INTO", deliver=delivered)
+        store.add_message(text_message(1)).result(WAIT_S)
+        assert trap.is_set()
+        assert numbers(store) == [1]
+        assert store.message_count == 1
+
+
+@pytest.mark.parametrize("pattern", [b"COPY", b"PGCOPY", b"COMMIT"])
+@pytest.mark.parametrize("delivered", [True, False], ids=["answer-lost", "request-lost"])
+def test_a_large_batch_that_is_cut_off_anywhere_is_stored_once(
+    postgresql: PostgreSQLServer, postgresql_url: str, pattern: bytes, delivered: bool
+) -> None:
+    with Proxy(postgresql.port) as proxy, opened(proxy.url(postgresql_url)) as (adapter, store):
+        old = text_message(0)
+        store.add_message(old).result(WAIT_S)
+        assert old.message_id is not None
+        trap = proxy.cut_at(pattern, deliver=delivered)
+        adds = [(store, text_message(n)) for n in range(1, 41)]
+        adapter.commit_together(adds, [(store, old.message_id)]).result(WAIT_S)
+        assert trap.is_set()
+        assert numbers(store) == list(range(1, 41))
+        assert store.message_count == 40
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["answer-lost", "request-lost"])
+def test_a_remove_whose_commit_is_cut_off_is_done_once(proxied: tuple[str, Proxy], delivered: bool) -> None:
+    url, proxy = proxied
+    with opened(url) as (_, store):
+        messages = [text_message(n) for n in range(6)]
+        for completion in [store.add_message(message) for message in messages]:
+            completion.result(WAIT_S)
+        trap = proxy.cut_at(b"DELETE", deliver=delivered)
+        with one_batch():
+            pending = [store.remove_message(message.message_id) for message in messages[:5] if message.message_id]
+        for removed in pending:
+            removed.result(WAIT_S)
+        assert trap.is_set()
+        assert numbers(store) == [5]
+        assert store.message_count == 1
+
+
+def test_while_the_database_is_away_senders_are_told_and_later_ones_are_served(proxied: tuple[str, Proxy]) -> None:
+    url, proxy = proxied
+    with opened(url, retry_s=0.5, query_timeout_s=2) as (_, store):
+        store.add_message(text_message(1)).result(WAIT_S)
+        proxy.cut()
+        refused = store.add_message(text_message(2)).exception(WAIT_S)
+        assert isinstance(refused, TransientStoreError | OutcomeUnknown)
+        with pytest.raises(TransientStoreError):
+            numbers(store)
+        proxy.resume()
+        store.add_message(text_message(3)).result(WAIT_S)
+        assert numbers(store) == [1, 3]
+
+
+@pytest.mark.parametrize("server_type", [PostgreSQLServer, MariaDBServer, MySQLServer])
+def test_nothing_is_lost_or_doubled_when_sessions_die_and_the_server_restarts(
+    server_type: Callable[[], DatabaseServer],
+) -> None:
+    with server_type() as server:
+        server.create_database("chaos")
+        with opened(server.url("chaos"), retry_s=60) as (_, store):
+            pending: list[Completion[int]] = []
+            for n in range(600):
+                pending.append(store.add_message(text_message(n)))
+                if n % 20 == 0:
+                    pending[-1].result(WAIT_S)
+                if n in (150, 300):
+                    server.kill_sessions("chaos")
+                if n == 450:
+                    server.restart()
+            for completion in pending:
+                completion.result(WAIT_S)
+            assert numbers(store) == list(range(600))
+            assert store.message_count == 600
+
+
+# -- cancelling out --------------------------------------------------------------------------------------------------
+
+
+def test_an_add_and_its_remove_that_both_wait_touch_no_disk(database_url: str) -> None:
+    batches = 0
+
+    with opened(database_url) as (_, store):
+        first_entered, go = threading.Event(), threading.Event()
+
+        def count() -> None:
+            nonlocal batches
+            batches += 1
+            if batches == 1:
+                first_entered.set()
+                go.wait(WAIT_S)
+
+        with faults.inject("writer.before_commit", count):
+            blocker = store.add_message(text_message(0))
+            assert first_entered.wait(WAIT_S)
+            messages = [text_message(n) for n in range(1, 30)]
+            pending: list[Completion[int] | Completion[None]] = []
+            for message in messages:
+                pending.append(store.add_message(message))
+                assert message.message_id is not None
+                pending.append(store.remove_message(message.message_id))
+            assert not any(completion.done for completion in pending)
+            go.set()
+            for completion in [blocker, *pending]:
+                completion.exception(WAIT_S)
+                assert completion.error is None
+        assert batches == 1
+        assert numbers(store) == [0]
+        assert store.message_count == 1
+
+
+def test_without_the_option_nothing_cancels_out(database_url: str) -> None:
+    batches = 0
+
+    with opened(database_url, concurrent_store_and_dispatch_queues=False) as (_, store):
+        first_entered, go = threading.Event(), threading.Event()
+
+        def count() -> None:
+            nonlocal batches
+            batches += 1
+            if batches == 1:
+                first_entered.set()
+                go.wait(WAIT_S)
+
+        with faults.inject("writer.before_commit", count):
+            store.add_message(text_message(0))
+            assert first_entered.wait(WAIT_S)
+            message = text_message(1)
+            added = store.add_message(message)
+            assert message.message_id is not None
+            removed = store.remove_message(message.message_id)
+            go.set()
+            added.result(WAIT_S)
+            removed.result(WAIT_S)
+        assert batches == 2
+        assert numbers(store) == [0]

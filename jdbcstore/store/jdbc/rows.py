@@ -81,6 +81,11 @@ class Write:
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
+    @classmethod
+    def of_rows(cls, rows: Sequence[MessageRow]) -> Write:
+        """A write that adds some rows and tells nobody."""
+        return cls(Completion(), adds=rows)
+
     def succeed(self) -> None:
         """Tell that it is durable."""
         self.completion.resolve(self.result)

@@ -58,7 +58,7 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
 
 
 def _connect(engine: Engine) -> Connection:
-    """A connection in transactions, whatever the engine is set to. With gap locks a missing row could not be inserted."""
+    """A connection in transactions, whatever the engine is set to; without gap locks, which would keep a row out."""
     level = "SERIALIZABLE" if engine.dialect.name == "sqlite" else "READ COMMITTED"
     return engine.connect().execution_options(isolation_level=level)
 

@@ -46,7 +46,7 @@ from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, Container, Write
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "raw_connection"]
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ class Writer:
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        removed = self._dialect.write(_raw(connection), batch)
+        removed = self._dialect.write(raw_connection(connection), batch)
         faults.point("writer.after_commit")
         return removed
 
@@ -233,7 +233,9 @@ class Writer:
             found = connection.execute(text(self._dialect.statements.message_origin), {"id": added[0]}).first()
             if found is None or tuple(found) == added[1:4]:
                 return found is not None
-            raise DuplicateMessage(f"row {added[0]} is taken by a message of {found[0]}: another broker writes these tables")
+            raise DuplicateMessage(
+                f"row {added[0]} is taken by a message of {found[0]}: another broker writes these tables"
+            )
         if removed:
             return not self._present(connection, sorted(removed))
         return False  # updates and purges only: doing them again is as good as knowing
@@ -281,13 +283,13 @@ class Writer:
     def _roll_back(self) -> None:
         if self._connection is not None:
             try:
-                self._dialect.rollback(_raw(self._connection))
+                self._dialect.rollback(raw_connection(self._connection))
             except Exception as error:  # noqa: BLE001  # the connection is of no use any more, whatever it says
                 log.info("rollback failed, connecting again error=%r", str(error))
                 self._disconnect()
 
 
-def _raw(connection: Connection) -> Any:
+def raw_connection(connection: Connection) -> Any:
     """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
     return connection.connection.dbapi_connection
 

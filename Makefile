@@ -1,0 +1,59 @@
+# make broker    run the broker on embedded SQLite; make broker ARGS='--help' passes options on
+# make test      install what the tests need, then lint and run every test
+# make help      the other targets
+PYTHON ?= python3
+ARGS ?=
+WORKERS ?= 4
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help broker test lint test-servers lock benchmark clean
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+broker: .venv/.broker ## run the broker, with ARGS
+	@exec $(BIN)/jdbcstore broker $(ARGS)
+
+test: test-servers lint ## install the test servers, lint, run every test; ARGS go to pytest
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: .venv/.test ## ruff, mypy, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-servers: ## install database servers, Java and ActiveMQ for the tests
+	scripts/install-test-servers
+
+benchmark: test-servers .venv/.test ## compare with ActiveMQ on this machine, with ARGS
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Both locks hold for every Python from 3.11 on and for every platform; they name no host. The build backend is locked too.
+LOCK = printf 'editables\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -
+
+lock: .venv/bin/python ## choose the newest versions anew: requirements.lock, requirements-test.lock
+	$(BIN)/python -m pip install --quiet uv
+	$(LOCK) --upgrade --extra all --output-file requirements.lock >/dev/null
+	$(LOCK) --upgrade --extra test --constraint requirements.lock --output-file requirements-test.lock >/dev/null
+
+clean: ## remove what was built; the test servers stay
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build
+
+.venv/.broker: requirements.lock pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.test: requirements-test.lock pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-test.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Debian's python3 has no ensurepip unless python3-venv is installed: then the pip beside it fills the environment.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jdbcstore needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -m venv .venv >/dev/null || { \
+	  rm -rf .venv; $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --quiet --python .venv/bin/python install pip; }

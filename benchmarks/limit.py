@@ -1,0 +1,51 @@
+"""What the database itself can do: rows as a broker writes them, by the fastest means of its driver, on one connection.
+
+Same tables, same indexes, a commit for every batch. Nothing between the rows and the database but the driver.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from jdbcstore.config.urls import open_store
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.rows import Batch, MessageRow, Write
+from jdbcstore.store.jdbc.writer import raw_connection
+
+__all__ = ["Limit", "measure"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Rows a second at one size of batch."""
+
+    batch_rows: int
+    rate: float
+
+
+def measure(url: str, body_bytes: int, batch_rows: int, seconds: float = 3.0) -> Limit:
+    """Write for a while.
+
+    Args:
+        url: of an empty database.
+        body_bytes: of each message; the row has some 250 more.
+        batch_rows: rows in one commit.
+        seconds: for how long.
+    """
+    adapter = open_store(url)
+    assert isinstance(adapter, JdbcPersistenceAdapter)
+    with adapter, adapter.reading() as connection:
+        adapter.dialect.connected(connection)
+        raw = raw_connection(connection)
+        adapter.delete_all_messages()
+        blob = b"x" * (body_bytes + 250)
+        began, id = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - began) < seconds:
+            rows: list[MessageRow] = [
+                (id + n, "ID:benchmark-1:1:1:1", id + n, "queue://LIMIT", 0, 0, blob) for n in range(1, batch_rows + 1)
+            ]
+            id += batch_rows
+            adapter.dialect.write(raw, Batch([Write.of_rows(rows)]))
+        adapter.delete_all_messages()
+    return Limit(batch_rows, id / elapsed)

@@ -1,0 +1,256 @@
+"""A real ActiveMQ Classic of the distribution's package, started privately, and a JMS client to talk to it.
+
+Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, a connection pool, a logger, and `jaxb-api`,
+without which XA on the JDBC store fails on Java 11 and newer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from sqlalchemy import make_url
+
+from tests.servers.server import ServerFailed, ServerMissing, free_port
+
+SOURCES = Path(__file__).with_name("java")
+ACTIVEMQ_LIBRARIES = Path("/usr/share/activemq/lib")
+JAVA_LIBRARIES = Path("/usr/share/java")
+NEEDED = [
+    "slf4j-simple",
+    "postgresql",
+    "mariadb-java-client",
+    "commons-dbcp",
+    "commons-pool",
+    "commons-pool2",
+    "geronimo-jms_1.1_spec",
+    "geronimo-j2ee-management-1.1-spec",
+    "jaxb-api",
+]
+QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
+
+JmsMessage = dict[str, Any]
+"""A message as JmsClient.java prints it.
+
+Keys: `headers` (by JMS name), `properties` and, by `type`, `body`: text a string or null; bytes hexadecimal digits; map and
+properties {name: [Java type, value]}; stream a list of [Java type, value]; object one [Java type, value]; message no body.
+"""
+
+
+def compile_java(folder: Path) -> str:
+    """Compile the Java sources beside this file.
+
+    Args:
+        folder: where the class files go.
+
+    Returns:
+        A class path with the classes and everything they need.
+
+    Raises:
+        ServerMissing: Java, ActiveMQ or a library is not installed.
+    """
+    javac = shutil.which("javac")
+    if javac is None:
+        raise ServerMissing("A Java development kit")
+    libraries = [JAVA_LIBRARIES / f"{name}.jar" for name in NEEDED]
+    for library in (ACTIVEMQ_LIBRARIES / "activemq-broker.jar", *libraries):
+        if not library.exists():
+            raise ServerMissing(library.name)
+    class_path = os.pathsep.join([str(folder), f"{ACTIVEMQ_LIBRARIES}/*", *map(str, libraries)])
+    sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
+    options = ["-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", class_path, "-d", str(folder)]
+    done = subprocess.run([javac, *options, *sources], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise ServerFailed(f"javac failed:\n{done.stdout}{done.stderr}")
+    return class_path
+
+
+@dataclass(frozen=True)
+class JdbcStore:
+    """Where and how a real ActiveMQ keeps its messages in SQL.
+
+    Attributes:
+        url: SQLAlchemy's URL of the database, with user and password.
+        lock: the default locker (a row lock held for life), the lease locker, or no lock at all.
+        create_tables: ActiveMQ's createTablesOnStartup.
+        lease_ms: how long a lease lasts.
+        renew_ms: how often it is renewed.
+    """
+
+    url: str
+    lock: Literal["default", "lease", "none"] = "default"
+    create_tables: bool = True
+    lease_ms: int = 5000
+    renew_ms: int = 1500
+
+    def arguments(self) -> dict[str, str]:
+        """What ActiveMq.java is told."""
+        url = make_url(self.url)
+        on_postgresql = url.get_backend_name() == "postgresql"
+        scheme = "postgresql" if on_postgresql else "mariadb"
+        query = "" if on_postgresql else "?allowPublicKeyRetrieval=true"  # how MySQL 9 checks a password without TLS
+        return {
+            "driver": "org.postgresql.Driver" if on_postgresql else "org.mariadb.jdbc.Driver",
+            "adapter": "auto" if on_postgresql else "mysql",
+            "url": f"jdbc:{scheme}://{url.host}:{url.port}/{url.database}{query}",
+            "user": url.username or "",
+            "password": url.password or "",
+            "lock": self.lock,
+            "create_tables": str(self.create_tables).lower(),
+            "lease_ms": str(self.lease_ms),
+            "renew_ms": str(self.renew_ms),
+        }
+
+
+class ActiveMQ:
+    """A real ActiveMQ, in a process that ends with this one. Use it as a context manager, or call `start` and `stop`.
+
+    Args:
+        class_path: what `compile_java` answered.
+        folder: its data, and its log in `activemq.log`.
+        store: a JDBC store, or "kahadb" or "memory".
+        name: the broker's name.
+        prioritized: whether its queues keep messages in the order of their priority.
+        java_options: of the virtual machine; the default starts fast and is no basis for a measurement.
+    """
+
+    def __init__(
+        self,
+        class_path: str,
+        folder: Path,
+        store: JdbcStore | Literal["kahadb", "memory"],
+        *,
+        name: str = "activemq",
+        prioritized: bool = False,
+        java_options: Sequence[str] = QUICK_START,
+    ) -> None:
+        self.class_path = class_path
+        self.folder = folder
+        self.store = store
+        self.name = name
+        self.prioritized = prioritized
+        self.java_options = java_options
+        self.stomp_port = free_port()
+        self.openwire_port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.wait_until_started()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The process that runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Its OpenWire address."""
+        return f"tcp://127.0.0.1:{self.openwire_port}"
+
+    def start(self) -> None:
+        """Start the process; a standby stays without ports until it is master, so waiting is `wait_until_started`'s."""
+        arguments = {
+            "name": self.name,
+            "data": str(self.folder),
+            "stomp": str(self.stomp_port),
+            "openwire": str(self.openwire_port),
+            "prioritized": str(self.prioritized).lower(),
+        }
+        if isinstance(self.store, JdbcStore):
+            arguments |= {"store": "jdbc"} | self.store.arguments()
+        else:
+            arguments["store"] = self.store
+        java = ["java", *self.java_options, "-cp", self.class_path, "ActiveMq"]
+        with (self.folder / "activemq.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *java, *(f"{name}={value}" for name, value in arguments.items())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_until_started(self, timeout_s: float = 60.0) -> None:
+        """Return when both ports answer.
+
+        Raises:
+            ServerFailed: the process ended, or the time is over; the message ends with the log.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not (answers(self.openwire_port) and answers(self.stomp_port)):
+            if self._process is None or self._process.poll() is not None:
+                raise ServerFailed(f"ActiveMQ ended before it answered\n{self.log()[-4000:]}")
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"ActiveMQ did not answer within {timeout_s} s\n{self.log()[-4000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        if self._process is not None:
+            self._process.terminate()
+            self._wait(self._process)
+
+    def kill(self) -> None:
+        """`kill -9` it."""
+        if self._process is not None:
+            self._process.kill()
+            self._wait(self._process)
+
+    def log(self) -> str:
+        """Everything it has logged."""
+        return (self.folder / "activemq.log").read_text(errors="replace")
+
+    def send_all_types(self, queue: str) -> list[JmsMessage]:
+        """Send one message of every JMS type, with every header and property; the messages as they were sent."""
+        return self._client("send", queue)
+
+    def consume(self, queue: str, idle_ms: int = 1000) -> list[JmsMessage]:
+        """Receive and acknowledge a queue's messages until none has come for a while."""
+        return self._client("consume", queue, str(idle_ms))
+
+    def browse(self, queue: str) -> list[JmsMessage]:
+        """A queue's messages, which stay there."""
+        return self._client("browse", queue)
+
+    def _client(self, *arguments: str) -> list[JmsMessage]:
+        done = subprocess.run(
+            ["java", *QUICK_START, "-cp", self.class_path, "JmsClient", self.url, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"JmsClient {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = None
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise ServerFailed(f"ActiveMQ did not stop within 60 s and was killed\n{self.log()[-4000:]}") from None
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens on a loopback port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

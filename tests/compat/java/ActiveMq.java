@@ -1,0 +1,119 @@
+import java.io.File;
+import java.util.HashMap;
+import java.util.Map;
+import javax.sql.DataSource;
+import org.apache.activemq.broker.BrokerService;
+import org.apache.activemq.broker.region.policy.PolicyEntry;
+import org.apache.activemq.broker.region.policy.PolicyMap;
+import org.apache.activemq.store.PersistenceAdapter;
+import org.apache.activemq.store.jdbc.JDBCPersistenceAdapter;
+import org.apache.activemq.store.jdbc.LeaseDatabaseLocker;
+import org.apache.activemq.store.jdbc.adapter.MySqlJDBCAdapter;
+import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
+import org.apache.activemq.store.memory.MemoryPersistenceAdapter;
+import org.apache.commons.dbcp.BasicDataSource;
+
+/**
+ * A real ActiveMQ Classic on a store of one's choice, with STOMP and OpenWire on loopback. Ends at SIGTERM, cleanly.
+ *
+ * <p>Arguments are name=value: store (kahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for jdbc also driver, url,
+ * user, password, adapter (mysql or auto), lock (default, lease, none), create_tables (true, false), prioritized (true, false),
+ * lease_ms, renew_ms.
+ */
+public final class ActiveMq {
+    private final Map<String, String> options = new HashMap<>();
+
+    private ActiveMq(String[] arguments) {
+        for (String argument : arguments) {
+            String[] pair = argument.split("=", 2);
+            options.put(pair[0], pair[1]);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        new ActiveMq(arguments).run();
+    }
+
+    private void run() throws Exception {
+        BrokerService broker = new BrokerService();
+        broker.setBrokerName(option("name"));
+        broker.setUseJmx(false);
+        broker.setDataDirectory(option("data"));
+        broker.setPersistenceAdapter(store());
+        broker.setDestinationPolicy(policy());
+        broker.addConnector("stomp://127.0.0.1:" + option("stomp"));
+        broker.addConnector("tcp://127.0.0.1:" + option("openwire"));
+        broker.getSystemUsage().getMemoryUsage().setLimit(256L << 20);
+        broker.start();
+        broker.waitUntilStarted();
+        broker.waitUntilStopped();
+    }
+
+    private PersistenceAdapter store() throws Exception {
+        switch (option("store")) {
+            case "memory":
+                return new MemoryPersistenceAdapter();
+            case "kahadb":
+                KahaDBPersistenceAdapter journal = new KahaDBPersistenceAdapter();
+                journal.setDirectory(new File(option("data"), "kahadb"));
+                return journal;
+            case "jdbc":
+                return jdbcStore();
+            default:
+                throw new IllegalArgumentException("store=" + option("store"));
+        }
+    }
+
+    private PersistenceAdapter jdbcStore() throws Exception {
+        JDBCPersistenceAdapter store = new JDBCPersistenceAdapter();
+        store.setDataSource(dataSource());
+        store.setCreateTablesOnStartup(Boolean.parseBoolean(option("create_tables")));
+        if (option("adapter").equals("mysql")) {
+            store.setAdapter(new MySqlJDBCAdapter()); // MariaDB's driver is not mapped: MSG would be a 64 KiB BLOB
+        }
+        switch (option("lock")) {
+            case "none":
+                store.setUseLock(false);
+                break;
+            case "lease":
+                LeaseDatabaseLocker locker = new LeaseDatabaseLocker();
+                locker.setLockAcquireSleepInterval(Long.parseLong(option("lease_ms")));
+                store.setLocker(locker);
+                store.setLockKeepAlivePeriod(Long.parseLong(option("renew_ms")));
+                break;
+            case "default":
+                break;
+            default:
+                throw new IllegalArgumentException("lock=" + option("lock"));
+        }
+        return store;
+    }
+
+    private DataSource dataSource() {
+        BasicDataSource source = new BasicDataSource();
+        source.setDriverClassName(option("driver"));
+        source.setUrl(option("url"));
+        source.setUsername(option("user"));
+        source.setPassword(option("password"));
+        source.setMaxActive(50);
+        source.setPoolPreparedStatements(true);
+        return source;
+    }
+
+    private PolicyMap policy() {
+        PolicyEntry every = new PolicyEntry();
+        every.setQueue(">");
+        every.setPrioritizedMessages(Boolean.parseBoolean(option("prioritized")));
+        PolicyMap policy = new PolicyMap();
+        policy.setDefaultEntry(every);
+        return policy;
+    }
+
+    private String option(String name) {
+        String value = options.get(name);
+        if (value == null) {
+            throw new IllegalArgumentException("missing argument " + name + "=…");
+        }
+        return value;
+    }
+}

@@ -1,0 +1,112 @@
+"""docker-compose.yml: valid, and what it tells the broker is what the broker understands. No engine runs here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jdbcstore.broker.options import parse_bind
+from jdbcstore.config.urls import open_store
+
+CHECKOUT = Path(__file__).parents[2]
+BROKERS = {
+    "postgresql": ["broker-1", "broker-2"],
+    "mysql": ["mysql-broker-1", "mysql-broker-2"],
+}
+ACCOUNTS = {
+    "postgresql": ["POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"],
+    "mysql": ["MYSQL_USER", "MYSQL_PASSWORD", "MYSQL_DATABASE"],
+}
+PAIRS = [(database, broker) for database, brokers in BROKERS.items() for broker in brokers]
+
+Service = dict[str, Any]  # YAML
+
+
+def compose(*arguments: str) -> str:
+    """What docker-compose answers about our file."""
+    program = shutil.which("docker-compose")
+    assert program is not None, "docker-compose is not installed: run `make test-servers`"
+    run = subprocess.run(
+        [program, "--project-directory", str(CHECKOUT), "-f", str(CHECKOUT / "docker-compose.yml"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Service]:
+    """Every service of every profile, as docker-compose understands it."""
+    parsed: dict[str, Service] = yaml.safe_load(compose("--profile", "mysql", "config"))["services"]
+    return parsed
+
+
+def option(service: Service, name: str) -> str:
+    command: list[str] = service["command"]
+    return command[command.index(name) + 1]
+
+
+def test_without_a_profile_two_brokers_run_on_postgresql() -> None:
+    assert sorted(compose("config", "--services").split()) == ["broker-1", "broker-2", "postgresql"]
+
+
+@pytest.mark.parametrize(("database", "broker"), PAIRS)
+def test_a_broker_gets_a_command_that_it_understands(services: dict[str, Service], database: str, broker: str) -> None:
+    program = "import sys; from jdbcstore.cli import main; sys.argv[0] = 'jdbcstore'; main()"
+    command = [sys.executable, "-c", program, *services[broker]["command"], "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "--url" in run.stdout
+
+
+@pytest.mark.parametrize(("database", "broker"), PAIRS)
+def test_a_broker_stores_in_the_database_of_its_service(
+    services: dict[str, Service], database: str, broker: str
+) -> None:
+    url = option(services[broker], "--url")
+    open_store(url)  # raises for what is no store's URL; does not connect
+    assert url.startswith(f"{database}+") and f"@{database}:" in url
+    assert services[broker]["depends_on"] == {database: {"condition": "service_healthy"}}
+    environment: dict[str, str] = services[database]["environment"]
+    user, password, name = (environment[variable] for variable in ACCOUNTS[database])
+    assert f"://{user}:{password}@" in url and f"/{name}?" in url
+
+
+@pytest.mark.parametrize("database", BROKERS)
+def test_two_brokers_never_write_the_same_tables(services: dict[str, Service], database: str) -> None:
+    first, second = (option(services[broker], "--url") for broker in BROKERS[database])
+    assert "table_prefix=" in first and "table_prefix=" in second and first != second
+
+
+@pytest.mark.parametrize(("database", "broker"), PAIRS)
+def test_a_broker_is_reached_from_this_machine_only(services: dict[str, Service], database: str, broker: str) -> None:
+    host, port = parse_bind(option(services[broker], "--bind"))
+    assert host == "0.0.0.0"
+    (published,) = services[broker]["ports"]
+    assert published.startswith("127.0.0.1:") and published.removesuffix("/tcp").endswith(f":{port}")
+
+
+def test_every_port_is_published_once(services: dict[str, Service]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(published) == len(set(published)) == len(PAIRS)
+
+
+def test_every_service_has_a_health_check_and_comes_back(services: dict[str, Service]) -> None:
+    for name, service in services.items():
+        assert service["healthcheck"]["test"], name
+        assert service["restart"] == "unless-stopped", name
+
+
+@pytest.mark.parametrize("database", BROKERS)
+def test_the_data_of_a_database_is_in_a_named_volume(services: dict[str, Service], database: str) -> None:
+    (volume,) = services[database]["volumes"]
+    assert volume.startswith(f"{database}-data:/var/lib/{database}")

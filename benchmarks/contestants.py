@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.compat.activemq import ActiveMQ, JdbcStore, answers
+from tests.broker_process import BrokerProcess
+from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.server import DatabaseServer, free_port
+from tests.servers.server import DatabaseServer
 
 __all__ = ["CONTESTANTS", "Contestant", "Running", "peak_memory_mib"]
 
@@ -110,24 +108,5 @@ def _activemq(folder: Path, class_path: str, url: str | None) -> Iterator[Runnin
 
 @contextmanager
 def _jdbcstore(folder: Path, url: str) -> Iterator[Running]:
-    port = free_port()
-    with (folder / "jdbcstore.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jdbcstore", "broker", "--url", url, "--bind", f"127.0.0.1:{port}"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        deadline = time.monotonic() + 30
-        while not answers(port):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the broker did not start:\n{(folder / 'jdbcstore.log').read_text()[-4000:]}")
-            time.sleep(0.05)
-        yield Running(port, process.pid, url)
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        finally:
-            process.kill()
+    with BrokerProcess(url, folder) as broker:
+        yield Running(broker.port, broker.pid, url)

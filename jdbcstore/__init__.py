@@ -1,1 +1,143 @@
-"""ActiveMQ's JDBC message store in Python."""
+"""Apache ActiveMQ's JDBC message store in Python, and a STOMP broker on top of it.
+
+A store in three lines::
+
+    with jdbcstore.open_store("sqlite:///data/broker.db") as store:
+        for message in store.queue_message_store(jdbcstore.Queue("ORDERS")).recover():
+            print(message.message_id, message.properties)
+
+A broker in two::
+
+    broker = jdbcstore.Broker(jdbcstore.open_store("postgresql://user:secret@db/activemq"))
+    jdbcstore.serve(broker)
+
+The names below are the public API; they are imported when they are first used, so that ``import jdbcstore`` costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from jdbcstore.version import VERSION
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.host import running, serve
+    from jdbcstore.broker.options import BrokerOptions
+    from jdbcstore.config.urls import open_store
+    from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
+    from jdbcstore.errors import (
+        CodecError,
+        ConfigurationError,
+        DuplicateMessage,
+        JdbcStoreError,
+        LeaseLost,
+        LockError,
+        LockHeld,
+        MessageTooLarge,
+        OutcomeUnknown,
+        ProtocolError,
+        SchemaMismatch,
+        StoreClosed,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        TransientStoreError,
+    )
+    from jdbcstore.identifiers import MessageId, ProducerId
+    from jdbcstore.message import (
+        BlobMessage,
+        BytesMessage,
+        MapMessage,
+        Message,
+        ObjectMessage,
+        StreamMessage,
+        TextMessage,
+    )
+    from jdbcstore.store.completion import Completion
+    from jdbcstore.store.contract import Cursor, MessageStore, Page, PersistenceAdapter
+    from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = [
+    "BlobMessage",
+    "Broker",
+    "BrokerOptions",
+    "BytesMessage",
+    "CodecError",
+    "Completion",
+    "ConfigurationError",
+    "Cursor",
+    "Destination",
+    "DuplicateMessage",
+    "JdbcOptions",
+    "JdbcStoreError",
+    "LeaseLost",
+    "LockError",
+    "LockHeld",
+    "MapMessage",
+    "Message",
+    "MessageId",
+    "MessageStore",
+    "MessageTooLarge",
+    "ObjectMessage",
+    "OutcomeUnknown",
+    "Page",
+    "PersistenceAdapter",
+    "ProducerId",
+    "ProtocolError",
+    "Queue",
+    "SchemaMismatch",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StreamMessage",
+    "TempQueue",
+    "TempTopic",
+    "TextMessage",
+    "Topic",
+    "TransientStoreError",
+    "__version__",
+    "open_store",
+    "running",
+    "serve",
+]
+
+__version__ = VERSION
+
+#: Module → what it gives. Errors are the rest.
+_HOMES: Final = {
+    "jdbcstore.broker.broker": ("Broker",),
+    "jdbcstore.broker.host": ("running", "serve"),
+    "jdbcstore.broker.options": ("BrokerOptions",),
+    "jdbcstore.config.urls": ("open_store",),
+    "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
+    "jdbcstore.identifiers": ("MessageId", "ProducerId"),
+    "jdbcstore.message": (
+        "BlobMessage",
+        "BytesMessage",
+        "MapMessage",
+        "Message",
+        "ObjectMessage",
+        "StreamMessage",
+        "TextMessage",
+    ),
+    "jdbcstore.store.completion": ("Completion",),
+    "jdbcstore.store.contract": ("Cursor", "MessageStore", "Page", "PersistenceAdapter"),
+    "jdbcstore.store.jdbc.options": ("JdbcOptions",),
+}
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'jdbcstore' has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF.get(name, "jdbcstore.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

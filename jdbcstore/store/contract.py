@@ -151,7 +151,7 @@ class MessageStore(ABC):
         cursor = Cursor()
         while True:
             page = self.recover_next_messages(cursor, page_messages, page_bytes)
-            if not page.messages and not page.unreadable:
+            if page.cursor == cursor:  # not at an empty page: its messages may be unreadable, or removed just now
                 return
             yield from page.messages
             cursor = page.cursor

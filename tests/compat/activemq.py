@@ -1,7 +1,7 @@
 """A real ActiveMQ Classic of the distribution's package, started privately, and a JMS client to talk to it.
 
-Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, a connection pool, a logger, and `jaxb-api`,
-without which XA on the JDBC store fails on Java 11 and newer.
+Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, a connection pool, a logger, and
+`jaxb-api`, without which XA on the JDBC store fails on Java 11 and newer.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-
 JmsMessage = dict[str, Any]
 """A message as JmsClient.java prints it.
 
-Keys: `headers` (by JMS name), `properties` and, by `type`, `body`: text a string or null; bytes hexadecimal digits; map and
-properties {name: [Java type, value]}; stream a list of [Java type, value]; object one [Java type, value]; message no body.
+Keys: `headers` (by JMS name), `properties` and, by `type`, `body`: text a string or null; bytes hexadecimal digits; map
+and properties {name: [Java type, value]}; stream a list of [Java type, value]; object one [Java type, value]; message
+has no body.
 """
 
 
@@ -165,7 +166,7 @@ class ActiveMQ:
         return f"tcp://127.0.0.1:{self.openwire_port}"
 
     def start(self) -> None:
-        """Start the process; a standby stays without ports until it is master, so waiting is `wait_until_started`'s."""
+        """Start the process; a standby serves nobody until it is master, so waiting is a call of its own."""
         arguments = {
             "name": self.name,
             "data": str(self.folder),
@@ -187,18 +188,26 @@ class ActiveMQ:
             )
 
     def wait_until_started(self, timeout_s: float = 60.0) -> None:
-        """Return when both ports answer.
+        """Return when it serves clients of both protocols.
 
         Raises:
             ServerFailed: the process ended, or the time is over; the message ends with the log.
         """
         deadline = time.monotonic() + timeout_s
-        while not (answers(self.openwire_port) and answers(self.stomp_port)):
+        while not self.is_started():
             if self._process is None or self._process.poll() is not None:
                 raise ServerFailed(f"ActiveMQ ended before it answered\n{self.log()[-4000:]}")
             if time.monotonic() > deadline:
                 raise ServerFailed(f"ActiveMQ did not answer within {timeout_s} s\n{self.log()[-4000:]}")
             time.sleep(0.05)
+
+    def is_started(self) -> bool:
+        """Whether it greets OpenWire clients; false for a standby, whose ports accept but stay silent."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.openwire_port), timeout=0.5) as probe:
+                return probe.recv(1) != b""
+        except OSError:
+            return False
 
     def stop(self) -> None:
         """Stop it cleanly."""
@@ -248,9 +257,3 @@ class ActiveMQ:
             process.kill()
             process.wait()
             raise ServerFailed(f"ActiveMQ did not stop within 60 s and was killed\n{self.log()[-4000:]}") from None
-
-
-def answers(port: int) -> bool:
-    """Whether somebody listens on a loopback port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

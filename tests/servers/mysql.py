@@ -45,6 +45,7 @@ class MySQLServer(DatabaseServer):
             f"--datadir={self.folder / 'data'}",
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'server.pid'}",
+            f"--tmpdir={self.folder}",  # a starting MariaDB removes other servers' temporary tables from a shared one
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
             "--max-connections=200",
@@ -62,8 +63,9 @@ class MySQLServer(DatabaseServer):
         self.version()
 
     def prepare(self) -> None:
-        """Create the ordinary user, who comes over TCP."""
+        """Create the ordinary user, who comes over TCP: all rights within databases, none over the server."""
         self.execute(f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'")
+        self.execute(f"GRANT ALL ON `%`.* TO '{USER}'@'%'")
 
     def version(self) -> str:
         """What SELECT version() answers."""
@@ -72,7 +74,6 @@ class MySQLServer(DatabaseServer):
     def create_database(self, name: str) -> None:
         """A new empty database, in which the ordinary user may do everything."""
         self.execute(f"CREATE DATABASE `{name}`")
-        self.execute(f"GRANT ALL ON `{name}`.* TO '{USER}'@'%'")
 
     def drop_database(self, name: str) -> None:
         """Remove a database and end its sessions first: one left in a transaction would block the statement."""

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Sequence
 from contextlib import closing
@@ -46,6 +47,8 @@ class PostgreSQLServer(DatabaseServer):
         user_id = self.user_id()
         if user_id is not None:
             os.chown(self.folder, user_id, user_id)
+            if not is_open_to_others(self.bin):  # a checkout in root's home
+                self.bin = copy_programs(self.bin, self.folder / "program")
         done = subprocess.run(
             [
                 str(self.bin / "initdb"),
@@ -145,3 +148,17 @@ def programs(version: Version) -> Path:
     if not (folder / "initdb").exists():
         raise ServerMissing(f"PostgreSQL {version}")
     return folder
+
+
+def copy_programs(source: Path, folder: Path) -> Path:
+    """Copy a PostgreSQL of the wheel, with the libraries it finds beside its package; the copy's folder of programs."""
+    package = source.parents[1]
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, folder / libraries.name)
+    shutil.copytree(source.parent, folder / package.name / source.parent.name, symlinks=True)
+    return folder / package.name / source.parent.name / source.name
+
+
+def is_open_to_others(folder: Path) -> bool:
+    """Whether a user with no rights of his own can reach what is in a folder."""
+    return all(path.stat().st_mode & stat.S_IXOTH for path in (folder, *folder.parents))

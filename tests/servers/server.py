@@ -58,7 +58,11 @@ class DatabaseServer:
         self.port = 0
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
         return self
 
     def __exit__(

@@ -80,6 +80,7 @@ class _Adoption:
 
     def run(self) -> None:
         self._refuse_transactions_in_doubt()
+        self._refuse_doubled_subscriptions()
         if self.report.missing_tables:
             self._note(f"creating {', '.join(self.report.missing_tables)}")
             create(self.connection.execute, self.tables, self.report.missing_tables)
@@ -118,6 +119,18 @@ class _Adoption:
                     f"{self.tables.prefix}{name} has XA transactions that were prepared by an ActiveMQ of before 5.9:"
                     " commit them or roll them back with that broker, then upgrade again"
                 )
+
+    def _refuse_doubled_subscriptions(self) -> None:
+        """Without a key a subscription may stand there twice, and nobody knows which row is right."""
+        if self.report.acks_key:
+            return
+        key = [self.tables.acks.c[name] for name in ACKS_KEY if f"ACTIVEMQ_ACKS.{name}" not in self.report.missing_columns]
+        doubled = self.connection.execute(select(*key).group_by(*key).having(func.count() > 1).limit(1)).first()
+        if doubled:
+            raise SchemaMismatch(
+                f"{self.tables.acks.name} has no key and more than one row for the subscription {tuple(doubled)}:"
+                " delete all but the right one, then upgrade again"
+            )
 
     def _make_rows_transactional_and_dynamic(self) -> None:
         """Old defaults of MySQL: MyISAM, which commits nothing, and row formats whose keys are too short."""
@@ -205,8 +218,9 @@ class _Adoption:
     def _show_hidden_subscriptions(self) -> None:
         acks = self.tables.acks
         hidden = hidden_subscriptions(self.connection, self.tables)
-        for row in hidden:
-            self.connection.execute(update(acks).filter_by(**row._mapping, PRIORITY=5).values(PRIORITY=0))
+        for container, client_id, sub_name in hidden:
+            chosen = update(acks).filter_by(CONTAINER=container, CLIENT_ID=client_id, SUB_NAME=sub_name, PRIORITY=5)
+            self.connection.execute(chosen.values(PRIORITY=0))
         if hidden:
             self._note(f"moved {len(hidden)} durable subscriptions from priority 5 to 0")
 

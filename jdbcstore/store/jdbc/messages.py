@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, text
@@ -33,10 +34,10 @@ _INLINE_BYTES_MAX: Final = 64 << 10
 
 
 class _PageRow(NamedTuple):
-    """A row as a page sees it; `blob` is None when it is too long to come along."""
+    """A row as a page sees it; `blob` is None when it is too long to come along, `length` when the column is NULL."""
 
     id: int
-    length: int
+    length: int | None
     blob: bytes | None
     level: int | None
 
@@ -141,13 +142,13 @@ class JdbcMessageStore(MessageStore):
                 connection, cursor, messages_max, min(bytes_max // messages_max, _INLINE_BYTES_MAX)
             )
             rows = _fitting(rows, messages_max, bytes_max)
-            blobs = self._long_blobs(connection, [row.id for row in rows if row.blob is None])
+            blobs = self._long_blobs(connection, [row.id for row in rows if row.blob is None and row.length is not None])
         positions = list(cursor.positions)
         messages: list[Message] = []
         unreadable: list[tuple[int, CodecError]] = []
-        for id, _, blob, level in rows:
-            positions[_slot(level) if self.prioritized else 0] = id
-            if blob is None:
+        for id, length, blob, level in rows:
+            positions[self._slot(level)] = id
+            if blob is None and length is not None:
                 blob = blobs.get(id)
                 if blob is None:
                     continue  # removed since
@@ -163,32 +164,33 @@ class JdbcMessageStore(MessageStore):
         """One probe along the index for each value of PRIORITY that the container has.
 
         Looking at one value at a time is what keeps a page flat on every database. In the usual queue there is one
-        value. Where there are more, a prioritised queue takes them from the top, any other merges them by sequence.
+        value. Where there are more, a prioritised queue takes them from the top; values that share a place of the
+        cursor, which in any other queue all do, are merged by sequence.
         """
-        levels = sorted(self.container.levels, key=_slot_order, reverse=True)
-        found: list[list[_PageRow]] = []
-        wanted = rows_max
-        for level in levels:
+        found: list[_PageRow] = []
+        levels = sorted(self.container.levels, key=self._slot, reverse=True)
+        for slot, sharing in groupby(levels, key=self._slot):
             parameters: dict[str, object] = {
                 "container": self.container.name,
-                "after": cursor.positions[_slot(level) if self.prioritized else 0],
+                "after": cursor.positions[slot],
                 "inline_bytes": inline_bytes,
-                "rows": wanted,
+                "rows": rows_max - len(found),
             }
-            if level is not None:
-                parameters["level"] = level
-            statement = self._adapter.page_statement(level)
-            probe = [
-                _PageRow(id, length or 0, blob, level) for id, length, blob in connection.execute(statement, parameters)
-            ]
-            found.append(probe)
-            if self.prioritized:
-                wanted -= len(probe)
-                if wanted <= 0:
-                    break
-        if self.prioritized or len(found) == 1:
-            return [row for probe in found for row in probe]
-        return list(heapq.merge(*found))[:rows_max]
+            probes = [self._probe(connection, level, parameters) for level in sharing]
+            found += islice(heapq.merge(*probes), rows_max - len(found))
+            if len(found) == rows_max:
+                break
+        return found
+
+    def _probe(self, connection: Connection, level: int | None, parameters: dict[str, object]) -> list[_PageRow]:
+        if level is not None:
+            parameters = {**parameters, "level": level}
+        rows = connection.execute(self._adapter.page_statement(level), parameters)
+        return [_PageRow(id, length, blob, level) for id, length, blob in rows]
+
+    def _slot(self, level: int | None) -> int:
+        """The cursor's place for a value of PRIORITY; rows older than ActiveMQ 5.4 have none and count as 0."""
+        return min(max(level or 0, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0
 
     def _long_blobs(self, connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
         if not ids:
@@ -205,17 +207,8 @@ def _fitting(rows: Iterable[_PageRow], messages_max: int, bytes_max: int) -> lis
         if len(taken) == messages_max or room <= 0:
             break
         taken.append(row)
-        room -= row.length
+        room -= row.length or 0
     return taken
-
-
-def _slot(level: int | None) -> int:
-    """The cursor's place for a value of PRIORITY; rows older than ActiveMQ 5.4 have none and count as 0."""
-    return min(max(level or 0, 0), PRIORITY_LEVELS - 1)
-
-
-def _slot_order(level: int | None) -> int:
-    return -1 if level is None else level
 
 
 def _message_of(id: int, blob: bytes | memoryview | None) -> Message:

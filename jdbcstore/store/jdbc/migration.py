@@ -16,7 +16,6 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-import jdbcstore
 from jdbcstore.errors import SchemaMismatch
 from jdbcstore.store.jdbc.tables import Tables
 
@@ -31,7 +30,7 @@ def migrations_folder() -> Path:
     Raises:
         SchemaMismatch: they are nowhere; the installation is incomplete.
     """
-    package = Path(jdbcstore.__file__).parent
+    package = Path(__file__).parents[2]
     for folder in (package / "migrations", package.parent / "migrations"):
         if (folder / "env.py").is_file():
             return folder

@@ -121,7 +121,7 @@ class _Inspection:
             binary_xids=tuple(
                 name
                 for name, shape in self.shapes.items()
-                if "XID" in shape.columns and self._is_binary(shape.columns["XID"])
+                if "XID" in shape.columns and self._keeps_bytes(shape.columns["XID"])
             ),
             container_is_nullable=bool(
                 messages and "CONTAINER" in messages.columns and messages.columns["CONTAINER"]["nullable"]
@@ -166,16 +166,17 @@ class _Inspection:
             shape = self.shapes.get(name)
             for column in table.c if shape else ():
                 full_name = f"{name}.{column.key}"
-                if shape and column.key not in shape.columns:
+                found = shape.columns.get(str(column.key)) if shape else None
+                if found is None:
                     (missing if full_name in _ADDED_LATER else foreign).append(full_name)
-        messages = self.shapes.get("ACTIVEMQ_MSGS")
-        if messages and "MSG" in messages.columns and not self._is_binary(messages.columns["MSG"]):
-            foreign.append("ACTIVEMQ_MSGS.MSG")
+                elif column.key != "XID" and self._keeps_bytes(found, wanted=column.key == "MSG") != (column.key == "MSG"):
+                    foreign.append(full_name)
         return tuple(missing), tuple(foreign)
 
-    def _is_binary(self, column: ReflectedColumn) -> bool:
+    def _keeps_bytes(self, column: ReflectedColumn, *, wanted: bool = False) -> bool:
+        """Whether a column is of a binary type; on SQLite, where any column takes any value, what is wanted."""
         if self.tables.dialect_name == "sqlite":
-            return column is self.shapes["ACTIVEMQ_MSGS"].columns.get("MSG")  # any column takes any value
+            return wanted
         try:
             return column["type"].python_type is bytes
         except NotImplementedError:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from jdbcstore.errors import LockHeld, TransientStoreError
+from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["alone"]
@@ -53,6 +54,8 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
             # The guard must not look for the table: on MySQL its transaction would then keep anybody from creating it.
             if not force and inspect(connection).has_table(tables.lock.name):
                 _refuse_under_a_broker(guard, tables)
+                if inspect_schema(connection, prefix).engines:
+                    guard.rollback()  # no row was locked, but the table could not be given another engine
             yield connection, tables
             connection.commit()
 
@@ -82,7 +85,7 @@ def _sqlite_lock(connection: Connection, tables: Tables, wait_s: float) -> Itera
 
 @contextmanager
 def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
-    with _connect(connection.engine) as guard, guard.begin():
+    with _connect(connection.engine) as guard:
         guard.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
         key = "hashtextextended('jdbcstore.' || current_schema() || '.' || :name, 0)"
         try:
@@ -96,7 +99,7 @@ def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> I
 def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
     name = "CONCAT('jdbcstore.', LEFT(SHA2(CONCAT(DATABASE(), '.', :name), 256), 40))"
     parameters = {"name": tables.version_table, "wait_s": wait_s}
-    with _connect(connection.engine) as guard, guard.begin():
+    with _connect(connection.engine) as guard:
         if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
             raise TransientStoreError(_busy(tables, wait_s))
         try:

@@ -31,17 +31,20 @@ class Statements:
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
         self.same_container = same
+        # For a row that is found by something else. In the usual wording a database that takes the queue for a short
+        # one, its statistics being old, would read the whole queue to find the row.
+        same_too = f"{'SUBSTR(CONTAINER, 1)' if container == 'CONTAINER' else container} = :container"
 
         self.container = container
         self.columns = "ID, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG"
         self.message_insert = f"INSERT INTO {self.messages} ({self.columns}) VALUES "
-        self.message_by_id = f"SELECT ID, MSG FROM {self.messages} WHERE ID = :id AND {same}"
+        self.message_by_id = f"SELECT ID, MSG FROM {self.messages} WHERE ID = :id AND {same_too}"
         self.message_by_key = (
-            f"SELECT ID, MSG FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same}"
-            " ORDER BY ID LIMIT 1"
+            f"SELECT ID, MSG FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same_too}"
+            " ORDER BY ID + 0 LIMIT 1"  # by the bare ID it may walk the primary key until it meets the row
         )
         self.message_id_by_key = (
-            f"SELECT ID FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same}"
+            f"SELECT ID FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same_too}"
         )
         self.message_blobs = f"SELECT ID, MSG FROM {self.messages} WHERE ID IN :ids"
         self.message_origin = f"SELECT MSGID_PROD, MSGID_SEQ, CONTAINER FROM {self.messages} WHERE ID = :id"
@@ -51,9 +54,8 @@ class Statements:
         self.containers_counted = (
             f"SELECT {container}, PRIORITY, COUNT(*) FROM {self.messages} GROUP BY {container}, PRIORITY"
         )
-        self.containers_in_doubt = (
-            f"SELECT {container}, COUNT(*) FROM {self.messages} WHERE XID IS NOT NULL GROUP BY {container}"
-        )
+        # Not grouped: for a grouping SQLite would walk all rows in the order of containers, past every body to XID.
+        self.containers_in_doubt = f"SELECT {container}, 1 FROM {self.messages} WHERE XID IS NOT NULL"
         self.container_count = f"SELECT COUNT(*) FROM {self.messages} WHERE {same} AND XID IS NULL"
         self.containers_of_acks = f"SELECT DISTINCT {container} FROM {self.acks}"
         self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"

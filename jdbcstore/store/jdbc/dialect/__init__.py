@@ -50,6 +50,8 @@ class Dialect:
         self.options = options
         self.statements = statements
         self.has_page_index = has_page_index
+        #: `index_hint` with the name filled in, empty while the index is not there.
+        self.hint = self.index_hint.format(index=statements.page_index) if has_page_index else ""
         #: The largest message that the database takes, in bytes; learned when the writer connects.
         self.message_bytes_max = options.message_bytes_max
 
@@ -91,12 +93,10 @@ class Dialect:
         """
         statements = self.statements
         condition = "PRIORITY IS NULL" if level is None else self.level_condition
-        hint = self.index_hint.format(index=statements.page_index) if self.has_page_index else ""
-        order = self.level_order if level is not None else "ID"
         return (
             f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
-            f" FROM {statements.messages} {hint} WHERE {statements.same_container} AND {condition}"
-            f" AND ID > :after AND XID IS NULL ORDER BY {order} LIMIT :rows"
+            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition}"
+            f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
         )
 
     def map_error(self, error: BaseException) -> StoreError:

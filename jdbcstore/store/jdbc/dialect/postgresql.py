@@ -80,6 +80,9 @@ class PostgreSQLDialect(Dialect):
             "statement_timeout": f"{int(options.query_timeout_s * 1000)}",
             "standard_conforming_strings": "on",
             "client_min_messages": "warning",
+            # A queue that has grown since the last ANALYZE is thought to be short; then all of it would be collected
+            # in a bitmap and sorted for the sake of one page, instead of walking the index for its first rows.
+            "enable_bitmapscan": "off",
         }
         return {
             "connect_args": {

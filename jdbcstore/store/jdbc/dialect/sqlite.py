@@ -76,8 +76,9 @@ class SQLiteDialect(Dialect):
             )
         for id, blob in batch.updates:
             cursor.execute(f"UPDATE {table} SET MSG=? WHERE ID=?", (blob, id))
+        purge = f"DELETE FROM {table} {self.hint} WHERE CONTAINER=? AND ID<=? AND XID IS NULL"
         for container, last in batch.purges:
-            cursor.execute(f"DELETE FROM {table} WHERE CONTAINER=? AND ID<=? AND XID IS NULL", (container, last))
+            cursor.execute(purge, (container, last))
         removed = 0
         for start, rows in _slices(len(batch.removes)):
             marks = ",".join("?" * rows)

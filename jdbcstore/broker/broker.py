@@ -1,0 +1,431 @@
+"""The broker: all queues, topics and sessions over one store, on one event loop.
+
+`Broker` is the shell's side (start, stop, where it listens) and the sessions' side (which queue, which topic, where
+do dead letters go). It knows no SQL and no STOMP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jdbcstore.broker.dead_letter import dead_letter
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.memory import Memory
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
+from jdbcstore.broker.topic import Topic, TopicConsumer
+from jdbcstore.destination import Destination
+from jdbcstore.destination import Queue as QueueName
+from jdbcstore.errors import JdbcStoreError
+from jdbcstore.message import Message
+from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.consumer import Consumer
+    from jdbcstore.broker.server import Server
+    from jdbcstore.broker.session import Session
+
+__all__ = ["Broker"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Threads that read pages. More would only queue up at the store.
+_READERS = 4
+_SWEEP_S = 10.0
+
+
+class Broker:
+    """A message broker over a store. Use `serve` to run one; inside an event loop: ``await start()``, ``await stop()``.
+
+    Args:
+        adapter: the store; started by `start` and stopped by `stop`.
+        options: limits, address, users.
+        spool: makes the store for non-persistent messages that do not fit into memory. It is started at the first
+            need and stopped with the broker; what is in it is of no use afterwards. Without one they stay in memory,
+            as many as there are.
+    """
+
+    def __init__(
+        self,
+        adapter: PersistenceAdapter,
+        options: BrokerOptions | None = None,
+        spool: Callable[[], PersistenceAdapter] = MemoryPersistenceAdapter,
+    ) -> None:
+        self.adapter = adapter
+        self.options = options or BrokerOptions()
+        self.memory = Memory(self.options.memory_bytes_max)
+        self.queues: dict[Destination, Queue] = {}
+        self.topics: dict[Destination, Topic] = {}
+        self.sessions: set[Session] = set()
+        #: Sessions by the client id that they asked for; no two may have the same.
+        self.client_ids: dict[str, Session] = {}
+        self.is_running = False
+        self.loop: asyncio.AbstractEventLoop
+        self.inbox: Inbox
+        self._spool: PersistenceAdapter | None = None
+        self._make_spool = spool
+        self._server: Server | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        #: Subscriptions that cover several destinations, and have to hear of new ones.
+        self._wildcards: dict[Consumer, None] = {}
+        self._awake: list[Queue] = []
+        self._talking: list[Session] = []
+        self._turn_scheduled = False
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._temporary: set[Destination] = set()
+        self._connections = self._ack_id_stems = 0
+        self._id_stem = ""
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, bring back its queues, listen.
+
+        Raises:
+            StoreError, ConfigurationError: the store cannot be opened.
+            OSError: the address cannot be listened on. The store is closed again.
+        """
+        from jdbcstore.broker.server import Server
+
+        self.loop = asyncio.get_running_loop()
+        self.inbox = Inbox(self.loop, self.turn)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jdbcstore-reader")
+        try:
+            await self.read(self.adapter.start)
+            destinations = await self.read(self.adapter.destinations)
+            for destination in destinations:
+                if destination.is_queue:
+                    self.queues[destination] = Queue(self, destination)
+            self._server = Server(self)
+            await self._server.start()
+        except BaseException:
+            await self.read(self.adapter.stop)
+            self._readers.shutdown(wait=False)
+            raise
+        host, port = self.address
+        self._id_stem = f"ID:{socket.gethostname()}-{port}-{now_ms()}"
+        self.is_running = True
+        self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+        log.info(
+            "broker started name=%s host=%s port=%d queues=%d", self.options.broker_name, host, port, len(self.queues)
+        )
+
+    async def stop(self) -> None:
+        """Accept nobody any more, let the store answer what it was given, say goodbye, close the store."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        server.stop_listening()
+        for session in self.sessions:
+            session.hold()
+        await self._wait_for_store()
+        self.is_running = False
+        self.turn()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        await server.close_connections(self.options.stop_timeout_s)
+        await self._wait_for_store()
+        if self._readers is not None:
+            await self.read(self.adapter.stop)
+            if self._spool is not None:
+                await self.read(self._spool.stop)
+            self._readers.shutdown()
+        log.info("broker stopped name=%s", self.options.broker_name)
+
+    async def _wait_for_store(self) -> None:
+        deadline_s = self.loop.time() + self.options.stop_timeout_s
+        while self.inbox.expected and self.loop.time() < deadline_s:
+            await asyncio.sleep(0.01)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host and port.
+
+        Raises:
+            RuntimeError: it is not started.
+        """
+        if self._server is None:
+            raise RuntimeError("the broker is not started")
+        return self._server.address
+
+    def next_connection_id(self) -> str:
+        """A new id in ActiveMQ's form."""
+        self._connections += 1
+        return f"{self._id_stem}-1:{self._connections}"
+
+    def next_ack_id_stem(self) -> str:
+        """What the ids that a new connection's ACK frames will use begin with, in ActiveMQ's form."""
+        self._ack_id_stems += 1
+        return f"{self._id_stem}-{self._ack_id_stems + 1}:"
+
+    def forget(self, session: Session) -> None:
+        """A client is gone."""
+        self.sessions.discard(session)
+        if session.client_id is not None and self.client_ids.get(session.client_id) is session:
+            del self.client_ids[session.client_id]
+
+    @staticmethod
+    def now_ms() -> int:
+        """Epoch milliseconds."""
+        return now_ms()
+
+    @property
+    def spool(self) -> PersistenceAdapter:
+        """The store for what does not have to survive; opened at the first use."""
+        if self._spool is None:
+            self._spool = self._make_spool()
+            self._spool.start()
+        return self._spool
+
+    def read(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """Call a function that blocks in a thread."""
+        return self.loop.run_in_executor(self._readers, function, *args)
+
+    # -- turns of the loop ---------------------------------------------------------------------------------------
+
+    def awake(self, queue: Queue) -> None:
+        """This queue has something to dispatch."""
+        self._awake.append(queue)
+        if not self._turn_scheduled:
+            self._schedule_turn()
+
+    def talking(self, session: Session) -> None:
+        """This session has something to write."""
+        self._talking.append(session)
+        if not self._turn_scheduled:
+            self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        self._turn_scheduled = True
+        self.loop.call_soon(self.turn)
+
+    def turn(self) -> None:
+        """Dispatch, then write: once per turn of the loop, whatever the number of frames that arrived in it."""
+        self._turn_scheduled = False
+        while self._awake or self._talking:
+            awake, self._awake = self._awake, []
+            for queue in awake:
+                queue.dispatch()
+            talking, self._talking = self._talking, []
+            for session in talking:
+                session.write()
+            if self._turn_scheduled:
+                return
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def queue(self, destination: Destination) -> Queue:
+        """The queue of this name, made at the first use."""
+        queue = self.queues.get(destination)
+        if queue is None:
+            queue = self.queues[destination] = Queue(self, destination)
+            for consumer in self._wildcards:
+                if any(element.matches(destination) for element in consumer.destination.elements()):
+                    self._join_queue(consumer, queue)
+        return queue
+
+    def topic(self, destination: Destination) -> Topic:
+        """The topic of this name, made at the first use."""
+        topic = self.topics.get(destination)
+        if topic is None:
+            topic = self.topics[destination] = Topic(destination, self.loop.time())
+            for consumer in self._wildcards:
+                if isinstance(consumer, TopicConsumer) and any(
+                    element.matches(destination) for element in consumer.destination.elements()
+                ):
+                    _join_topic(consumer, topic)
+        return topic
+
+    def subscribe(self, consumer: Consumer) -> None:
+        """Let a consumer take part in what it subscribed to, now and when more of it appears."""
+        for element in consumer.destination.elements():
+            if element.is_wildcard:
+                self._wildcards[consumer] = None
+            for name in self._covered(element):
+                if isinstance(consumer, TopicConsumer):
+                    _join_topic(consumer, self.topic(name))
+                else:
+                    self._join_queue(consumer, self.queue(name))
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """Let a consumer leave; what it has goes back."""
+        self._wildcards.pop(consumer, None)
+        consumer.close()
+
+    def _covered(self, element: Destination) -> list[Destination]:
+        if not element.is_wildcard:
+            return [element]
+        known: Iterable[Destination] = self.queues if element.is_queue else self.topics
+        return [name for name in known if element.matches(name) and not name.is_wildcard and not name.is_composite]
+
+    @staticmethod
+    def _join_queue(consumer: Consumer, queue: Queue) -> None:
+        if queue.destination.is_queue and queue not in consumer.queues and not isinstance(consumer, TopicConsumer):
+            consumer.queues.append(queue)
+            queue.add_consumer(consumer)
+
+    def add_temporary(self, destination: Destination) -> None:
+        """A connection has a new temporary destination."""
+        self._temporary.add(destination)
+
+    def knows_temporary(self, destination: Destination) -> bool:
+        """Whether a temporary destination's connection is still there."""
+        return destination in self._temporary
+
+    def remove_temporary(self, destination: Destination) -> None:
+        """Forget a temporary destination with everything in it."""
+        self._temporary.discard(destination)
+        queue = self.queues.pop(destination, None)
+        if queue is not None:
+            for consumer in list(queue.consumers):
+                queue.remove_consumer(consumer)
+                consumer.queues.remove(queue)
+            queue.purge(lambda error: None)
+        self.topics.pop(destination, None)
+
+    # -- several at once -----------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
+        """Give a message to its queue or topic, and answer when it is safe there."""
+        destination = message.destination
+        if destination is None:
+            raise ValueError("a message needs a destination before it can be published")
+        if destination.is_queue:
+            self.queue(destination).add(message, answer)
+        else:
+            self.topic(destination).publish(message, publisher)
+            answer(None)
+
+    def commit(
+        self, sends: Sequence[Message], acknowledged: Sequence[Delivery], publisher: Session, answer: Answer
+    ) -> None:
+        """Publish and settle several messages: all or nothing, as far as they are in the store.
+
+        What is not in the store (topics, non-persistent messages) follows when the store has committed.
+        """
+        durable = [message for message in sends if _is_durable(message)]
+        stored = [delivery for delivery in acknowledged if delivery.lane is not None and delivery.lane.is_durable]
+        lanes = [self.queue(message.destination).persistent for message in durable if message.destination is not None]
+        try:
+            completion = self.adapter.commit_together(
+                [(lane.store, message) for lane, message in zip(lanes, durable, strict=True)],
+                [(d.lane.store, d.message_id) for d in stored if d.lane is not None and not d.failed],
+            )
+        except JdbcStoreError as error:
+            answer(error)
+            return
+        entries = [lane.admit(message, visible=False) for lane, message in zip(lanes, durable, strict=True)]
+
+        def done(_: object, error: BaseException | None) -> None:
+            for lane, entry in zip(lanes, entries, strict=True):
+                lane.added(entry, error)
+                lane.queue.enqueued += 1
+            if error is None:
+                for delivery in acknowledged:
+                    if delivery.lane is not None:
+                        queue = delivery.lane.queue
+                        queue.settled(delivery) if delivery.lane.is_durable else queue.discard(delivery)
+                for message in sends:
+                    if not _is_durable(message):
+                        self.publish(message, publisher, _log_failure)
+            answer(error)
+
+        self.inbox.expect(completion, done, None)
+
+    # -- dead letters --------------------------------------------------------------------------------------------
+
+    def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """Move a delivered message to the dead-letter queue, in one commit. After an error it is where it was."""
+        message, lane = delivery.message, delivery.lane
+        name = QueueName(self.options.dead_letter_queue)
+        if message is None or lane is None:
+            raise ValueError(f"{delivery!r} holds no message to move")
+        if lane.queue.destination == name:
+            # Moving it to where it is would show it to the same consumer for ever; ActiveMQ drops it, too.
+            log.warning("dead letter refused, dropped message_id=%s", delivery.message_id)
+            lane.queue.acknowledge(delivery, answer)
+            return
+        target = self.queue(name).persistent
+        moved = dead_letter(message, name)
+        try:
+            if lane.is_durable and not delivery.failed:
+                completion: Any = self.adapter.move_message(delivery.message_id, lane.store, moved, target.store)
+            else:
+                completion = target.store.add_message(moved)
+        except JdbcStoreError as error:
+            answer(delivery, error)
+            return
+        entry = target.admit(moved, visible=False)
+
+        def done(_: object, error: BaseException | None) -> None:
+            target.added(entry, error)
+            if error is None:
+                target.queue.enqueued += 1
+                lane.queue.settled(delivery) if lane.is_durable else lane.queue.discard(delivery)
+            answer(delivery, error)
+
+        self.inbox.expect(completion, done, None)
+
+    def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
+        """Keep a persistent message as a dead letter that had expired when it arrived."""
+        name = QueueName(self.options.dead_letter_queue)
+        self.queue(name).add(dead_letter(message, name), answer)
+
+    # -- housekeeping --------------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Drop what nobody uses."""
+        self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+        now_s, timeout_s = self.loop.time(), self.options.idle_queue_timeout_s
+        for name, queue in list(self.queues.items()):
+            if not queue.idle:
+                queue.last_used_s = now_s
+            elif now_s - queue.last_used_s > timeout_s and not name.is_temporary:
+                del self.queues[name]
+                self._let_go_of_store(name)
+        for name, topic in list(self.topics.items()):
+            if topic.consumers:
+                topic.last_used_s = now_s
+            elif now_s - topic.last_used_s > timeout_s and not name.is_temporary:
+                del self.topics[name]
+
+    def _let_go_of_store(self, name: Destination) -> None:
+        queue = QueueName.decoded(name.physical_name)
+        try:
+            self.adapter.remove_queue_message_store(queue)
+            if self._spool is not None:
+                self._spool.remove_queue_message_store(queue)
+        except JdbcStoreError as error:
+            log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
+
+
+def _is_durable(message: Message) -> bool:
+    """Whether the broker's store keeps it: persistent, and for a queue that outlives its connection."""
+    destination = message.destination
+    return message.persistent and destination is not None and destination.is_queue and not destination.is_temporary
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.error("a non-persistent message of a committed transaction was lost error=%r", str(error))
+
+
+def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
+    if topic not in consumer.topics:
+        consumer.topics.append(topic)
+        topic.consumers[consumer] = None
+
+
+def now_ms() -> int:
+    """Epoch milliseconds."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,124 @@
+"""A browser: shows a client what is in a queue, without taking anything out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.destination import Destination
+from jdbcstore.message import Message
+from jdbcstore.stomp.events import AckMode
+from jdbcstore.store.contract import Cursor, MessageStore, Page
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.queue import Queue
+    from jdbcstore.broker.session import Session
+
+__all__ = ["Browser"]
+
+log = logging.getLogger(__name__)
+
+
+class Browser(Consumer):
+    """A subscription that shows what its queue holds when it begins, and ends.
+
+    What is in a store is read from there, page by page with a cursor of the browser's own, as fast as the client
+    takes it. Messages that consumers hold unacknowledged are shown, too, as in ActiveMQ. What is only in memory is
+    listed at the beginning.
+
+    Args:
+        broker: gives limits and the threads that read.
+        session, subscription_id, destination, ack_mode, prefetch: as `Consumer`.
+    """
+
+    __slots__ = ("_broker", "_closed", "_cursor", "_last", "_reading", "_ready", "_stores")
+
+    is_browser = True
+
+    def __init__(
+        self,
+        broker: Broker,
+        session: Session,
+        subscription_id: str | None,
+        destination: Destination,
+        ack_mode: AckMode,
+        prefetch: int,
+    ) -> None:
+        super().__init__(session, subscription_id, destination, ack_mode, prefetch)
+        self._broker = broker
+        self._closed = False
+        self._reading = False
+        self._cursor = Cursor()
+        #: Stores to be read, each with the last sequence that counts.
+        self._stores: deque[tuple[MessageStore, int]] = deque()
+        self._last = 0
+        self._ready: deque[Message] = deque()
+
+    def begin(self, queues: list[Queue]) -> None:
+        """Take note of what there is, and start to show it."""
+        for queue in queues:
+            for lane in queue.lanes():
+                self._ready.extend(delivery.message for delivery in lane.memory_only() if delivery.message is not None)
+                if lane.holds_anything:
+                    self._stores.append((lane.store, lane.last_sequence))
+        self._broker.loop.call_soon(self.resume)
+
+    def resume(self) -> None:
+        """Show more, as far as the client takes it; at the end tell that it is the end."""
+        if self._closed:
+            return
+        while self._ready and self.can_take:
+            message = self._ready.popleft()
+            if not message.expired(self._broker.now_ms()):
+                self.deliver(Delivery(message))
+        if self._ready or self._reading:
+            return
+        if self._stores:
+            self._read(*self._stores[0])
+        else:
+            self._closed = True
+            self.session.browsed(self)
+
+    def release(self, count: int = 1) -> None:
+        """The client has taken so many: show as many more."""
+        self.credit += count
+        self.resume()
+
+    def close(self) -> None:
+        """Stop showing."""
+        self._closed = True
+        self._ready.clear()
+        self._stores.clear()
+        self.unacknowledged.clear()
+
+    def _read(self, store: MessageStore, last: int) -> None:
+        options = self._broker.options
+
+        def finish(future: asyncio.Future[Page]) -> None:
+            self._reading = False
+            if self._closed or future.cancelled():
+                return
+            if (error := future.exception()) is not None:
+                log.warning("browsing failed destination=%s error=%r", self.destination, str(error))
+                self.close()
+                self.session.browsing_failed(self, error)
+                return
+            page = future.result()
+            self._cursor = page.cursor
+            shown = [m for m in page.messages if m.message_id is not None and m.message_id.broker_sequence_id <= last]
+            self._ready.extend(shown)
+            if len(shown) < len(page.messages) or not page.messages:
+                self._stores.popleft()
+                self._cursor = Cursor()
+            self.resume()
+
+        self._reading = True
+        reading = self._broker.read(
+            store.recover_next_messages, self._cursor, options.page_messages_max, options.page_bytes_max
+        )
+        reading.add_done_callback(finish)

@@ -1,0 +1,70 @@
+"""One message on its way to one consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.consumer import Consumer
+    from jdbcstore.broker.lane import Lane
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """A message that waits in a window, or is with a consumer that has not acknowledged it.
+
+    Args:
+        message: the message. None later on, when memory is short: it is read again if it has to be delivered again.
+        lane: where it came from and goes back to; None for a topic's message, which nobody keeps.
+        order: its place among the deliveries of its queue.
+        stored: whether the lane's store has it, or was asked to.
+        durable: whether it is known that the store has it.
+        visible: whether it may be delivered; False until the commit if the queue waits for commits.
+    """
+
+    __slots__ = (
+        "consumer",
+        "durable",
+        "failed",
+        "key",
+        "lane",
+        "message",
+        "message_id",
+        "order",
+        "redeliveries",
+        "size",
+        "stored",
+        "visible",
+    )
+
+    def __init__(
+        self,
+        message: Message,
+        lane: Lane | None = None,
+        order: int = 0,
+        *,
+        stored: bool = False,
+        durable: bool = False,
+        visible: bool = True,
+    ) -> None:
+        if message.message_id is None:
+            raise ValueError("a message needs a message id before it can be delivered")
+        self.message: Message | None = message
+        self.message_id: MessageId = message.message_id
+        self.lane = lane
+        self.order = order
+        self.size = message.size
+        self.stored = stored
+        self.durable = durable
+        self.visible = visible
+        #: The store refused it after it had been offered: it must not be delivered (again).
+        self.failed = False
+        #: How often it came back from a consumer since this process has it.
+        self.redeliveries = 0
+        self.consumer: Consumer | None = None
+        #: What the consumer's acknowledgement will call it.
+        self.key = ""

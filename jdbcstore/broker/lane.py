@@ -1,0 +1,335 @@
+"""A lane: the messages of one queue in one store, of which only a window is in memory.
+
+A queue has two: one for persistent messages, over the broker's store, and one for non-persistent ones, over a store
+that lives as long as the process and gets only what does not fit into memory. The rules are the same.
+
+**Theory.** All of this runs in the event loop. The store gives sequences in the order of our adds, so for one lane
+the order of calls, of sequences and of visibility is the same. A single number, `_position`, therefore cuts the lane
+in two:
+
+* *at or below* the position: messages that this object has taken note of. They are in the window, or with a consumer,
+  or gone.
+* *above* it, the tail: messages that are in the store only, or on their way there.
+
+The tail is counted, not listed: ``_unpaged`` messages, of which ``_pending`` are not committed yet. From that follows
+what may be done:
+
+1. A fresh message may enter the window directly only if the tail is empty and no page is being read (and there is
+   room). It moves the position to its own sequence. Otherwise it joins the tail; the position stays.
+2. A page is read from the position on. The store shows committed messages only, in order, without gaps, so the page
+   is exactly the beginning of the tail: its messages enter the window, the position moves to the page's end, the
+   count goes down by its length.
+3. If a write in the tail fails, the count goes down. If one in the window fails, the delivery is marked and skipped;
+   when its consumer gives it back, it is dropped. A write whose outcome is unknown stays where it is: delivering it
+   twice is better than never.
+4. A message is taken out of the store only by who has its delivery, so the tail changes by rules 1 to 3 alone, and by
+   a purge, which empties tail and window and makes a page that is being read void (``_generation``).
+
+So nothing is skipped (only rules 1 and 2 move the position, and only over what they put into the window) and nothing
+is doubled (a message enters the window once: directly or by a page, never both). Should the count be too high all the
+same, because the outcome of a write was unknown, an empty page that began with no write pending proves that the tail
+is empty, and the count is put right.
+
+With *concurrent store and dispatch* a message of rule 1 may be delivered before its commit; without, it waits in its
+place, and so do those behind it. Writes are committed in order, so they do not wait long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.errors import CodecError, JdbcStoreError, OutcomeUnknown, StoreClosed
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Cursor, MessageStore, Page
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.queue import Queue
+
+__all__ = ["Lane"]
+
+log = logging.getLogger(__name__)
+
+#: What a queue may page in although all queues together have used up their memory.
+_SPARSE_MESSAGES: Final = 16
+_SPARSE_BYTES: Final = 256 << 10
+_RETRY_FIRST_S: Final = 0.1
+_RETRY_MOST_S: Final = 10.0
+
+
+class Lane:
+    """The persistent, or the non-persistent messages of a queue.
+
+    Args:
+        broker: gives options, memory, inbox and the threads that read.
+        queue: whose lane it is.
+        open_store: called once, when the store is needed for the first time.
+        memory_first: keep messages in memory only as long as they fit (the non-persistent lane).
+    """
+
+    __slots__ = (
+        "_broker",
+        "_generation",
+        "_memory_first",
+        "_open_store",
+        "_pending",
+        "_position",
+        "_reading",
+        "_retry_s",
+        "_store",
+        "_tail_adds",
+        "_unpaged",
+        "_window_bytes",
+        "_window_half",
+        "queue",
+        "window",
+    )
+
+    def __init__(
+        self, broker: Broker, queue: Queue, open_store: Callable[[], MessageStore], *, memory_first: bool
+    ) -> None:
+        self._broker = broker
+        self.queue = queue
+        self._open_store = open_store
+        self._memory_first = memory_first
+        self._store: MessageStore | None = None
+        #: Deliveries ready to go, in order.
+        self.window: deque[Delivery] = deque()
+        self._window_bytes = 0
+        self._window_half = broker.options.window_messages_max // 2
+        self._position = 0
+        self._unpaged = 0
+        self._pending = 0
+        self._tail_adds = 0
+        self._reading = False
+        self._generation = 0
+        self._retry_s = 0.0
+
+    @property
+    def store(self) -> MessageStore:
+        """The store, opened at the first use: what it holds then is the tail."""
+        if self._store is None:
+            self._store = self._open_store()
+            self._unpaged = self._store.message_count
+        return self._store
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether its messages survive the process."""
+        return not self._memory_first
+
+    @property
+    def depth(self) -> int:
+        """Messages in window and tail: all that nobody has."""
+        return len(self.window) + self._unpaged
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in it and nothing is under way."""
+        return not self.window and not self._unpaged and not self._pending and not self._reading
+
+    @property
+    def holds_anything(self) -> bool:
+        """Whether its store may hold messages."""
+        return not self._memory_first or self._store is not None
+
+    @property
+    def last_sequence(self) -> int:
+        """A sequence that no message of this lane is above at the moment."""
+        adapter = self._broker.spool if self._memory_first else self._broker.adapter
+        return adapter.last_message_broker_sequence_id()
+
+    def memory_only(self) -> list[Delivery]:
+        """What the store does not have: messages in the window or with a consumer."""
+        if not self._memory_first:
+            return []
+        held = [d for consumer in self.queue.consumers for d in consumer.unacknowledged.values() if d.lane is self]
+        return [delivery for delivery in [*held, *self.window] if not delivery.stored]
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def add(self, message: Message, *, visible: bool) -> tuple[Completion[int] | None, Delivery | None]:
+        """Store a message, or keep it if that is enough; then offer it.
+
+        Args:
+            message: what to add.
+            visible: whether it may be delivered before it is stored.
+
+        Returns:
+            The completion of the write, None if nothing is written; and what `added` has to be told with it.
+
+        Raises:
+            JdbcStoreError: the store refuses the message; nothing was done.
+        """
+        if self._memory_first and self._has_room(message):
+            return None, self._enter(message, stored=False, durable=False, visible=True)
+        completion = self.store.add_message(message)
+        return completion, self.admit(message, visible=visible)
+
+    def admit(self, message: Message, *, visible: bool) -> Delivery | None:
+        """Take note of a message whose write has just been submitted (rule 1).
+
+        Returns:
+            Its delivery if it entered the window, None if it joined the tail. `added` wants it back.
+        """
+        if not self._memory_first and self._has_room(message):
+            delivery = self._enter(message, stored=True, durable=False, visible=visible)
+            self._position = delivery.message_id.broker_sequence_id
+            return delivery
+        self._unpaged += 1
+        self._pending += 1
+        self._tail_adds += 1
+        return None
+
+    def added(self, delivery: Delivery | None, error: BaseException | None) -> None:
+        """The store has answered the write of a message (rule 3)."""
+        unknown = isinstance(error, OutcomeUnknown)
+        if delivery is None:
+            self._pending -= 1
+            if error is not None and not unknown:
+                self._unpaged -= 1
+            self.page()
+        elif error is None or unknown:
+            delivery.durable = error is None
+            if not delivery.visible:
+                delivery.visible = True
+                self.queue.wake()
+        else:
+            delivery.failed = delivery.visible = True
+            self.queue.wake()
+
+    def _has_room(self, message: Message) -> bool:
+        options, size = self._broker.options, message.size
+        if self._store is None and not self._memory_first:
+            self.store  # noqa: B018  # opening it finds out how long the tail is
+        return (
+            True
+            and not self._reading
+            and len(self.window) < options.window_messages_max
+            and (self._window_bytes + size <= options.window_bytes_max or not self.window)
+            and self._broker.memory.has_room(size)
+        )
+
+    def _enter(self, message: Message, *, stored: bool, durable: bool, visible: bool) -> Delivery:
+        order = self.queue.next_order()
+        delivery = Delivery(message, self, order, stored=stored, durable=durable, visible=visible)
+        self.window.append(delivery)
+        self._window_bytes += delivery.size
+        self._broker.memory.used += delivery.size
+        if visible:
+            self.queue.wake()
+        return delivery
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> Delivery:
+        """Take the first delivery out of the window."""
+        delivery = self.window.popleft()
+        self._window_bytes -= delivery.size
+        if self._unpaged and len(self.window) <= self._window_half:
+            self.page()
+        return delivery
+
+    def remove(self, delivery: Delivery) -> Completion[None] | None:
+        """Take an acknowledged message out of the store. None if it was never there.
+
+        Raises:
+            JdbcStoreError: the store does not take the order; the message stays.
+        """
+        return self.store.remove_message(delivery.message_id) if delivery.stored and not delivery.failed else None
+
+    def purge(self) -> Completion[None] | None:
+        """Forget everything that nobody has; None if the store has nothing to do with it.
+
+        Raises:
+            JdbcStoreError: the store does not take the order; nothing was forgotten.
+        """
+        completion = None if self._memory_first and self._store is None else self.store.remove_all_messages()
+        self._broker.memory.used -= self._window_bytes
+        self.window.clear()
+        self._window_bytes = 0
+        self._unpaged = self._pending  # those answer for themselves; an empty page puts the count right
+        self._generation += 1
+        return completion
+
+    # -- pages ---------------------------------------------------------------------------------------------------
+
+    def page(self) -> None:
+        """Read the next page if there is one and the window is half empty, in a thread (rule 2)."""
+        options, memory = self._broker.options, self._broker.memory
+        if (
+            self._unpaged <= self._pending
+            or self._reading
+            or self._retry_s > 0
+            or not self.queue.has_consumers
+            or len(self.window) > self._window_half
+            or self._window_bytes > options.window_bytes_max // 2
+        ):
+            return
+        messages_max, bytes_max = options.page_messages_max, options.page_bytes_max
+        if not memory.has_room(bytes_max):
+            if self.window:
+                return
+            messages_max, bytes_max = min(_SPARSE_MESSAGES, messages_max), min(_SPARSE_BYTES, bytes_max)
+        self._read(messages_max, bytes_max)
+
+    def _read(self, messages_max: int, bytes_max: int) -> None:
+        self._reading = True
+        proof = None if self._pending else self._tail_adds
+        generation = self._generation
+
+        def finish(future: asyncio.Future[Page]) -> None:
+            self._reading = False
+            if generation != self._generation or future.cancelled():
+                self._retry_s = 0.0
+                self.page()
+            elif (error := future.exception()) is not None:
+                self._page_failed(error)
+            else:
+                self._paged(future.result(), proof)
+
+        cursor = Cursor.after(self._position)
+        self._broker.read(self.store.recover_next_messages, cursor, messages_max, bytes_max).add_done_callback(finish)
+
+    def _paged(self, page: Page, proof: int | None) -> None:
+        """A page has arrived. `proof` is the number of tail adds so far when it began with none pending, else None."""
+        self._retry_s = 0.0
+        if page.messages:
+            self._position = page.cursor.positions[0]
+            self._unpaged = max(self._unpaged - len(page.messages), 0)
+            for message in page.messages:
+                self._enter(message, stored=True, durable=True, visible=True)
+            self.page()
+        elif proof is not None:
+            self._unpaged = self._tail_adds - proof
+
+    def _page_failed(self, error: BaseException) -> None:
+        behind = getattr(error, "cursor", None)
+        if isinstance(error, CodecError) and isinstance(behind, Cursor):
+            # A row that nobody can read must not hold up those behind it. It stays in the store.
+            log.error("unreadable message skipped destination=%s error=%r", self.queue.destination, str(error))
+            self._position = behind.positions[0]
+            self._unpaged = max(self._unpaged - 1, 0)
+            self.page()
+            return
+        if isinstance(error, StoreClosed) or not isinstance(error, Exception):
+            return
+        self._retry_s = min(max(self._retry_s * 2, _RETRY_FIRST_S), _RETRY_MOST_S)
+        level = logging.WARNING if isinstance(error, JdbcStoreError) else logging.ERROR
+        log.log(
+            level, "page read failed destination=%s retry_s=%s error=%r", self.queue.destination, self._retry_s, error
+        )
+        self._broker.loop.call_later(self._retry_s, self._page_again, self._retry_s)
+
+    def _page_again(self, waited_s: float) -> None:
+        # The pause itself bars other reads; it is kept in `_retry_s` so that the next failure waits twice as long.
+        self._retry_s = 0.0
+        self.page()
+        if self._reading:
+            self._retry_s = waited_s

@@ -1,0 +1,145 @@
+"""Everything about the broker that can be chosen. Nothing in it is unlimited."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["BrokerOptions", "open_files_max", "parse_bind"]
+
+_MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """How a broker behaves. Names end in their unit; sizes are bytes.
+
+    Args:
+        bind: where to listen, ``HOST:PORT``; port 0 lets the system choose.
+        broker_name: the broker's name in log lines and in errors to clients.
+        users: login → passcode. None lets everybody in and looks at no login.
+        connections_max: clients at the same time; the next one is answered with an ERROR and closed.
+        backlog_max: clients that may wait to be accepted.
+        connect_timeout_s: how long a client may take to send CONNECT.
+        stop_timeout_s: how long a stop waits for what is in flight.
+
+        command_bytes_max, header_bytes_max, headers_max, body_bytes_max: limits of a frame; exceeding one ends the
+            connection.
+        heart_beat_grace: stretches the silence after which a client counts as dead: two and a half of its own
+            heart-beat intervals (ActiveMQ: ``transport.hbGracePeriodMultiplier``).
+
+        prefetch_queue, prefetch_topic, prefetch_browser: messages a subscription may hold unacknowledged unless it
+            asks for another number by ``activemq.prefetchSize``.
+        prefetch_max: the largest number a subscription may ask for.
+        subscriptions_max: subscriptions of one connection.
+        temporary_destinations_max: temporary destinations of one connection.
+
+        window_messages_max, window_bytes_max: what one queue keeps ready in memory of its persistent, and again of its
+            non-persistent messages; the rest stays in the store.
+        page_messages_max, page_bytes_max: what one read of the store fetches.
+        memory_bytes_max: what all queues together keep in memory. Beyond it they keep next to nothing ready.
+        in_flight_bytes_max: message bytes that one queue remembers of unacknowledged messages; of others it remembers
+            the id and reads the message again when it has to be delivered again.
+        concurrent_store_and_dispatch_queues: offer a message to consumers while it is being stored. Its sender gets the
+            receipt after the commit in any case.
+        idle_queue_timeout_s: an empty queue that nobody used for so long is dropped from memory.
+
+        uncommitted_bytes_max: message bytes that one connection may have sent without the store having answered;
+            beyond it the broker stops reading from the connection.
+        transaction_messages_max, transaction_bytes_max: what one transaction may hold.
+        transactions_max: open transactions of one connection.
+        output_bytes_max: bytes that may wait for a client that does not read; beyond it the broker stops reading from
+            it.
+        topic_pending_max, topic_pending_bytes_max: messages that wait for a topic subscriber that does not keep up;
+            beyond it its publishers are held back.
+        slow_consumer_timeout_s: how long a topic subscriber may hold its publishers back before it is disconnected.
+
+        dead_letter_queue: where refused (NACK) and expired persistent messages go.
+    """
+
+    bind: str = "127.0.0.1:61613"
+    broker_name: str = "localhost"
+    users: Mapping[str, str] | None = None
+    connections_max: int = 10_000
+    backlog_max: int = 1024
+    connect_timeout_s: float = 30.0
+    stop_timeout_s: float = 10.0
+
+    command_bytes_max: int = 1024
+    header_bytes_max: int = 10 * 1024
+    headers_max: int = 1000
+    body_bytes_max: int = 100 * _MIB
+    heart_beat_grace: float = 1.0
+
+    prefetch_queue: int = 1000
+    prefetch_topic: int = 32_767
+    prefetch_browser: int = 500
+    prefetch_max: int = 100_000
+    subscriptions_max: int = 10_000
+    temporary_destinations_max: int = 1000
+
+    window_messages_max: int = 2000
+    window_bytes_max: int = 16 * _MIB
+    page_messages_max: int = 500
+    page_bytes_max: int = 4 * _MIB
+    memory_bytes_max: int = 256 * _MIB
+    in_flight_bytes_max: int = 32 * _MIB
+    concurrent_store_and_dispatch_queues: bool = True
+    idle_queue_timeout_s: float = 60.0
+
+    uncommitted_bytes_max: int = 8 * _MIB
+    transaction_messages_max: int = 10_000
+    transaction_bytes_max: int = 64 * _MIB
+    transactions_max: int = 100
+    output_bytes_max: int = 4 * _MIB
+    topic_pending_max: int = 10_000
+    topic_pending_bytes_max: int = 16 * _MIB
+    slow_consumer_timeout_s: float = 30.0
+
+    dead_letter_queue: str = "ActiveMQ.DLQ"
+
+    def __post_init__(self) -> None:
+        parse_bind(self.bind)
+        if len(Queue(self.dead_letter_queue).qualified_name) > QUALIFIED_NAME_MAX:
+            raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.type == "int" and (not isinstance(value, int) or value < 1):
+                raise ConfigurationError(f"{option.name} must be a whole number of at least 1, got {value!r}")
+            if option.type == "float" and (not isinstance(value, int | float) or not value > 0):
+                raise ConfigurationError(f"{option.name} must be a number greater than 0, got {value!r}")
+            if option.type == "bool" and not isinstance(value, bool):
+                raise ConfigurationError(f"{option.name} must be true or false, got {value!r}")
+        if self.page_messages_max > self.window_messages_max:
+            raise ConfigurationError("page_messages_max must not be larger than window_messages_max")
+
+
+def parse_bind(bind: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``, ``[V6-ADDRESS]:PORT`` or ``:PORT`` (all interfaces, host ``""``).
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    host, colon, port = bind.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and host[0] != "["):
+        raise ConfigurationError(f"cannot listen on {bind!r}: give HOST:PORT, e.g. 127.0.0.1:61613 or 0.0.0.0:61613")
+    return host.strip("[]"), int(port)
+
+
+def open_files_max(wanted: int) -> int:
+    """Raise this process' limit of open files towards `wanted`; returns what it is then. Each client takes one."""
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < goal:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+        return goal
+    return wanted if soft == resource.RLIM_INFINITY else soft

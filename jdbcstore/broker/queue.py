@@ -1,0 +1,392 @@
+"""A queue: store first, then offer; each message to one consumer, in order, until it is acknowledged.
+
+Where the messages are is the business of the two lanes (`jdbcstore.broker.lane`, read its theory). The queue merges
+them by the order in which they entered memory, hands them to its consumers in turn, and takes back what a consumer
+did not acknowledge: that is delivered again before everything else, in its old order.
+
+::
+
+    add ──▶ lane ──▶ window ──▶ dispatch ──▶ consumer ──▶ acknowledge ──▶ lane.remove
+                      returned ◀── give_back ◀──┘
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.lane import Lane
+from jdbcstore.destination import Destination
+from jdbcstore.destination import Queue as QueueName
+from jdbcstore.errors import JdbcStoreError
+from jdbcstore.message import Message
+from jdbcstore.store.contract import MessageStore
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["Answer", "DeliveryAnswer", "Queue"]
+
+log = logging.getLogger(__name__)
+
+_by_order = attrgetter("order")
+_RETRY_S = 1.0
+
+#: Told once how a write ended: None, or the error.
+Answer: TypeAlias = Callable[[BaseException | None], None]
+#: The same for one delivery.
+DeliveryAnswer: TypeAlias = Callable[[Delivery, BaseException | None], None]
+
+
+class Queue:
+    """One queue of the running broker.
+
+    Args:
+        broker: gives options, stores, inbox and memory.
+        destination: its name; a temporary queue keeps nothing in the broker's store.
+    """
+
+    def __init__(self, broker: Broker, destination: Destination) -> None:
+        self.destination = destination
+        self.consumers: list[Consumer] = []
+        self.last_used_s = broker.loop.time()
+        #: Messages added, settled, dead-lettered or dropped as expired, since this object exists.
+        self.enqueued = self.dequeued = self.expired = 0
+        #: Deliveries that are with consumers, or whose removal the store has not answered yet.
+        self.in_flight = 0
+        self._in_flight_bytes = 0
+        self._broker = broker
+        self._ready: deque[Consumer] = deque()
+        self._returned: deque[Delivery] = deque()
+        self._order = 0
+        self._is_awake = False
+        self._loading: asyncio.Future[Message | None] | None = None
+        self._persistent = (
+            None if destination.is_temporary else Lane(broker, self, self._open_store, memory_first=False)
+        )
+        self._transient: Lane | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.destination} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    def _open_store(self) -> MessageStore:
+        return self._broker.adapter.queue_message_store(QueueName.decoded(self.destination.physical_name))
+
+    def _open_spool(self) -> MessageStore:
+        return self._broker.spool.queue_message_store(QueueName.decoded(self.destination.physical_name))
+
+    @property
+    def persistent(self) -> Lane:
+        """The lane over the broker's store. A temporary queue has none: nothing survives its connection anyway."""
+        return self.transient if self._persistent is None else self._persistent
+
+    @property
+    def transient(self) -> Lane:
+        """The lane of what does not have to survive."""
+        if self._transient is None:
+            self._transient = Lane(self._broker, self, self._open_spool, memory_first=True)
+        return self._transient
+
+    def lanes(self) -> Sequence[Lane]:
+        """Those lanes that are there."""
+        return [lane for lane in (self._persistent, self._transient) if lane is not None]
+
+    def next_order(self) -> int:
+        """The next place in the queue, for a lane's next delivery."""
+        self._order += 1
+        return self._order
+
+    @property
+    def depth(self) -> int:
+        """Messages that nobody has acknowledged."""
+        return sum(lane.depth for lane in self.lanes()) + len(self._returned) + self.in_flight
+
+    @property
+    def has_consumers(self) -> bool:
+        """Whether anybody may want the next page."""
+        return bool(self.consumers)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the object can go: nobody uses it, nothing is in it, nothing is under way."""
+        return (
+            not self.consumers
+            and not self.in_flight
+            and not self._returned
+            and self._loading is None
+            and all(lane.idle for lane in self.lanes())
+        )
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def add(self, message: Message, answer: Answer) -> None:
+        """Store the message, offer it, and answer when the store has; the answer may come before this returns."""
+        if 0 < message.expiration < self._broker.now_ms():
+            self._arrived_too_late(message, answer)
+            return
+        lane = self.persistent if message.persistent else self.transient
+        try:
+            completion, delivery = lane.add(message, visible=self._broker.options.concurrent_store_and_dispatch_queues)
+        except JdbcStoreError as error:
+            answer(error)
+            return
+        self.enqueued += 1
+        if completion is None:
+            answer(None)
+        else:
+            self._broker.inbox.expect(completion, self._added, (lane, delivery, answer))
+
+    def _added(self, subject: tuple[Lane, Delivery | None, Answer], error: BaseException | None) -> None:
+        lane, delivery, answer = subject
+        lane.added(delivery, error)
+        answer(error)
+
+    def _arrived_too_late(self, message: Message, answer: Answer) -> None:
+        self.expired += 1
+        if message.persistent and not self.destination.is_temporary:
+            self._broker.dead_letter_arrival(message, answer)
+        else:
+            answer(None)
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Let a consumer take part. What is in the store begins to come into memory."""
+        self.consumers.append(consumer)
+        self._ready.append(consumer)
+        if self._persistent is not None:
+            self._persistent.store  # noqa: B018  # opening it finds out how much there is
+        for lane in self.lanes():
+            lane.page()
+        self.wake()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Let a consumer go. What it has must be given back by `give_back`."""
+        self.consumers.remove(consumer)
+        if consumer in self._ready:
+            self._ready.remove(consumer)
+        self.last_used_s = self._broker.loop.time()
+
+    def consumer_ready(self, consumer: Consumer) -> None:
+        """A consumer that could not take more can again."""
+        self._ready.append(consumer)
+        self.wake()
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Dispatch at the end of this turn of the loop."""
+        if not self._is_awake and self._ready:
+            self._is_awake = True
+            self._broker.awake(self)
+
+    def dispatch(self) -> None:
+        """Hand out what is there to those that can take it, in turn."""
+        self._is_awake = False
+        ready = self._ready
+        now_ms = self._broker.now_ms()
+        while ready:
+            consumer = ready[0]
+            if not consumer.can_take:
+                consumer.parked.append(self)
+                ready.popleft()
+                continue
+            delivery = self._take(now_ms)
+            if delivery is None:
+                return
+            self.in_flight += 1
+            self._in_flight_bytes += delivery.size
+            consumer.deliver(delivery)
+            if self._in_flight_bytes > self._broker.options.in_flight_bytes_max:
+                self._unload(delivery)
+            if len(ready) > 1:
+                ready.rotate(-1)
+
+    def _take(self, now_ms: int) -> Delivery | None:
+        """The next message to deliver; None if there is none, or it is not ready yet."""
+        while True:
+            delivery = self._first()
+            if delivery is None or not delivery.visible:
+                return None
+            if delivery.failed:
+                self._pop(delivery)
+                self._forget(delivery)
+            elif delivery.message is None:
+                self._load(delivery)
+                return None
+            elif 0 < delivery.message.expiration < now_ms:
+                self._pop(delivery)
+                self._expire(delivery)
+            else:
+                self._pop(delivery)
+                return delivery
+
+    def _first(self) -> Delivery | None:
+        if self._returned:
+            return self._returned[0]
+        lane, other = self._persistent, self._transient
+        if lane is None or not lane.window:
+            lane, other = other, None
+        if lane is None or not lane.window:
+            return None
+        first = lane.window[0]
+        if other is not None and other.window and other.window[0].order < first.order:
+            return other.window[0]
+        return first
+
+    def _pop(self, delivery: Delivery) -> None:
+        if self._returned:
+            self._returned.popleft()
+        elif delivery.lane is not None:
+            delivery.lane.pop()
+
+    def _forget(self, delivery: Delivery) -> None:
+        """The message is gone from memory."""
+        if delivery.message is not None:
+            self._broker.memory.used -= delivery.size
+            delivery.message = None
+
+    # -- back and done -------------------------------------------------------------------------------------------
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Take back what a consumer did not acknowledge; it is delivered again first, in its old order."""
+        returned = list(deliveries)
+        for delivery in returned:
+            self.in_flight -= 1
+            self._in_flight_bytes -= delivery.size
+            delivery.consumer = None
+            delivery.redeliveries += 1
+        if returned:
+            self._returned = deque(sorted([*self._returned, *returned], key=_by_order))
+            self.wake()
+
+    def acknowledge(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """The consumer is done with the message. After an error the delivery is still the consumer's."""
+        try:
+            completion = None if delivery.lane is None else delivery.lane.remove(delivery)
+        except JdbcStoreError as error:
+            answer(delivery, error)
+            return
+        if completion is None or (completion.done and completion.error is None):
+            self.settled(delivery)
+            answer(delivery, None)
+        else:
+            self._broker.inbox.expect(completion, self._removed, (delivery, answer))
+
+    def _removed(self, subject: tuple[Delivery, DeliveryAnswer], error: BaseException | None) -> None:
+        delivery, answer = subject
+        if error is None or delivery.failed:
+            self.settled(delivery)
+            error = None
+        answer(delivery, error)
+
+    def settled(self, delivery: Delivery) -> None:
+        """A delivery has left the store, or goes with the commit that just succeeded."""
+        self.in_flight -= 1
+        self._in_flight_bytes -= delivery.size
+        self.dequeued += 1
+        self._forget(delivery)
+
+    def _expire(self, delivery: Delivery) -> None:
+        """Let a message go whose time is over: to the dead letters if it is persistent."""
+        self.expired += 1
+        self.in_flight += 1
+        self._in_flight_bytes += delivery.size
+        if delivery.lane is not None and delivery.lane.is_durable:
+            self.bury(delivery)
+        else:
+            self.discard(delivery)
+
+    def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """The consumer refuses the message (NACK): it becomes a dead letter. After an error nothing has changed."""
+        lane = delivery.lane
+        if delivery.message is not None or lane is None:
+            self._broker.dead_letter(delivery, answer)
+            return
+
+        def loaded(future: asyncio.Future[Message | None]) -> None:
+            if future.cancelled():
+                return
+            error = future.exception()
+            if error is not None:
+                answer(delivery, error)
+                return
+            delivery.message = future.result()
+            if delivery.message is None:  # somebody removed it from the store meanwhile: nothing is left to be kept
+                self.settled(delivery)
+                answer(delivery, None)
+            else:
+                self._broker.memory.used += delivery.size
+                self._broker.dead_letter(delivery, answer)
+
+        self._broker.read(lane.store.get_message, delivery.message_id).add_done_callback(loaded)
+
+    def bury(self, delivery: Delivery) -> None:
+        """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it."""
+        self._broker.dead_letter(delivery, self._buried)
+
+    def _buried(self, delivery: Delivery, error: BaseException | None) -> None:
+        if error is not None and self._broker.is_running:
+            log.warning("message could not be moved destination=%s error=%r", self.destination, str(error))
+            self._broker.loop.call_later(_RETRY_S, self.bury, delivery)
+
+    def discard(self, delivery: Delivery) -> None:
+        """Remove a message that nobody waits for, however long it takes the store to do it."""
+        self.acknowledge(delivery, self._discarded)
+
+    def _discarded(self, delivery: Delivery, error: BaseException | None) -> None:
+        if error is not None and self._broker.is_running:
+            log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
+            self._broker.loop.call_later(_RETRY_S, self.discard, delivery)
+
+    def purge(self, answer: Answer) -> None:
+        """Forget all messages that no consumer has."""
+        for delivery in self._returned:
+            self.in_flight += 1
+            self._in_flight_bytes += delivery.size
+            self.discard(delivery)
+        self._returned.clear()
+        completions = [completion for lane in self.lanes() if (completion := lane.purge()) is not None]
+        if completions:
+            self._broker.inbox.expect(completions[0], lambda _, error: answer(error), None)
+        else:
+            answer(None)
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def _unload(self, delivery: Delivery) -> None:
+        """Keep only the id of a delivered message: the store has the rest, should it be needed again."""
+        if delivery.durable:
+            self._forget(delivery)
+
+    def _load(self, delivery: Delivery) -> None:
+        """Read a message again that is to be delivered again, and go on dispatching then."""
+        if self._loading is not None or delivery.lane is None:
+            return
+
+        def loaded(future: asyncio.Future[Message | None]) -> None:
+            self._loading = None
+            if future.cancelled():
+                return
+            if (error := future.exception()) is not None:
+                log.warning("message could not be read again destination=%s error=%r", self.destination, error)
+                self._broker.loop.call_later(_RETRY_S, self.wake)
+                return
+            delivery.message = future.result()
+            if delivery.message is None:
+                delivery.failed = True
+            else:
+                self._broker.memory.used += delivery.size
+            self.wake()
+
+        self._loading = self._broker.read(delivery.lane.store.get_message, delivery.message_id)
+        self._loading.add_done_callback(loaded)

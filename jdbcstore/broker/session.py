@@ -1,0 +1,734 @@
+"""A session: one client. What it asks for becomes calls of the broker; what the broker says becomes frames.
+
+A frame with a ``receipt`` is answered when what it asked for is done: for a persistent message that is after the
+store's commit, never before. If it fails the answer is an ERROR with the receipt's id instead, and the connection
+goes on, as with ActiveMQ; only errors of the protocol itself end it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from jdbcstore.broker.browser import Browser
+from jdbcstore.broker.consumer import Consumer, give_back
+from jdbcstore.broker.conversion import (
+    destination_header,
+    message_of,
+    parse_stomp_destination,
+    stomp_body,
+    stomp_headers,
+    transform,
+)
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.broker.transaction import Transaction
+from jdbcstore.destination import Destination, TempQueue, TempTopic
+from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
+from jdbcstore.message import Message
+from jdbcstore.stomp.events import (
+    Abort,
+    Ack,
+    AckMode,
+    Begin,
+    Commit,
+    Connect,
+    Disconnect,
+    Event,
+    Nack,
+    Send,
+    Subscribe,
+    Unsubscribe,
+)
+from jdbcstore.stomp.frames import Limits
+from jdbcstore.stomp.heartbeat import negotiate
+from jdbcstore.stomp.protocol import StompConnection
+from jdbcstore.version import VERSION
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["Session", "Wire"]
+
+log = logging.getLogger(__name__)
+
+SERVER: Final = f"jdbcstore/{VERSION}"
+
+
+class Wire(Protocol):
+    """What a session needs of its socket."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, later if the socket is full."""
+
+    def pause(self) -> None:
+        """Do not read for now."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def beat(self, send_ms: int, expect_ms: int) -> None:
+        """Send heart-beats and expect them, every so many milliseconds; 0 is never."""
+
+    def close(self) -> None:
+        """Close the socket once everything is sent."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for log lines."""
+
+
+class Session:
+    """One client.
+
+    Args:
+        broker: whom it talks to.
+        wire: its socket.
+    """
+
+    def __init__(self, broker: Broker, wire: Wire) -> None:
+        options = broker.options
+        self.connection_id = broker.next_connection_id()
+        self.client_id: str | None = None
+        #: Whether the client does not read what it was sent: nothing more is dispatched to it.
+        self.is_choked = False
+        self.is_connected = False
+        self.subscriptions: dict[str, Consumer] = {}
+        self._broker = broker
+        self._wire = wire
+        self._stomp = StompConnection(
+            Limits(
+                command_line_bytes=options.command_bytes_max,
+                header_line_bytes=options.header_bytes_max,
+                headers_max=options.headers_max,
+                body_bytes=options.body_bytes_max,
+            )
+        )
+        self._is_closed = False
+        self._is_talking = False
+        self._holds = 0
+        self._is_over_uncommitted = False
+        self._uncommitted_bytes = 0
+        self._answers_due = 0
+        self._is_leaving = False
+        #: Events that arrived while the client was held back.
+        self._unheard: list[Event] = []
+        self._producer = ProducerId(self.connection_id, 1, -1)
+        self._sent = 0
+        self._deliveries = 0
+        self._ack_id_stem = ""
+        self._uses_ack_ids = False
+        #: Deliveries by the `ack` header of STOMP 1.2.
+        self._by_ack_id: dict[str, Delivery] = {}
+        #: Sent to subscriptions that acknowledge by themselves; settled when the bytes have left.
+        self._unflushed: list[Delivery] = []
+        self._transactions: dict[str, Transaction] = {}
+        self._transaction_count = 0
+        self._anonymous_subscriptions = 0
+        self._temporary: dict[str, Destination] = {}
+        self._own_names: dict[Destination, str] = {}
+        self._transformations: dict[Consumer, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<session {self.connection_id} {self._wire.peer}>"
+
+    # -- bytes ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        events = self._stomp.receive_data(data)
+        if self._holds or self._unheard:
+            self._unheard.extend(events)
+        else:
+            self._hear(events)
+        self.talk()
+
+    def _hear(self, events: Iterable[Event]) -> None:
+        """Do what the client asks for, in order, as far as it may go on."""
+        handlers = self._HANDLERS
+        remaining = iter(events)
+        for event in remaining:
+            if self._stomp.close_expected:
+                return  # what stands behind a refused login, or any fatal error, is not done
+            try:
+                handlers[type(event)](self, event)
+            except ProtocolError as error:
+                self._error(error, event.receipt, fatal=error.fatal)
+            except JdbcStoreError as error:
+                self._error(error, event.receipt)
+            except Exception:
+                log.exception("defect in handling %s of %r", type(event).__name__, self)
+                self._error(RuntimeError("internal error of the broker"), event.receipt, fatal=True)
+            if self._holds:
+                self._unheard.extend(remaining)
+
+    def _hear_rest(self) -> None:
+        if not self._holds and not self._is_closed:
+            unheard, self._unheard = self._unheard, []
+            self._hear(unheard)
+            self.talk()
+
+    def talk(self) -> None:
+        """Write what there is to say at the end of this turn of the loop."""
+        if not self._is_talking:
+            self._is_talking = True
+            self._broker.talking(self)
+
+    def write(self) -> None:
+        """Write what there is to say. What went to subscriptions in mode auto is settled if the socket took it."""
+        self._is_talking = False
+        if self._is_closed:
+            return
+        data = self._stomp.data_to_send()
+        if data:
+            self._wire.write(data)
+        if self._stomp.close_expected:
+            self._wire.close()
+        elif not self.is_choked and self._unflushed:
+            self._settle_flushed()
+
+    def choke(self) -> None:
+        """The socket is full."""
+        self.is_choked = True
+
+    def unchoke(self) -> None:
+        """Everything written has left."""
+        self.is_choked = False
+        if self._unflushed:
+            self._settle_flushed()
+        for consumer in list(self.subscriptions.values()):
+            consumer.resume()
+
+    def hold(self) -> None:
+        """Do not read from the client for now. Holds add up."""
+        self._holds += 1
+        if self._holds == 1 and not self._is_closed:
+            self._wire.pause()
+
+    def let_go(self) -> None:
+        """Take one hold back."""
+        self._holds -= 1
+        if not self._holds and not self._is_closed:
+            self._wire.resume()
+            self._broker.loop.call_soon(self._hear_rest)
+
+    def beat(self) -> None:
+        """Send a heart-beat."""
+        if not self.is_choked:
+            self._wire.write(b"\n")
+
+    def disconnect(self, text: str, *, reason: str) -> None:
+        """End the connection with an ERROR.
+
+        Args:
+            text: what the client is told.
+            reason: what the log says.
+        """
+        log.warning("client disconnected peer=%s reason=%r", self._wire.peer, reason)
+        self._stomp.send_error(text, fatal=True)
+        self.talk()
+
+    def close(self) -> None:
+        """The connection is gone: what was not acknowledged goes back, what it opened is closed."""
+        if self._is_closed:
+            return
+        self._is_closed = self.is_choked = True
+        returned = [d for transaction in self._transactions.values() for d in transaction.acknowledged]
+        self._transactions.clear()
+        returned += [d for d in self._unflushed if d.lane is not None]
+        self._unflushed.clear()
+        consumers = list(self.subscriptions.values())
+        self.subscriptions.clear()
+        for consumer in consumers:
+            returned += consumer.unacknowledged.values()
+            consumer.unacknowledged.clear()
+            self._broker.unsubscribe(consumer)
+        give_back(returned)
+        self._by_ack_id.clear()
+        for destination in self._own_names:
+            self._broker.remove_temporary(destination)
+        self._broker.forget(self)
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _error(self, error: BaseException, receipt: str | None, *, fatal: bool = False) -> None:
+        if not self._is_closed:
+            text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
+            self._stomp.send_error(text, receipt_id=receipt, fatal=fatal)
+            self.talk()
+
+    def _done(self, receipt: str | None) -> None:
+        if receipt is not None and not self._is_closed:
+            self._stomp.send_receipt(receipt)
+            self.talk()
+
+    def _answer(self, receipt: str | None, error: BaseException | None) -> None:
+        if error is None:
+            self._done(receipt)
+        else:
+            self._error(error, receipt)
+
+    def _answered(self) -> None:
+        """One thing less that the store was asked for."""
+        self._answers_due -= 1
+        if self._is_leaving and not self._answers_due:
+            self._say_farewell()
+
+    # -- CONNECT, DISCONNECT ---------------------------------------------------------------------------------------
+
+    def _on_connect(self, event: Connect) -> None:
+        broker = self._broker
+        users = broker.options.users
+        if users is not None:
+            expected = users.get(event.login or "")
+            given = (event.passcode or "").encode("utf-8", "surrogatepass")
+            if expected is None or not compare_digest(expected.encode("utf-8", "surrogatepass"), given):
+                text = f"User name [{'null' if event.login is None else event.login}] or password is invalid."
+                log.warning("login refused peer=%s login=%r", self._wire.peer, event.login)
+                self._stomp.send_error(text, text, event.receipt, fatal=True)
+                return
+        if event.client_id is not None:
+            other = broker.client_ids.get(event.client_id)
+            if other is not None:
+                name, client_id = broker.options.broker_name, event.client_id
+                raise ProtocolError(
+                    f"Broker: {name} - Client: {client_id} already connected from {other.peer}", fatal=True
+                )
+            self.client_id = event.client_id
+            broker.client_ids[event.client_id] = self
+        self.is_connected = True
+        self._uses_ack_ids = event.version == "1.2"
+        self._ack_id_stem = broker.next_ack_id_stem()
+        send_ms, expect_ms = negotiate(event.heart_beat)
+        self._stomp.send_connected(SERVER, event.client_id or self.connection_id, (send_ms, expect_ms))
+        self._wire.beat(send_ms, expect_ms)
+        log.debug("client connected peer=%s version=%s id=%s", self._wire.peer, event.version, self.connection_id)
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._wire.peer
+
+    def _on_disconnect(self, event: Disconnect) -> None:
+        self._is_leaving = True
+        if not self._answers_due:
+            self._say_farewell()
+
+    def _say_farewell(self) -> None:
+        self._stomp.finish_disconnect()
+        self.talk()
+
+    # -- SEND ----------------------------------------------------------------------------------------------------
+
+    def _on_send(self, event: Send) -> None:
+        destination = parse_stomp_destination(event.destination, self._own_temporary)
+        self._sent += 1
+        message_id = MessageId(self._producer, self._sent)
+        message = message_of(
+            event.headers, event.body, destination, message_id, self._broker.now_ms(), self._own_temporary
+        )
+        if event.transaction is not None:
+            transaction = self._transaction(event.transaction)
+            for single in self._singles(message, destination):
+                transaction.send(single)
+            self._done(event.receipt)
+            return
+        answer = _Sent(self, event.receipt, len(event.body))
+        singles = self._singles(message, destination)
+        if len(singles) == 1:
+            self._broker.publish(singles[0], self, answer)
+        else:
+            self._broker.commit(singles, [], self, answer)
+
+    def _singles(self, message: Message, destination: Destination) -> list[Message]:
+        """The message for each of its destinations: itself unless the destination is a composite."""
+        if not destination.is_composite:
+            self._check_target(destination)
+            return [message]
+        singles = []
+        for element in destination.elements():
+            self._check_target(element)
+            single = message.copy()
+            single.destination, single.original_destination = element, destination
+            singles.append(single)
+        return singles
+
+    def _check_target(self, destination: Destination) -> None:
+        if destination.is_temporary and not self._broker.knows_temporary(destination):
+            raise ProtocolError(f"The destination {destination} does not exist.")
+        if destination.is_wildcard:
+            raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+
+    def _own_temporary(self, name: str) -> Destination:
+        """The temporary destination that this connection calls `name`, made at the first use."""
+        destination = self._temporary.get(name)
+        if destination is None:
+            if len(self._temporary) >= self._broker.options.temporary_destinations_max:
+                raise ProtocolError(f"Too many temporary destinations: {len(self._temporary)} are open")
+            kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
+            destination = kind(f"{self.connection_id}:{len(self._temporary) + 1}")
+            self._temporary[name] = destination
+            self._own_names[destination] = name
+            self._broker.add_temporary(destination)
+        return destination
+
+    # -- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------------
+
+    def _on_subscribe(self, event: Subscribe) -> None:
+        destination = parse_stomp_destination(event.destination, self._own_temporary)
+        _refuse_what_is_not_there_yet(event, destination)
+        if len(self.subscriptions) >= self._broker.options.subscriptions_max:
+            raise ProtocolError(f"Too many subscriptions: {len(self.subscriptions)} are open")
+        if event.id is not None:
+            key = event.id
+        else:
+            self._anonymous_subscriptions += 1
+            key = f"\n{self._anonymous_subscriptions}"  # no id that a client can send
+        if key in self.subscriptions:
+            raise ProtocolError(f"There is a subscription with the id {event.id} already; unsubscribe it first")
+        consumer = self._consumer(event, destination)
+        self.subscriptions[key] = consumer
+        if (form := event.headers.get("transformation")) is not None:
+            self._transformations[consumer] = form
+        # Nothing is delivered before the end of this turn: the RECEIPT goes out first.
+        try:
+            if isinstance(consumer, Browser):
+                consumer.begin([self._broker.queue(element) for element in destination.elements()])
+            else:
+                self._broker.subscribe(consumer)
+        except JdbcStoreError:
+            del self.subscriptions[key]
+            self._unsubscribe(consumer)
+            raise
+        self._done(event.receipt)
+
+    def _consumer(self, event: Subscribe, destination: Destination) -> Consumer:
+        options = self._broker.options
+        kinds = {element.is_queue for element in destination.elements()}
+        if len(kinds) > 1:
+            raise ProtocolError(f"Cannot subscribe to queues and topics at once: {event.destination}")
+        for element in destination.elements():
+            if element.is_temporary and not self._broker.knows_temporary(element):
+                raise ProtocolError(f"The destination {element} does not exist.")
+        prefetch = event.prefetch
+        if prefetch is None:
+            usual = options.prefetch_queue if kinds == {True} else options.prefetch_topic
+            prefetch = options.prefetch_browser if event.browser else usual
+        prefetch = min(max(prefetch, 1), options.prefetch_max)
+        if event.browser:
+            if kinds != {True}:
+                raise ProtocolError("Cannot browse a topic: only queues have something to look at")
+            if any(element.is_wildcard for element in destination.elements()):
+                raise ProtocolError("Cannot browse a wildcard: name the queue")
+            return Browser(self._broker, self, event.id, destination, event.ack, prefetch)
+        if kinds == {True}:
+            return Consumer(self, event.id, destination, event.ack, prefetch)
+        return TopicConsumer(self._broker, self, event.id, destination, event.ack, prefetch)
+
+    def _on_unsubscribe(self, event: Unsubscribe) -> None:
+        if event.subscription_name is not None:
+            raise ProtocolError("Durable subscriptions are not supported yet")
+        key = event.id
+        if key is None and event.destination is not None:
+            destination = parse_stomp_destination(event.destination, self._own_temporary)
+            key = next((k for k, consumer in self.subscriptions.items() if consumer.destination == destination), None)
+        consumer = None if key is None else self.subscriptions.pop(key, None)
+        if consumer is None:
+            raise ProtocolError("No subscription matched.")
+        self._unsubscribe(consumer)
+        self._done(event.receipt)
+
+    def _unsubscribe(self, consumer: Consumer) -> None:
+        self._transformations.pop(consumer, None)
+        if self._uses_ack_ids:
+            for key in consumer.unacknowledged:
+                self._by_ack_id.pop(key, None)
+        unflushed = [d for d in self._unflushed if d.consumer is consumer]
+        if unflushed:
+            # They are on their way to the client all the same; they are settled when they have left.
+            log.debug("unsubscribed with %d messages on their way", len(unflushed))
+        self._broker.unsubscribe(consumer)
+
+    def browsed(self, browser: Browser) -> None:
+        """A browser has shown everything: tell the client."""
+        headers = {
+            "message-id": "0",
+            "destination": destination_header(browser.destination, self._own_names),
+            "browser": "end",
+        }
+        if browser.subscription_id is not None:
+            headers["subscription"] = browser.subscription_id
+        self._stomp.send_message(headers, b"")
+        self.talk()
+
+    def browsing_failed(self, browser: Browser, error: BaseException) -> None:
+        """A browser cannot go on."""
+        self._error(error, None)
+
+    # -- MESSAGE -------------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send a message to the client."""
+        message = delivery.message
+        if message is None:
+            raise ValueError(f"{delivery!r} holds no message")
+        message_id = str(delivery.message_id)
+        try:
+            headers = stomp_headers(
+                message,
+                message_id,
+                self._own_names,
+                redelivered=delivery.redeliveries > 0 or message.redelivery_counter > 0,
+            )
+            body, has_length = stomp_body(message)
+            if self._transformations and (form := self._transformations.get(consumer)) is not None and not has_length:
+                transformed = transform(message, form, headers)
+                body = body if transformed is None else transformed
+        except CodecError as error:
+            self._bury(consumer, delivery, error)
+            return
+        if has_length:
+            headers["content-length"] = str(len(body))
+        if consumer.subscription_id is not None:
+            headers["subscription"] = consumer.subscription_id
+        if consumer.is_auto:
+            self._unflushed.append(delivery)
+        else:
+            key = message_id
+            if self._uses_ack_ids:
+                self._deliveries += 1
+                headers["ack"] = key = f"{self._ack_id_stem}{self._deliveries}"
+                self._by_ack_id[key] = delivery
+            delivery.key = key
+            consumer.unacknowledged[key] = delivery
+        self._stomp.send_message(headers, body)
+        if delivery.lane is None:
+            delivery.message = None
+        if not self._is_talking:
+            self.talk()
+
+    def _bury(self, consumer: Consumer, delivery: Delivery, error: CodecError) -> None:
+        """A message that cannot be sent must not hold up those behind it."""
+        log.error("unreadable message message_id=%s error=%r", delivery.message_id, str(error))
+        consumer.release()
+        if delivery.lane is not None:
+            delivery.lane.queue.bury(delivery)
+
+    def _settle_flushed(self) -> None:
+        flushed, self._unflushed = self._unflushed, []
+        for delivery in flushed:
+            consumer, lane = delivery.consumer, delivery.lane
+            if lane is not None:
+                lane.queue.discard(delivery)
+            if consumer is not None:
+                consumer.release()
+
+    # -- ACK, NACK -----------------------------------------------------------------------------------------------
+
+    def _on_ack(self, event: Ack) -> None:
+        delivery, consumer = self._find(event)
+        if consumer.ack_mode is AckMode.CLIENT:
+            deliveries = []
+            for earlier in consumer.unacknowledged.values():
+                deliveries.append(earlier)
+                if earlier is delivery:
+                    break
+        else:
+            deliveries = [delivery]
+        if event.transaction is not None:
+            self._transaction(event.transaction).acknowledge(deliveries)
+            self._take(consumer, deliveries)
+            self._done(event.receipt)
+            return
+        self._take(consumer, deliveries)
+        self._answers_due += 1
+        answer = _Acknowledged(self, event.receipt, len(deliveries))
+        for settled in deliveries:
+            if settled.lane is None:
+                answer(settled, None)
+            else:
+                settled.lane.queue.acknowledge(settled, answer)
+
+    def _on_nack(self, event: Nack) -> None:
+        delivery, consumer = self._find(event)
+        if consumer.is_browser:
+            raise ProtocolError("A browser's message cannot be refused: it was only shown")
+        if event.transaction is not None:
+            raise ProtocolError("NACK in a transaction is not supported; send it without")
+        self._take(consumer, [delivery])
+        self._answers_due += 1
+        answer = _Acknowledged(self, event.receipt, 1)
+        lane = delivery.lane
+        if lane is None:
+            answer(delivery, None)
+        else:
+            lane.queue.refuse(delivery, answer)
+
+    def _find(self, event: Ack | Nack) -> tuple[Delivery, Consumer]:
+        """The delivery that an ACK or NACK means."""
+        delivery: Delivery | None = None
+        if event.id is not None:
+            delivery = self._by_ack_id.get(event.id)
+        elif event.message_id is not None:
+            if event.subscription is not None:
+                named = self.subscriptions.get(event.subscription)
+                candidates = [] if named is None else [named]
+            else:
+                candidates = list(self.subscriptions.values())
+            for candidate in candidates:
+                delivery = candidate.unacknowledged.get(event.message_id)
+                if delivery is not None:
+                    break
+        if delivery is None or delivery.consumer is None:
+            command = type(event).__name__.upper()
+            name = "null" if event.message_id is None else event.message_id
+            raise ProtocolError(f"Unexpected {command} received for message-id [{name}]")
+        return delivery, delivery.consumer
+
+    def _take(self, consumer: Consumer, deliveries: list[Delivery]) -> None:
+        """These are not the client's to acknowledge any more."""
+        for delivery in deliveries:
+            del consumer.unacknowledged[delivery.key]
+            if self._uses_ack_ids:
+                del self._by_ack_id[delivery.key]
+        consumer.release(len(deliveries))
+
+    def restore(self, delivery: Delivery) -> None:
+        """Its acknowledgement failed or was rolled back: the client has it still."""
+        consumer = delivery.consumer
+        if self._is_closed or consumer is None or consumer not in self.subscriptions.values():
+            give_back([delivery])
+            return
+        kept = [*consumer.unacknowledged.values(), delivery]
+        kept.sort(key=lambda d: d.order)
+        consumer.unacknowledged = {d.key: d for d in kept}
+        consumer.credit -= 1
+        if self._uses_ack_ids:
+            self._by_ack_id[delivery.key] = delivery
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    def _transaction(self, name: str) -> Transaction:
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            raise ProtocolError(f"Invalid transaction id: {name}")
+        return transaction
+
+    def _on_begin(self, event: Begin) -> None:
+        if event.transaction in self._transactions:
+            raise ProtocolError(f"The transaction was already started: {event.transaction}")
+        options = self._broker.options
+        if len(self._transactions) >= options.transactions_max:
+            raise ProtocolError(f"Too many transactions: {options.transactions_max} are open")
+        self._transaction_count += 1
+        transaction_id = LocalTransactionId(self._transaction_count, ConnectionId(self.connection_id))
+        self._transactions[event.transaction] = Transaction(event.transaction, transaction_id, options)
+        self._done(event.receipt)
+
+    def _on_commit(self, event: Commit) -> None:
+        transaction = self._transaction(event.transaction)
+        del self._transactions[event.transaction]
+        size = sum(message.size for message in transaction.sends)
+        answer = _Sent(self, event.receipt, size, transaction.acknowledged)
+        self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
+
+    def _on_abort(self, event: Abort) -> None:
+        transaction = self._transaction(event.transaction)
+        del self._transactions[event.transaction]
+        for delivery in transaction.acknowledged:
+            self.restore(delivery)
+        self._done(event.receipt)
+
+    # -- flow control ----------------------------------------------------------------------------------------------
+
+    def sending(self, size: int) -> None:
+        """So many bytes are on their way to the store; beyond the limit the client has to wait."""
+        self._answers_due += 1
+        self._uncommitted_bytes += size
+        if not self._is_over_uncommitted and self._uncommitted_bytes > self._broker.options.uncommitted_bytes_max:
+            self._is_over_uncommitted = True
+            self.hold()
+
+    def sent(self, size: int, receipt: str | None, error: BaseException | None) -> None:
+        """The store has answered."""
+        self._uncommitted_bytes -= size
+        if self._is_over_uncommitted and self._uncommitted_bytes <= self._broker.options.uncommitted_bytes_max // 2:
+            self._is_over_uncommitted = False
+            self.let_go()
+        self._answer(receipt, error)
+        self._answered()
+
+    def acknowledged(self, receipt: str | None, error: BaseException | None) -> None:
+        """The store has answered."""
+        self._answer(receipt, error)
+        self._answered()
+
+    _HANDLERS: Final[dict[type[Event], Callable[[Session, Any], None]]] = {
+        Connect: _on_connect,
+        Send: _on_send,
+        Ack: _on_ack,
+        Nack: _on_nack,
+        Subscribe: _on_subscribe,
+        Unsubscribe: _on_unsubscribe,
+        Begin: _on_begin,
+        Commit: _on_commit,
+        Abort: _on_abort,
+        Disconnect: _on_disconnect,
+    }
+
+
+class _Sent:
+    """The answer to a SEND or a COMMIT, once it is known."""
+
+    __slots__ = ("acknowledged", "receipt", "session", "size")
+
+    def __init__(
+        self, session: Session, receipt: str | None, size: int, acknowledged: list[Delivery] | None = None
+    ) -> None:
+        self.session = session
+        self.receipt = receipt
+        self.size = size
+        self.acknowledged = acknowledged
+        session.sending(size)
+
+    def __call__(self, error: BaseException | None) -> None:
+        if error is not None and self.acknowledged:
+            for delivery in self.acknowledged:
+                self.session.restore(delivery)
+        self.session.sent(self.size, self.receipt, error)
+
+
+class _Acknowledged:
+    """The answer to an ACK or NACK, once it is known for all the messages that it covers."""
+
+    __slots__ = ("error", "receipt", "remaining", "session")
+
+    def __init__(self, session: Session, receipt: str | None, remaining: int) -> None:
+        self.session = session
+        self.receipt = receipt
+        self.remaining = remaining
+        self.error: BaseException | None = None
+
+    def __call__(self, delivery: Delivery, error: BaseException | None) -> None:
+        if error is not None:
+            self.error = error
+            self.session.restore(delivery)
+        self.remaining -= 1
+        if not self.remaining:
+            self.session.acknowledged(self.receipt, self.error)
+
+
+def _refuse_what_is_not_there_yet(event: Subscribe, destination: Destination) -> None:
+    if event.subscription_name is not None:
+        if destination.is_queue:
+            raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
+        raise ProtocolError("Durable subscriptions are not supported yet: leave activemq.subscriptionName out")
+    if event.selector is not None:
+        raise ProtocolError("Selectors are not supported yet: leave the selector header out")
+    if event.headers.get("activemq.exclusive") == "true":
+        raise ProtocolError("Exclusive consumers are not supported yet: leave activemq.exclusive out")
+    if event.headers.get("activemq.noLocal") == "true":
+        raise ProtocolError("noLocal is not supported yet: leave activemq.noLocal out")

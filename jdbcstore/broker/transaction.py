@@ -1,0 +1,52 @@
+"""A transaction of one client: what it sent and acknowledged, until COMMIT."""
+
+from __future__ import annotations
+
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.errors import ProtocolError
+from jdbcstore.identifiers import LocalTransactionId
+from jdbcstore.message import Message
+
+__all__ = ["Transaction"]
+
+
+class Transaction:
+    """Sends and acknowledgements that count together or not at all.
+
+    Args:
+        name: what the client calls it.
+        transaction_id: what its messages call it.
+        options: how much it may hold.
+    """
+
+    __slots__ = ("_bytes", "_options", "acknowledged", "name", "sends", "transaction_id")
+
+    def __init__(self, name: str, transaction_id: LocalTransactionId, options: BrokerOptions) -> None:
+        self.name = name
+        self.transaction_id = transaction_id
+        self.sends: list[Message] = []
+        self.acknowledged: list[Delivery] = []
+        self._options = options
+        self._bytes = 0
+
+    def send(self, message: Message) -> None:
+        """Keep a message until COMMIT. Raises ProtocolError when the transaction is full."""
+        self._check(1, message.size)
+        message.transaction_id = self.transaction_id
+        self._bytes += message.size
+        self.sends.append(message)
+
+    def acknowledge(self, deliveries: list[Delivery]) -> None:
+        """Keep acknowledgements until COMMIT. Raises ProtocolError when the transaction is full."""
+        self._check(len(deliveries), 0)
+        self.acknowledged.extend(deliveries)
+
+    def _check(self, count: int, size: int) -> None:
+        options = self._options
+        if len(self.sends) + len(self.acknowledged) + count > options.transaction_messages_max:
+            raise ProtocolError(
+                f"Transaction {self.name} is full: {options.transaction_messages_max} messages are the limit"
+            )
+        if self._bytes + size > options.transaction_bytes_max:
+            raise ProtocolError(f"Transaction {self.name} is full: {options.transaction_bytes_max} bytes are the limit")

@@ -1,0 +1,87 @@
+"""The command line: ``jdbcstore COMMAND``. Each command lives in `jdbcstore.console` and is imported when it is used.
+
+Exit codes: 0 done, 1 it failed (the store, the network), 2 the command or the configuration is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.version import VERSION
+
+__all__ = ["main"]
+
+#: Command → where it is.
+_COMMANDS: Final = {
+    "broker": "jdbcstore.console.broker:broker",
+    "send": "jdbcstore.console.client:send",
+    "receive": "jdbcstore.console.client:receive",
+    "browse": "jdbcstore.console.browse:browse",
+    "stats": "jdbcstore.console.stats:stats",
+    "schema": "jdbcstore.console.schema:schema",
+}
+
+
+class _Commands(click.Group):
+    """Commands that are imported when somebody asks for them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = _COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="jdbcstore")
+def cli() -> None:
+    """A durable message broker on SQL that uses Apache ActiveMQ's tables and bytes.
+
+    \b
+    Start a broker on a SQLite file, ready for STOMP clients:
+        jdbcstore broker
+    Try it, in another terminal:
+        jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world"
+        jdbcstore receive 127.0.0.1:61613 /queue/HELLO --count 1
+    Look into a store, whether a broker runs on it or not:
+        jdbcstore stats sqlite:///data/jdbcstore.db
+        jdbcstore browse sqlite:///data/jdbcstore.db queue://HELLO
+    """
+
+
+def main() -> None:
+    """Entry point of the ``jdbcstore`` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code. Errors become one clear line on standard error."""
+    try:
+        result = cli.main(arguments, prog_name="jdbcstore", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        return 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ConfigurationError as error:
+        click.echo(f"jdbcstore: {error}", err=True)
+        return 2
+    except (JdbcStoreError, OSError) as error:
+        click.echo(f"jdbcstore: {error}", err=True)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The composition root: the one place that knows every class and puts them together."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from jdbcstore.broker.broker import Broker
+from jdbcstore.config.configuration import Configuration
+from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["build_broker", "open_spool"]
+
+
+def build_broker(configuration: Configuration) -> Broker:
+    """A broker as configured, not started yet.
+
+    Raises:
+        ConfigurationError: the store's URL is wrong.
+    """
+    store = open_store(configuration.url, configuration.store)
+    return Broker(store, configuration.broker, open_spool)
+
+
+def open_spool() -> PersistenceAdapter:
+    """A store for what need not survive: a SQLite file of its own, deleted when it stops. Not started yet."""
+    return _Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))
+
+
+class _Spool(JdbcPersistenceAdapter):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(store_url(f"sqlite:///{folder / 'spool.db'}"), JdbcOptions(retry_s=0.0))
+        self._folder = folder
+
+    def stop(self) -> None:
+        super().stop()
+        shutil.rmtree(self._folder, ignore_errors=True)

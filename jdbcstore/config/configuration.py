@@ -1,0 +1,145 @@
+"""The configuration of a broker process, and how to read one from a TOML file.
+
+::
+
+    [broker]                        # fields of BrokerOptions
+    bind = "0.0.0.0:61613"
+    prefetch_queue = 100
+
+    [broker.users]                  # login = "passcode"; without this table everybody may log in
+    admin = "secret"
+
+    [store]
+    url = "postgresql://user:password@host/database"
+    batch_rows_max = 500            # and the other fields of JdbcOptions
+
+    [log]
+    level = "info"                  # debug, info, warning, error
+    format = "text"                 # or json
+
+An unknown name is an error: a misspelt option that is silently ignored is worse than none.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["DEFAULT_URL", "Configuration", "LogOptions", "read_configuration"]
+
+#: A SQLite file below the working directory.
+DEFAULT_URL: Final = "sqlite:///data/jdbcstore.db"
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+Options = TypeVar("Options", BrokerOptions, JdbcOptions, "LogOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is logged, and how.
+
+    Args:
+        level: the least important kind of line that is written.
+        format: ``text`` writes ``key=value`` lines for people, ``json`` one object per line for machines.
+    """
+
+    level: str = "info"
+    format: str = "text"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("level", self.level, LEVELS), ("format", self.format, FORMATS)):
+            if value not in known:
+                raise ConfigurationError(f"log.{name} must be one of {', '.join(known)}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Everything that `jdbcstore.config.build.build_broker` needs.
+
+    Args:
+        url: of the store, as `jdbcstore.config.urls.open_store` reads it.
+        broker: options of the broker.
+        store: options of a SQL store.
+        log: options of the log.
+    """
+
+    url: str = DEFAULT_URL
+    broker: BrokerOptions = field(default_factory=BrokerOptions)
+    store: JdbcOptions = field(default_factory=JdbcOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or something in it is wrong; the text says what.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}") from error
+    try:
+        return _configuration(document)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _configuration(document: Mapping[str, Any]) -> Configuration:
+    _check_names("table", document, ("broker", "store", "log"))
+    for name, table in document.items():
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"[{name}] must be a table")
+    store = dict(document.get("store", {}))
+    url = store.pop("url", DEFAULT_URL)
+    if not isinstance(url, str):
+        raise ConfigurationError("store.url must be a string")
+    broker = _options(BrokerOptions(), "broker", document.get("broker", {}))
+    return Configuration(
+        url=url,
+        broker=broker,
+        store=_options(JdbcOptions(), "store", store),
+        log=_options(LogOptions(), "log", document.get("log", {})),
+    )
+
+
+def _options(defaults: Options, table: str, given: Mapping[str, Any]) -> Options:
+    names = [option.name for option in fields(defaults)]
+    _check_names(f"option in [{table}]", given, names)
+    for name, value in given.items():
+        _check_type(f"{table}.{name}", getattr(defaults, name), value)
+    return replace(defaults, **given)
+
+
+def _check_names(what: str, given: Mapping[str, Any], known: Any) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ConfigurationError(f"unknown {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+
+
+def _check_type(name: str, default: object, value: object) -> None:
+    if default is None:  # users
+        if not isinstance(value, dict) or not all(isinstance(passcode, str) for passcode in value.values()):
+            raise ConfigurationError(f'[{name}] must be a table of login = "passcode"')
+        return
+    kind = (int, float) if isinstance(default, float) else type(default)
+    if not isinstance(value, kind) or (isinstance(value, bool) and not isinstance(default, bool)):
+        raise ConfigurationError(f"{name} must be {_KINDS[type(default)]}, got {value!r}")
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}

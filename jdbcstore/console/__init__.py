@@ -1,0 +1,1 @@
+"""The operator's view: the commands of ``jdbcstore``."""

@@ -1,0 +1,102 @@
+"""``jdbcstore broker``: run a broker until it is told to stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jdbcstore.broker.host import serve
+from jdbcstore.config.build import build_broker
+from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration, read_configuration
+from jdbcstore.config.logs import set_up_logs
+from jdbcstore.config.urls import store_url
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["broker"]
+
+
+@click.command()
+@click.option("--url", envvar="JDBCSTORE_URL", help="The store. [default: sqlite:///data/jdbcstore.db]")
+@click.option(
+    "--bind", envvar="JDBCSTORE_BIND", metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:61613]"
+)
+@click.option(
+    "--config",
+    envvar="JDBCSTORE_CONFIG",
+    type=click.Path(path_type=Path),
+    help="A TOML file with tables [broker], [broker.users], [store] and [log]; options given here go before it.",
+)
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="LOGIN:PASSCODE",
+    help="Let this user in, and nobody else. May be repeated. Without any, everybody may log in.",
+)
+@click.option("--name", "broker_name", help="The broker's name, for log lines and errors.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
+@click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
+def broker(
+    url: str | None,
+    bind: str | None,
+    config: Path | None,
+    users: tuple[str, ...],
+    broker_name: str | None,
+    log_level: str | None,
+    log_format: str | None,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Persistent messages to queues are in the store before their sender gets a receipt, and stay there until a consumer
+    has acknowledged them. The store may be one that Apache ActiveMQ filled, while ActiveMQ is stopped.
+
+    \b
+    Examples:
+        jdbcstore broker
+        jdbcstore broker --bind 0.0.0.0:61613 --user admin:secret
+        jdbcstore broker --url postgresql://activemq:secret@db/activemq --log-format json
+        jdbcstore broker --config /etc/jdbcstore.toml
+
+    Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, memory:
+    """
+    configuration = Configuration() if config is None else read_configuration(config)
+    given_broker: dict[str, Any] = {"bind": bind, "broker_name": broker_name, "users": dict(map(_user, users)) or None}
+    given_log: dict[str, Any] = {"level": log_level, "format": log_format}
+    configuration = replace(
+        configuration,
+        url=url or configuration.url,
+        broker=replace(configuration.broker, **{name: value for name, value in given_broker.items() if value}),
+        log=replace(configuration.log, **{name: value for name, value in given_log.items() if value}),
+    )
+    set_up_logs(configuration.log)
+
+    def started(address: tuple[str, int]) -> None:
+        _welcome(configuration, address)
+
+    serve(build_broker(configuration), started)
+
+
+def _user(text: str) -> tuple[str, str]:
+    login, colon, passcode = text.partition(":")
+    if not colon or not login:
+        raise ConfigurationError("--user needs LOGIN:PASSCODE")
+    return login, passcode
+
+
+def _welcome(configuration: Configuration, address: tuple[str, int]) -> None:
+    host, port = address
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    click.echo(f"jdbcstore listens for STOMP clients on {address[0]}:{port}, store {_shown(configuration.url)}")
+    login = " --login LOGIN --passcode PASSCODE" if configuration.broker.users else ""
+    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{login}')
+    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{login}")
+    click.echo("  stop:           Ctrl-C or SIGTERM")
+
+
+def _shown(url: str) -> str:
+    """The URL without its password."""
+    return url if url.startswith("memory:") else store_url(url).render_as_string(hide_password=True)

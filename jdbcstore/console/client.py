@@ -1,0 +1,143 @@
+"""``jdbcstore send`` and ``jdbcstore receive``: trying a broker by hand."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from jdbcstore.broker.options import parse_bind
+from jdbcstore.console.output import print_json
+from jdbcstore.console.stomp_client import ClientError, StompClient
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.stomp.frames import Frame
+
+__all__ = ["receive", "send"]
+
+
+def _login(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of both commands."""
+    for option in (
+        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password."),
+        click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("address", metavar="HOST:PORT")
+@click.argument("destination")
+@click.argument("body", nargs=-1)
+@click.option("--header", "-H", "headers", multiple=True, metavar="NAME:VALUE", help="A header; may be repeated.")
+@click.option("--transient", is_flag=True, help="Do not ask the broker to keep the message through a restart.")
+@click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="Send it so many times.")
+@_login
+def send(
+    address: str,
+    destination: str,
+    body: tuple[str, ...],
+    headers: tuple[str, ...],
+    transient: bool,
+    count: int,
+    login: str | None,
+    passcode: str | None,
+) -> None:
+    """Send BODY to DESTINATION and wait until the broker has it. Without BODY the text is read from standard input.
+
+    \b
+    Examples:
+        jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world"
+        jdbcstore send 127.0.0.1:61613 /topic/PRICES -H type:quote 42.17 --transient
+        jdbcstore send 127.0.0.1:61613 /queue/FILES < document.xml
+    """
+    host, port = parse_bind(address)
+    fields = dict(map(_header, headers))
+    text = " ".join(body).encode() if body else sys.stdin.buffer.read()
+    if not transient:
+        fields["persistent"] = "true"
+    if b"\x00" in text:
+        fields["content-length"] = str(len(text))
+    with StompClient(host, port, login=login, passcode=passcode) as client:
+        for _ in range(count):
+            client.request("SEND", {**fields, "destination": destination}, text)
+    click.echo(f"sent {count} to {destination}", err=True)
+
+
+@click.command()
+@click.argument("address", metavar="HOST:PORT")
+@click.argument("destination")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many messages. [default: never]")
+@click.option("--timeout", "timeout_s", type=float, help="Stop when no message comes for so many seconds.")
+@click.option("--browse", is_flag=True, help="Only look: the messages stay in the queue.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per message, with its headers.")
+@_login
+def receive(
+    address: str,
+    destination: str,
+    count: int | None,
+    timeout_s: float | None,
+    browse: bool,
+    as_json: bool,
+    login: str | None,
+    passcode: str | None,
+) -> None:
+    """Receive messages from DESTINATION and print their bodies. Each one is acknowledged after it was printed.
+
+    \b
+    Examples:
+        jdbcstore receive 127.0.0.1:61613 /queue/HELLO --count 1
+        jdbcstore receive 127.0.0.1:61613 /queue/HELLO --browse --json
+        jdbcstore receive 127.0.0.1:61613 '/topic/PRICES.>' --timeout 10
+    """
+    host, port = parse_bind(address)
+    headers = {"destination": destination, "id": "1", "ack": "auto" if browse else "client-individual"}
+    if browse:
+        headers["browser"] = "true"
+    elif count is not None:
+        headers["activemq.prefetchSize"] = str(min(count, 1000))
+    with StompClient(host, port, login=login, passcode=passcode) as client:
+        client.request("SUBSCRIBE", headers)
+        got = 0
+        while count is None or got < count:
+            frame = _next(client, timeout_s, got)
+            if frame is None or frame.headers.get("browser") == "end":
+                break
+            _print(frame, as_json)
+            got += 1
+            if not browse:
+                client.request("ACK", {"id": frame.headers["ack"]}) if got == count else client.send(
+                    "ACK", {"id": frame.headers["ack"]}
+                )
+
+
+def _next(client: StompClient, timeout_s: float | None, got: int) -> Frame | None:
+    """The next message, None when none comes in time but some came before."""
+    client.set_timeout(timeout_s)
+    started_s = time.monotonic()
+    try:
+        return client.expect("MESSAGE")
+    except ClientError:
+        if timeout_s is not None and got and time.monotonic() - started_s >= timeout_s:
+            return None
+        raise
+    finally:
+        client.set_timeout(10.0)
+
+
+def _print(frame: Frame, as_json: bool) -> None:
+    if as_json:
+        print_json({"headers": frame.headers, "body": frame.body.decode("utf-8", "backslashreplace")})
+    else:
+        sys.stdout.buffer.write(frame.body + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name:
+        raise ConfigurationError(f"--header needs NAME:VALUE, got {text!r}")
+    return name, value

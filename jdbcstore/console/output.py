@@ -1,0 +1,40 @@
+"""Output: tables for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import click
+
+__all__ = ["print_json", "print_table"]
+
+_NUMBERS_RIGHT = (int, float)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print a table; numbers stand right.
+
+    Args:
+        columns: headings.
+        rows: values, as many as there are headings.
+        empty: what to say if there are no rows.
+    """
+    listed = [list(row) for row in rows]
+    if not listed:
+        click.echo(empty)
+        return
+    from rich.console import Console  # half a second on a slow machine, for this command only
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column, value in zip(columns, listed[0], strict=True):
+        table.add_column(column, justify="right" if isinstance(value, _NUMBERS_RIGHT) else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*("" if value is None else str(value) for value in row))
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on a line of its own."""
+    click.echo(json.dumps(value, ensure_ascii=False))

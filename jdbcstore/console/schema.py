@@ -1,0 +1,150 @@
+"""``jdbcstore schema status|upgrade|sql``: look at the tables, create or adopt them, print the SQL.
+
+Exit codes, for scripts: 0 all is as it should be, 1 an upgrade is due, 2 an error or tables that no upgrade helps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn
+from urllib.parse import parse_qsl
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from jdbcstore.config.urls import store_url
+from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.store.jdbc.adapter import engine_for
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
+
+__all__ = ["schema"]
+
+#: Building an index over a long backlog takes its time.
+_STATEMENT_TIMEOUT_S: Final = 24 * 3600.0
+
+_STYLES: Final = {
+    Remedy.NOTHING: "dim",
+    Remedy.UPGRADE: "yellow",
+    Remedy.UPGRADE_FIRST: "red",
+    Remedy.BY_HAND: "bold red",
+}
+
+_prefix_option = click.option(
+    "--table-prefix", default="", metavar="PREFIX", help="What stands before the table names."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+
+
+@click.group()
+def schema() -> None:
+    """Look after the tables of a SQL store.
+
+    URL is that of the store: sqlite:///data/broker.db, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://… or
+    mariadb://…
+    """
+
+
+@schema.command()
+@click.argument("url")
+@_prefix_option
+@_json_option
+def status(url: str, table_prefix: str, as_json: bool) -> None:
+    """Say what tables are there, who made them, and what an upgrade would do. Changes nothing."""
+    with _errors(), _engine(url, creates=False) as (engine, prefix), engine.connect() as connection:
+        report = inspect_schema(connection, table_prefix or prefix)
+    _show(report, as_json=as_json)
+
+
+@schema.command()
+@click.argument("url")
+@_prefix_option
+@_json_option
+@click.option("--force", is_flag=True, help="Go on although a broker is running on these tables.")
+@click.option("--wait", "wait_s", default=20.0, show_default=True, metavar="SECONDS", help="Wait for another upgrade.")
+def upgrade(url: str, table_prefix: str, as_json: bool, force: bool, wait_s: float) -> None:
+    """Create the tables, adopt those that ActiveMQ made, or bring ours up to date.
+
+    Messages stay as they are and a Java broker can go on using the tables. Stop all brokers before: while an index is
+    built or a column widened, nobody can write. Doing it again does nothing.
+    """
+    with _errors(), _engine(url, creates=True) as (engine, prefix):
+        report = upgrade_schema(engine, table_prefix or prefix, force=force, wait_s=wait_s)
+    _show(report, as_json=as_json)
+
+
+@schema.command()
+@click.argument("url")
+@_prefix_option
+def sql(url: str, table_prefix: str) -> None:
+    """Print the SQL that creates the tables in an empty database. Connects to nothing: mysql:// will do for URL."""
+    with _errors():
+        dialect = url.partition(":")[0].partition("+")[0]
+        prefix = dict(parse_qsl(url.partition("?")[2])).get("table_prefix", "")
+        click.echo(schema_sql("postgresql" if dialect == "postgres" else dialect, table_prefix or prefix), nl=False)
+
+
+@contextmanager
+def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, str]]:
+    """An engine for the time of a command, and the table prefix that the URL names.
+
+    SQLite makes the file that it opens. Who only looks gets an empty database in its place.
+    """
+    url = store_url(text)
+    prefix = url.query.get("table_prefix", "")
+    if not isinstance(prefix, str):
+        raise ConfigurationError("the URL names table_prefix more than once")
+    file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+    if file and not file.exists() and not creates:
+        engine = create_engine("sqlite://")
+    else:
+        if file and creates:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        options = [name for name in url.query if name in JdbcOptions.__slots__]
+        engine = engine_for(url.difference_update_query(options), JdbcOptions(query_timeout_s=_STATEMENT_TIMEOUT_S))
+    try:
+        yield engine, prefix
+    finally:
+        engine.dispose()
+
+
+def _show(report: SchemaReport, *, as_json: bool) -> NoReturn:
+    """Print a report and leave with its exit code."""
+    if as_json:
+        click.echo(json.dumps(report.as_json(), indent=2))
+    else:
+        _print(report)
+    raise SystemExit(2 if not report.can_upgrade else 1 if report.needs_upgrade else 0)
+
+
+def _print(report: SchemaReport) -> None:
+    console = Console(soft_wrap=True)
+    console.print(Text(report.headline(), style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for found in report.findings():
+        table.add_row(Text(found.remedy, style=_STYLES[found.remedy]), Text(found.text))
+    console.print(table)
+    if report.can_upgrade and report.needs_upgrade:
+        prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
+        console.print(Text(f"Run: jdbcstore schema upgrade{prefix} URL"))
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Say in one line what went wrong, and leave with code 2."""
+    try:
+        yield
+    except (JdbcStoreError, OSError) as error:
+        click.echo(f"jdbcstore: {error}", err=True)
+        raise SystemExit(2) from error
+    except SQLAlchemyError as error:
+        cause = str(getattr(error, "orig", None) or error).strip().splitlines()
+        click.echo(f"jdbcstore: the database says: {cause[0] if cause else type(error).__name__}", err=True)
+        raise SystemExit(2) from error

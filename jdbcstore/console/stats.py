@@ -1,0 +1,110 @@
+"""``jdbcstore stats``: how much waits where, and for how long."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+import click
+from sqlalchemy import text
+
+from jdbcstore.config.urls import open_engine
+from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.stores import check_url, looking_into
+from jdbcstore.destination import Queue, parse_destination
+from jdbcstore.errors import CodecError
+from jdbcstore.store.contract import Cursor, PersistenceAdapter
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.statements import Statements
+
+__all__ = ["stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationStats:
+    """What one destination holds.
+
+    Args:
+        destination: its qualified name.
+        depth: messages.
+        bytes: what they take in column MSG.
+        oldest_age_s: for how many seconds the first one has been waiting; None if that cannot be told.
+    """
+
+    destination: str
+    depth: int
+    bytes: int
+    oldest_age_s: float | None
+
+
+@click.command()
+@click.argument("url")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def stats(url: str, as_json: bool) -> None:
+    """Show depth, size and age of every destination in the store at URL. Nothing is changed.
+
+    \b
+    Examples:
+        jdbcstore stats sqlite:///data/jdbcstore.db
+        jdbcstore stats mariadb://user:secret@db/activemq --json
+    """
+    found = collect(url)
+    if as_json:
+        print_json([asdict(row) for row in found])
+        return
+    rows = [(row.destination, row.depth, row.bytes, _age(row.oldest_age_s)) for row in found]
+    print_table(("DESTINATION", "DEPTH", "BYTES", "OLDEST"), rows, empty="the store is empty")
+
+
+def collect(url: str) -> list[DestinationStats]:
+    """Count a store's messages by destination, in the order of names. Reads every row's length, so it takes its time.
+
+    Raises:
+        ConfigurationError, StoreError: the store cannot be opened.
+    """
+    check_url(url)
+    with looking_into(url) as adapter:
+        prefix = adapter.options.table_prefix if isinstance(adapter, JdbcPersistenceAdapter) else ""
+        table = Statements(prefix).messages
+        engine = open_engine(url)
+        try:
+            with engine.connect() as connection:
+                counted = connection.execute(
+                    text(
+                        f"SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)) FROM {table}"
+                        " WHERE XID IS NULL GROUP BY CONTAINER ORDER BY CONTAINER"
+                    )
+                ).all()
+        finally:
+            engine.dispose()
+        now_ms = time.time() * 1000
+        return [
+            DestinationStats(name, int(depth), int(size or 0), _oldest_age_s(adapter, name, now_ms))
+            for name, depth, size in counted
+        ]
+
+
+def _oldest_age_s(adapter: PersistenceAdapter, name: str, now_ms: float) -> float | None:
+    queue = parse_destination(name)
+    if not isinstance(queue, Queue) or queue.is_wildcard or queue.is_composite:
+        return None
+    try:
+        page = adapter.queue_message_store(queue).recover_next_messages(Cursor(), 1, 1)
+    except CodecError:
+        return None
+    if not page.messages:
+        return None
+    first = page.messages[0]
+    sent_ms = first.broker_in_time or first.timestamp
+    return round(max(now_ms - sent_ms, 0) / 1000, 3) if sent_ms else None
+
+
+def _age(age_s: float | None) -> str | None:
+    if age_s is None:
+        return None
+    minutes, seconds = divmod(int(age_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = ((days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s"))
+    shown = [f"{count} {unit}" for count, unit in parts if count]
+    return " ".join(shown[:2]) or "0 s"

@@ -1,0 +1,121 @@
+"""A small blocking STOMP client for trying a broker by hand."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from jdbcstore.errors import JdbcStoreError
+from jdbcstore.stomp.frames import Frame, FrameParser, Limits, serialise
+
+__all__ = ["ClientError", "StompClient"]
+
+_FROM_SERVER: Final = {name.encode(): name for name in ("CONNECTED", "MESSAGE", "RECEIPT", "ERROR")}
+
+
+class ClientError(JdbcStoreError):
+    """The broker said ERROR, or nothing."""
+
+
+class StompClient:
+    """A connection that speaks STOMP 1.2. Also a context manager.
+
+    Args:
+        host, port: of the broker.
+        login, passcode: None to send none.
+        timeout_s: how long to wait for an answer; None waits for ever.
+
+    Raises:
+        ClientError: nobody answers there, or the broker does not let us in.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        login: str | None = None,
+        passcode: str | None = None,
+        timeout_s: float | None = 10.0,
+    ) -> None:
+        self._parser = FrameParser(Limits(), _FROM_SERVER)
+        self._receipts = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise ClientError(f"no broker answers at {host}:{port} ({error.strerror or error})") from error
+        try:
+            headers = {"accept-version": "1.2", "host": host}
+            if login is not None:
+                headers["login"] = login
+            if passcode is not None:
+                headers["passcode"] = passcode
+            # CONNECT is never escaped, as in STOMP 1.0.
+            self._socket.sendall(serialise("CONNECT", headers, version="1.0"))
+            self.expect("CONNECTED")
+            self._parser.speak("1.2")
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def set_timeout(self, timeout_s: float | None) -> None:
+        """How long `receive` waits; None waits for ever."""
+        self._socket.settimeout(timeout_s)
+
+    def request(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a frame and wait for its receipt.
+
+        Raises:
+            ClientError: the broker refused it.
+        """
+        self._receipts += 1
+        receipt = str(self._receipts)
+        self.send(command, {**headers, "receipt": receipt}, body)
+        frame = self.expect("RECEIPT")
+        if frame.headers.get("receipt-id") != receipt:
+            raise ClientError(f"receipt {frame.headers.get('receipt-id')} came instead of {receipt}")
+
+    def send(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a frame."""
+        self._socket.sendall(serialise(command, headers, body))
+
+    def expect(self, command: str) -> Frame:
+        """The next frame, which has to be of this kind.
+
+        Raises:
+            ClientError: it is another one, or none comes in time.
+        """
+        frame = self.receive()
+        if frame.command != command:
+            raise ClientError(f"the broker says: {frame.headers.get('message', frame.command)}")
+        return frame
+
+    def receive(self) -> Frame:
+        """The next frame.
+
+        Raises:
+            ClientError: none comes in time, or the broker closes the connection.
+        """
+        while (frame := self._parser.next_frame()) is None:
+            try:
+                data = self._socket.recv(1 << 16)
+            except TimeoutError:
+                raise ClientError("no answer in time") from None
+            if not data:
+                raise ClientError("the broker closed the connection")
+            self._parser.feed(data)
+        return frame
+
+    def close(self) -> None:
+        """Say goodbye and close."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""Opening a store to look into it: nothing is created, nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["check_url", "looking_into"]
+
+
+def check_url(url: str) -> None:
+    """Refuse what cannot be looked into.
+
+    Raises:
+        ConfigurationError: the URL is wrong, names a store in memory, or a SQLite file that is not there.
+    """
+    if url.startswith("memory:"):
+        raise ConfigurationError("a store in memory can be looked into by its own process only")
+    parsed = store_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
+        raise ConfigurationError(
+            f"there is no file {parsed.database}; a path from the root takes four slashes: sqlite:////"
+        )
+
+
+@contextmanager
+def looking_into(url: str) -> Iterator[PersistenceAdapter]:
+    """A started store, for reading.
+
+    Raises:
+        ConfigurationError: as `check_url`.
+        StoreError: it cannot be opened.
+    """
+    check_url(url)
+    store = open_store(url, JdbcOptions(create_tables_on_startup=False, pool_size=1, vacuum_rows=0))
+    with store:
+        yield store

@@ -1,0 +1,84 @@
+"""Brokers for tests: real sockets, a real store, stopped at the end of each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
+from jdbcstore.config.build import open_spool
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from tests.broker.client import Address, Client
+
+VERSIONS = ("1.0", "1.1", "1.2")
+
+StartBroker = Callable[..., Address]
+OpenClient = Callable[..., Client]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Closes what the test opened, last things first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def brokers() -> list[Broker]:
+    """The brokers that the test started, to look into them."""
+    return []
+
+
+@pytest.fixture
+def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
+    """Start a broker on a free port: ``start_broker(adapter, option=value, …)``; without a store it has one in memory."""
+
+    def start(adapter: PersistenceAdapter | None = None, **options: Any) -> Address:
+        broker = Broker(
+            adapter or MemoryPersistenceAdapter(), BrokerOptions(**{"bind": "127.0.0.1:0", **options}), open_spool
+        )
+        brokers.append(broker)
+        return stack.enter_context(running(broker))
+
+    return start
+
+
+@pytest.fixture
+def address(start_broker: StartBroker) -> Address:
+    """A broker with the usual options and a store in memory."""
+    return start_broker()
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> PersistenceAdapter:
+    """A durable store, not started."""
+    return open_store(f"sqlite:///{tmp_path / 'broker.db'}")
+
+
+@pytest.fixture
+def open_client(stack: ExitStack) -> OpenClient:
+    """A connected raw client: ``open_client(address, version="1.2", …)``."""
+
+    def connect(address: Address, version: str = "1.2", **headers: str) -> Client:
+        client = stack.enter_context(Client(address))
+        answer = client.connect(version, **headers)
+        assert answer.command == "CONNECTED", answer
+        return client
+
+    return connect
+
+
+@pytest.fixture
+def client(address: Address, open_client: OpenClient) -> Client:
+    """A client of `address`, STOMP 1.2."""
+    return open_client(address)
+
+
+@pytest.fixture(params=VERSIONS)
+def any_client(request: pytest.FixtureRequest, address: Address, open_client: OpenClient) -> Client:
+    """A client of `address`, in every version."""
+    return open_client(address, request.param)

@@ -1,0 +1,130 @@
+"""Topics and temporary destinations."""
+
+from __future__ import annotations
+
+from tests.broker.client import Address, Client
+from tests.broker.conftest import OpenClient, StartBroker
+
+
+def test_every_subscriber_gets_a_message(address: Address, open_client: OpenClient) -> None:
+    subscribers = [open_client(address, version) for version in ("1.0", "1.1", "1.2")]
+    for subscriber in subscribers:
+        subscriber.subscribe("/topic/T")
+    open_client(address).publish("/topic/T", "x")
+    assert [subscriber.message().text for subscriber in subscribers] == ["x", "x", "x"]
+
+
+def test_nothing_is_kept_for_those_who_come_later(client: Client) -> None:
+    client.publish("/topic/T", "x")
+    client.subscribe("/topic/T")
+    assert client.is_silent()
+
+
+def test_wildcards_cover_topics(client: Client) -> None:
+    client.publish("/topic/prices.eu.de", "before")
+    client.subscribe("/topic/prices.>", id="all")
+    client.subscribe("/topic/prices.*.de", id="some")
+    client.publish("/topic/prices.eu.de", "both")
+    client.publish("/topic/prices", "all")
+    got = sorted((m.text, m.headers["subscription"]) for m in [client.message(), client.message(), client.message()])
+    assert got == [("all", "all"), ("both", "all"), ("both", "some")]
+
+
+def test_a_topic_and_a_queue_may_have_the_same_name(client: Client) -> None:
+    client.subscribe("/topic/A")
+    client.publish("/queue/A", "not for the topic")
+    assert client.is_silent()
+
+
+def test_prefetch_holds_for_topics(client: Client) -> None:
+    client.subscribe("/topic/T", "client-individual", activemq_prefetchSize="2")
+    for number in range(4):
+        client.publish("/topic/T", str(number))
+    first = client.message()
+    assert client.message().text == "1"
+    assert client.is_silent()
+    client.ack(first)
+    assert client.message().text == "2"
+
+
+def test_unsubscribed_is_unsubscribed(client: Client) -> None:
+    client.subscribe("/topic/T")
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    client.publish("/topic/T", "x")
+    assert client.is_silent()
+
+
+def test_a_slow_subscriber_holds_its_publisher_back_and_is_disconnected(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    address = start_broker(topic_pending_max=10, slow_consumer_timeout_s=1.0)
+    slow, publisher, other = open_client(address), open_client(address), open_client(address)
+    slow.subscribe("/topic/T", "client", activemq_prefetchSize="1")
+    other.subscribe("/topic/T")
+    for number in range(12):
+        publisher.publish("/topic/T", str(number))
+    publisher.send("SEND", {"destination": "/topic/T", "receipt": "late"}, "12")
+    assert publisher.is_silent(0.4)
+    other.publish("/queue/A", "others are not held back")
+    assert publisher.frame().headers["receipt-id"] == "late"
+    assert slow.message().text == "0"
+    assert "too slow" in slow.error().headers["message"]
+    assert slow.is_closed()
+    assert [int(other.message().body) for _ in range(13)] == list(range(13))
+
+
+def test_a_subscriber_that_catches_up_lets_its_publisher_go_on(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    address = start_broker(topic_pending_max=10)
+    slow, publisher = open_client(address), open_client(address)
+    slow.subscribe("/topic/T", "client", activemq_prefetchSize="1")
+    for number in range(100):
+        publisher.send("SEND", {"destination": "/topic/T"}, str(number))
+    for number in range(100):
+        message = slow.message()
+        assert message.text == str(number)
+        slow.ack(message)
+
+
+def test_a_temporary_queue_answers_requests(address: Address, open_client: OpenClient) -> None:
+    asking, answering = open_client(address), open_client(address)
+    answering.subscribe("/queue/requests")
+    asking.subscribe("/temp-queue/answers")
+    asking.publish("/queue/requests", "?", reply_to="/temp-queue/answers")
+    reply_to = answering.message().headers["reply-to"]
+    assert reply_to.startswith("/remote-temp-queue/ID:")
+    answering.publish(reply_to, "!")
+    answer = asking.message()
+    assert (answer.text, answer.headers["destination"]) == ("!", "/temp-queue/answers")
+
+
+def test_a_temporary_topic_is_one(address: Address, open_client: OpenClient) -> None:
+    owner, other = open_client(address), open_client(address)
+    owner.subscribe("/temp-topic/news")
+    owner.publish("/queue/A", "x", reply_to="/temp-topic/news")
+    other.subscribe("/queue/A")
+    name = other.message().headers["reply-to"]
+    assert name.startswith("/remote-temp-topic/")
+    other.publish(name, "hot")
+    assert owner.message().headers["destination"] == "/temp-topic/news"
+
+
+def test_temporary_destinations_go_with_their_connection(address: Address, open_client: OpenClient) -> None:
+    owner, other = open_client(address), open_client(address)
+    owner.publish("/temp-queue/t", "kept while the connection lasts")
+    owner.publish("/queue/A", "x", reply_to="/temp-queue/t")
+    other.subscribe("/queue/A")
+    name = other.message().headers["reply-to"]
+    other.publish(name, "in time")
+    owner.done("DISCONNECT")
+    assert owner.is_closed()
+    physical = name.removeprefix("/remote-temp-queue/")
+    answer = other.request("SEND", {"destination": name.replace(":", "\\c")}, "too late")
+    assert answer.headers["message"] == f"The destination temp-queue://{physical} does not exist."
+
+
+def test_an_unknown_temporary_destination_is_refused(client: Client) -> None:
+    for command in ("SEND", "SUBSCRIBE"):
+        answer = client.request(command, {"destination": "/remote-temp-queue/ID\\cx\\c1", "id": "1"})
+        assert (answer.command, "does not exist" in answer.headers["message"]) == ("ERROR", True)

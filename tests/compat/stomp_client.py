@@ -1,0 +1,45 @@
+"""stomp.py as the tests use it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import stomp
+
+__all__ = ["Collector", "client"]
+
+
+class Collector(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has no types
+    """Keeps every MESSAGE: its headers and its body, bytes."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[dict[str, str], bytes]] = []
+
+    def on_message(self, frame: Any) -> None:
+        """Called by stomp.py's thread."""
+        body = frame.body
+        self.messages.append((frame.headers, body if isinstance(body, bytes) else body.encode()))
+
+    def wait_for(self, count: int, timeout_s: float = 20) -> None:
+        """Return when so many have come."""
+        deadline = time.monotonic() + timeout_s
+        while len(self.messages) < count:
+            assert time.monotonic() < deadline, f"{len(self.messages)} of {count} messages came"
+            time.sleep(0.01)
+
+
+@contextmanager
+def client(port: int) -> Iterator[tuple[stomp.Connection12, Collector]]:
+    """A STOMP 1.2 connection to a broker on loopback, and what it receives."""
+    connection = stomp.Connection12([("127.0.0.1", port)], auto_decode=False)
+    collector = Collector()
+    connection.set_listener("collector", collector)
+    connection.connect(wait=True)
+    try:
+        yield connection, collector
+    finally:
+        if connection.is_connected():
+            connection.disconnect(receipt="bye")

@@ -1,0 +1,272 @@
+"""The theory of `jdbcstore.broker.lane`, checked with arbitrary histories.
+
+A store is scripted: writes wait until the history commits or fails them, pages see what is committed. Whatever happens, in the end
+every message that was stored has been delivered and acknowledged, none twice, in order, and the store is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jdbcstore import BrokerOptions, Cursor, Destination, Message, MessageId, MessageStore, Page, Queue, TransientStoreError
+from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.queue import Queue as BrokerQueue
+from jdbcstore.broker.session import Session
+from jdbcstore.identifiers import ProducerId
+from jdbcstore.stomp.events import AckMode
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.testing.messages import text_message
+
+NAME = Queue("A")
+
+
+class ScriptedStore(MessageStore):
+    """Writes wait; `commit` and `fail` answer the first ones. Pages see what is committed."""
+
+    prioritized = False
+
+    def __init__(self) -> None:
+        self.destination: Destination = NAME
+        self.rows: dict[int, Message] = {}
+        self.waiting: deque[tuple[Completion[Any], Callable[[], object]]] = deque()
+        self.sequence = 0
+
+    def add_message(self, message: Message) -> Completion[int]:
+        self.sequence += 1
+        sequence = self.sequence
+        cast(MessageId, message.message_id).broker_sequence_id = sequence
+        stored = message.copy()
+        return self._wait(lambda: self.rows.__setitem__(sequence, stored))
+
+    def remove_message(self, message_id: MessageId) -> Completion[None]:
+        return self._wait(lambda: self.rows.pop(message_id.broker_sequence_id, None))
+
+    def _wait(self, write: Callable[[], object]) -> Completion[Any]:
+        completion: Completion[Any] = Completion()
+        self.waiting.append((completion, write))
+        return completion
+
+    def commit(self, count: int) -> None:
+        for _ in range(min(count, len(self.waiting))):
+            completion, write = self.waiting.popleft()
+            write()
+            completion.resolve(None)
+
+    def fail(self, count: int) -> None:
+        for _ in range(min(count, len(self.waiting))):
+            completion, _write = self.waiting.popleft()
+            completion.fail(TransientStoreError("scripted"))
+
+    def get_message(self, message_id: MessageId) -> Message | None:
+        return self.rows.get(message_id.broker_sequence_id)
+
+    def update_message(self, message: Message) -> Completion[None]:
+        raise NotImplementedError
+
+    def remove_all_messages(self) -> Completion[None]:
+        return self._wait(self.rows.clear)
+
+    def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        found = sorted(sequence for sequence in self.rows if sequence > cursor.positions[0])[:messages_max]
+        return Page([self.rows[s].copy() for s in found], Cursor.after(found[-1]) if found else cursor)
+
+    @property
+    def message_count(self) -> int:
+        return len(self.rows)
+
+
+@dataclass
+class Client:
+    """A session that only takes notes."""
+
+    is_choked: bool = False
+    delivered: list[Delivery] = field(default_factory=list)
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        self.delivered.append(delivery)
+        consumer.unacknowledged[str(delivery.order)] = delivery
+
+
+class World:
+    """A queue with its scripted store, on a running loop."""
+
+    def __init__(self, *, window: int, concurrent: bool, read_early: bool, stored: int) -> None:
+        self.store = ScriptedStore()
+        store = self.store
+
+        class Adapter(MemoryPersistenceAdapter):
+            def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> Any:
+                return store
+
+        options = BrokerOptions(
+            window_messages_max=window,
+            page_messages_max=max(window // 2, 1),
+            concurrent_store_and_dispatch_queues=concurrent,
+        )
+        self.broker = Broker(Adapter(), options)
+        self.broker.loop = asyncio.get_running_loop()
+        self.broker.inbox = Inbox(self.broker.loop, self.broker.turn)
+        self.broker.is_running = True
+        self.broker.read = self._read  # type: ignore[method-assign]  # pages without threads, at moments of our choice
+        self._read_early = read_early
+        self.sent = 0
+        self.refused: set[int] = set()
+        self.acknowledged: list[int] = []
+        self.first_seen: list[int] = []
+        for _ in range(stored):
+            self.store.add_message(self._message())
+        self.store.commit(stored)
+        self.queue = BrokerQueue(self.broker, NAME)
+        self.consumer = self._subscribe(3)
+
+    def _read(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        future = self.broker.loop.create_future()
+        if self._read_early:
+            future.set_result(function(*arguments))
+        else:
+            self.broker.loop.call_soon(lambda: self.broker.loop.call_soon(lambda: future.set_result(function(*arguments))))
+        return future
+
+    def _message(self) -> Message:
+        self.sent += 1
+        return text_message(self.sent, destination=NAME, producer_id=ProducerId("ID:test", 1, 1))
+
+    def _subscribe(self, prefetch: int) -> Consumer:
+        consumer = Consumer(cast(Session, Client()), "1", NAME, AckMode.CLIENT_INDIVIDUAL, prefetch)
+        consumer.queues.append(self.queue)
+        self.queue.add_consumer(consumer)
+        return consumer
+
+    def add(self) -> None:
+        message = self._message()
+        number = self.sent
+
+        def answer(error: BaseException | None) -> None:
+            if error is not None:
+                self.refused.add(number)
+
+        self.queue.add(message, answer)
+
+    def acknowledge(self) -> None:
+        for key, delivery in list(self.consumer.unacknowledged.items())[:2]:
+            del self.consumer.unacknowledged[key]
+            self.consumer.release()
+            self.queue.acknowledge(delivery, self._acknowledged)
+
+    def _acknowledged(self, delivery: Delivery, error: BaseException | None) -> None:
+        if error is None:
+            self.acknowledged.append(delivery.message_id.producer_sequence_id)
+        else:
+            self.queue.give_back([delivery])
+
+    def reconnect(self) -> None:
+        self.note()
+        self.consumer.close()
+        self.consumer = self._subscribe(3)
+
+    def note(self) -> None:
+        client = cast(Client, self.consumer.session)
+        self.first_seen += [d.message_id.producer_sequence_id for d in client.delivered if not d.redeliveries]
+        client.delivered.clear()
+
+    async def settle(self) -> None:
+        for _ in range(8):
+            await asyncio.sleep(0)
+
+    async def finish(self) -> None:
+        """Commit everything and take everything, until nothing is left to do."""
+        for _ in range(10 * self.sent + 50):
+            self.store.commit(1000)
+            self.acknowledge()
+            await self.settle()
+            if self.queue.idle or (not self.queue.depth and not self.store.waiting):
+                break
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 6)),
+        st.tuples(st.just("commit"), st.integers(1, 8)),
+        st.tuples(st.just("fail"), st.integers(1, 2)),
+        st.tuples(st.just("acknowledge"), st.just(1)),
+        st.tuples(st.just("reconnect"), st.just(1)),
+        st.tuples(st.just("turn"), st.integers(1, 4)),
+    ),
+    max_size=60,
+)
+
+
+async def run(world: World, steps: list[tuple[str, int]]) -> None:
+    for step, count in steps:
+        if step == "add":
+            for _ in range(count):
+                world.add()
+        elif step == "commit":
+            world.store.commit(count)
+        elif step == "fail":
+            world.store.fail(count)
+        elif step == "acknowledge":
+            world.acknowledge()
+        elif step == "reconnect":
+            world.reconnect()
+        else:
+            for _ in range(count):
+                await asyncio.sleep(0)
+    await world.finish()
+    world.note()
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=STEPS,
+    window=st.sampled_from([1, 2, 3, 5, 50]),
+    concurrent=st.booleans(),
+    read_early=st.booleans(),
+    stored=st.integers(0, 7),
+)
+def test_nothing_is_lost_doubled_or_overtaken(
+    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int
+) -> None:
+    async def scenario() -> World:
+        world = World(window=window, concurrent=concurrent, read_early=read_early, stored=stored)
+        await run(world, steps)
+        return world
+
+    world = asyncio.run(scenario())
+    wanted = set(range(1, world.sent + 1)) - world.refused
+    assert len(world.acknowledged) == len(set(world.acknowledged)), "acknowledged twice"
+    assert wanted <= set(world.acknowledged), "lost"
+    # A refused message may have been delivered before its refusal was known, but only where the option allows that.
+    assert concurrent or not world.refused & set(world.acknowledged), "delivered although it was never stored"
+    assert world.first_seen == sorted(set(world.first_seen)), "overtaken or delivered twice as new"
+    assert not world.store.rows
+    assert world.broker.memory.used == 0
+    assert world.queue.depth == 0
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurrent: bool) -> None:
+    async def scenario() -> None:
+        world = World(window=10, concurrent=concurrent, read_early=False, stored=0)
+        for _ in range(100):
+            world.add()
+        world.store.commit(1000)
+        await world.settle()
+        lane = world.queue.persistent
+        assert len(lane.window) <= 10 + 5
+        await world.finish()
+        assert sorted(world.acknowledged) == list(range(1, 101))
+
+    asyncio.run(scenario())

@@ -1,0 +1,311 @@
+"""Frames: cutting a stream into them, in any chunking, within limits."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+
+from jdbcstore.errors import ProtocolError
+from jdbcstore.stomp import Frame, FrameParser, Limits, serialise
+
+
+def parse(*chunks: bytes, version: str | None = "1.2", limits: Limits | None = None) -> list[Frame]:
+    """All frames in the chunks; a version of None is a peer that has not said CONNECT."""
+    parser = FrameParser() if limits is None else FrameParser(limits)
+    if version is not None:
+        parser.speak(version)
+    return parse_with(parser, chunks)
+
+
+def parse_with(parser: FrameParser, chunks: Iterable[bytes]) -> list[Frame]:
+    frames = []
+    for chunk in chunks:
+        parser.feed(chunk)
+        while (frame := parser.next_frame()) is not None:
+            frames.append(frame)
+    return frames
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def test_a_frame_is_command_headers_body() -> None:
+    assert parse(b"SEND\ndestination:/queue/A\nx:y\n\nhello\0\n") == [
+        Frame("SEND", {"destination": "/queue/A", "x": "y"}, b"hello")
+    ]
+
+
+def test_a_frame_needs_no_headers_and_no_body() -> None:
+    assert parse(b"BEGIN\n\n\0") == [Frame("BEGIN", {}, b"")]
+
+
+def test_two_frames_in_one_chunk() -> None:
+    assert [frame.body for frame in parse(b"SEND\n\na\0SEND\n\nb\0")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("beats", [b"\n", b"\r\n", b"\n\n\n", b"\r\n\r\n", b" \n\t\n"])
+def test_blank_lines_between_frames_are_heart_beats(beats: bytes) -> None:
+    assert len(parse(beats + b"SEND\n\n\0" + beats + b"SEND\n\n\0" + beats)) == 2
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("length", [b"", b"content-length:11"])
+def test_any_chunking_gives_the_same_frames(line_end: bytes, length: bytes) -> None:
+    lines = [b"SEND", b"destination:/queue/A", *([length] if length else []), b"", b"hello"]
+    body_rest = b"\0w\norl" if length else b" w\norl"
+    data = line_end.join(lines) + body_rest + b"\0" + line_end + b"ACK\nid:1\n\n\0\n"
+    whole = parse(data)
+    assert [frame.command for frame in whole] == ["SEND", "ACK"]
+    assert parse(*bytewise(data)) == whole
+    for cut in range(len(data)):
+        assert parse(data[:cut], data[cut:]) == whole, f"cut after {cut} bytes"
+
+
+def test_the_first_of_equal_headers_counts() -> None:
+    assert parse(b"SEND\nx:first\ny:1\nx:second\n\n\0")[0].headers == {"x": "first", "y": "1"}
+
+
+def test_headers_keep_their_order() -> None:
+    assert list(parse(b"SEND\nc:1\na:2\nb:3\na:4\n\n\0")[0].headers) == ["c", "a", "b"]
+
+
+def test_a_value_may_hold_colons() -> None:
+    assert parse(b"SEND\nx:a:b\n\n\0")[0].headers == {"x": "a:b"}
+
+
+def test_the_command_line_may_have_blanks_around_it() -> None:
+    assert parse(b"  SEND \r\n\n\0")[0].command == "SEND"
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_crlf_ends_the_header_block_in_every_version(version: str) -> None:
+    assert parse(b"SEND\r\n\r\nbody\0", version=version) == [Frame("SEND", {}, b"body")]
+
+
+# --- bodies
+
+
+@pytest.mark.parametrize("command", [b"SEND", b"ACK", b"CONNECT"])
+def test_content_length_counts_over_nul(command: bytes) -> None:
+    frames = parse(command + b"\ncontent-length:3\n\na\0b\0\nSEND\n\n\0")
+    assert [frame.body for frame in frames] == [b"a\0b", b""]
+
+
+def test_a_body_without_content_length_ends_at_nul() -> None:
+    assert parse(b"SEND\n\nab\0")[0].body == b"ab"
+
+
+def test_blanks_around_content_length_are_fine() -> None:
+    assert parse(b"SEND\ncontent-length: 3 \n\na\0b\0")[0].body == b"a\0b"
+
+
+def test_no_nul_after_the_counted_body() -> None:
+    with pytest.raises(ProtocolError, match="content-length bytes were read and there was no trailing null byte") as e:
+        parse(b"SEND\ncontent-length:2\n\nabc\0")
+    assert e.value.fatal
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "1_0", "+1", "\u0663", "9" * 5000])
+def test_a_content_length_that_is_no_number(length: str) -> None:
+    with pytest.raises(ProtocolError, match="content-length is not a valid integer") as e:
+        parse(f"SEND\ncontent-length:{length}\n\n\0".encode())
+    assert e.value.fatal
+
+
+# --- what is not STOMP
+
+
+@pytest.mark.parametrize("command", ["FOO", "send", "SENDx", "MESSAGE", "CONNECTED", "GET / HTTP/1.1"])
+def test_unknown_commands(command: str) -> None:
+    with pytest.raises(ProtocolError, match=f"Unknown STOMP action: {command}") as e:
+        parse(f"{command}\n\n\0".encode())
+    assert e.value.fatal
+
+
+def test_an_unknown_command_is_refused_without_waiting_for_its_nul() -> None:
+    with pytest.raises(ProtocolError, match="Unknown STOMP action: GET"):
+        parse(b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n")
+
+
+def test_a_header_line_without_colon() -> None:
+    with pytest.raises(ProtocolError, match=r"\[nonsense\]: it has no colon") as e:
+        parse(b"SEND\nnonsense\n\n\0")
+    assert e.value.fatal
+
+
+def test_a_header_line_without_name() -> None:
+    with pytest.raises(ProtocolError, match=r"\[:x\]: it has no name") as e:
+        parse(b"SEND\n:x\n\n\0")
+    assert e.value.fatal
+
+
+@pytest.mark.parametrize("chunks", [[b"SEND\ndestination:/queue/A\n\0\nSEND\n\n\0"], bytewise(b"SEND\nx:y\n\0")])
+def test_a_nul_among_the_headers(chunks: list[bytes]) -> None:
+    with pytest.raises(ProtocolError, match="write a blank line") as e:
+        parse(*chunks)
+    assert e.value.fatal
+
+
+def test_headers_are_known_to_the_error_of_their_frame_only() -> None:
+    parser = FrameParser()
+    parser.feed(b"SEND\nreceipt:1\n\n\0FOO\nreceipt:2\n\n\0")
+    assert parser.next_frame() is not None
+    with pytest.raises(ProtocolError):
+        parser.next_frame()
+    assert parser.headers == {"receipt": "2"}
+    parser = FrameParser()
+    parser.feed(b"SEND\nreceipt:1\n\n\0FOO\n:\n\n\0")
+    assert parser.next_frame() is not None
+    with pytest.raises(ProtocolError):
+        parser.next_frame()
+    assert parser.headers == {}
+
+
+# --- limits
+
+
+SMALL = Limits(
+    command_line_bytes=20,
+    header_line_bytes=30,
+    headers_max=3,
+    header_block_bytes=70,
+    body_bytes=10,
+    unconnected_body_bytes=5,
+)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b" " * 13 + b"CONNECT" + b" " * 13 + b"\n\n\0",
+        b"SEND\nx:" + b"v" * 28 + b"\n\n\0",
+        b"SEND\na:1\nb:2\nc:3\n\n\0",
+        b"SEND\na:" + b"1" * 28 + b"\nb:" + b"2" * 28 + b"\nc:1\n\n\0",
+        b"SEND\n\n" + b"b" * 10 + b"\0",
+        b"SEND\ncontent-length:10\n\n" + b"b" * 10 + b"\0",
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_frames_at_a_limit_are_read(data: bytes, split: bool) -> None:
+    assert len(parse(*(bytewise(data) if split else [data]), limits=SMALL)) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "limit"),
+    [
+        (b"SEND" + b" " * 17 + b"\n\n\0", "command_line_bytes is 20"),
+        (b"X" * 21, "command_line_bytes is 20"),
+        (b"SEND\nx:" + b"v" * 29 + b"\n\n\0", "header_line_bytes is 30"),
+        (b"SEND\nx:" + b"v" * 29, "header_line_bytes is 30"),
+        (b"SEND\na:1\nb:2\nc:3\nd:4\n\n\0", "headers_max is 3"),
+        (b"SEND\na:" + b"1" * 28 + b"\nb:" + b"2" * 28 + b"\nc:12\n\n\0", "header_block_bytes is 70"),
+        (b"SEND\n\n" + b"b" * 11 + b"\0", "body_bytes is 10"),
+        (b"SEND\n\n" + b"b" * 11, "body_bytes is 10"),
+        (b"SEND\ncontent-length:11\n\n", "body_bytes is 10"),
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_a_frame_beyond_a_limit_is_refused_and_the_limit_named(data: bytes, limit: str, split: bool) -> None:
+    with pytest.raises(ProtocolError, match=f"{limit}$") as e:
+        parse(*(bytewise(data) if split else [data]), limits=SMALL)
+    assert e.value.fatal
+
+
+@pytest.mark.parametrize("data", [b"SEND\n\n123456", b"CONNECT\ncontent-length:6\n\n"])
+def test_strangers_get_smaller_bodies(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match=r"unconnected_body_bytes is 5$"):
+        parse(data, version=None, limits=SMALL)
+
+
+def test_limits_are_those_of_activemq() -> None:
+    limits = Limits()
+    assert limits.command_line_bytes == 1024
+    assert limits.header_line_bytes == 10 * 1024
+    assert limits.headers_max == 1000
+    assert limits.body_bytes == 100 * 1024 * 1024
+
+
+# --- cost
+
+
+def seconds(data: bytes, chunk_bytes: int) -> float:
+    """Processor time of reading the data in such chunks."""
+    chunks = [data[i : i + chunk_bytes] for i in range(0, len(data), chunk_bytes)]
+    start = time.thread_time()
+    assert len(parse(*chunks)) == 1
+    return time.thread_time() - start
+
+
+@pytest.mark.parametrize("head", [b"SEND\n\n", b"SEND\ncontent-length:%d\n\n"])
+def test_a_large_body_costs_linear_time(head: bytes) -> None:
+    def frame(body_bytes: int) -> bytes:
+        return (head % body_bytes if b"%" in head else head) + b"b" * body_bytes + b"\0"
+
+    small = min(seconds(frame(2 << 20), 512) for _ in range(3))
+    large = min(seconds(frame(8 << 20), 512) for _ in range(3))
+    assert large < small * 10, "four times the bytes; quadratic would be sixteen times the time"
+
+
+def test_a_large_head_costs_linear_time() -> None:
+    def frame(headers: int) -> bytes:
+        return b"SEND\n" + b"".join(b"h%d:%s\n" % (i, b"v" * 100) for i in range(headers)) + b"\n\0"
+
+    small = min(seconds(frame(100), 2) for _ in range(3))
+    large = min(seconds(frame(400), 2) for _ in range(3))
+    assert large < small * 10, "four times the bytes; quadratic would be sixteen times the time"
+
+
+def test_tiny_chunks_of_an_unfinished_frame_take_no_more_memory_than_its_bytes() -> None:
+    parser = FrameParser()
+    parser.speak("1.2")
+    tracemalloc.start()
+    try:
+        parse_with(parser, [b"SEND\n\n"])
+        for _ in range(20_000):
+            parser.feed(b"xy")
+            assert parser.next_frame() is None
+        current, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert current < 200_000
+
+
+def test_an_idle_parser_keeps_no_chunk() -> None:
+    parser = FrameParser()
+    parser.speak("1.2")
+    tracemalloc.start()
+    try:
+        assert len(parse_with(parser, [b"SEND\n\n" + b"b" * 1_000_000 + b"\0\n"])) == 1
+        current, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert current < 100_000
+
+
+# --- writing
+
+
+def test_a_frame_is_written_with_nul_and_line_feed() -> None:
+    assert serialise("MESSAGE", {"a": "1", "b": "2"}, b"body") == b"MESSAGE\na:1\nb:2\n\nbody\0\n"
+
+
+def test_a_frame_without_headers() -> None:
+    assert serialise("RECEIPT", {}) == b"RECEIPT\n\n\0\n"
+
+
+def test_a_body_with_nul_gets_a_content_length() -> None:
+    assert serialise("MESSAGE", {"a": "1"}, b"a\0b") == b"MESSAGE\na:1\ncontent-length:3\n\na\0b\0\n"
+
+
+def test_a_wrong_content_length_is_corrected() -> None:
+    assert serialise("MESSAGE", {"content-length": "99"}, b"ab") == b"MESSAGE\ncontent-length:2\n\nab\0\n"
+
+
+def test_the_callers_headers_stay_as_they_are() -> None:
+    headers = {"content-length": "99"}
+    serialise("MESSAGE", headers, b"ab")
+    assert headers == {"content-length": "99"}

@@ -3,7 +3,7 @@
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 4
+WORKERS ?= 3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ broker: .venv/.broker ## run the broker, with ARGS
 	@exec $(BIN)/jdbcstore broker $(ARGS)
 
 test: test-servers lint ## install the test servers, lint, run every test; ARGS go to pytest
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
 
 lint: .venv/.test ## ruff, mypy, import-linter
 	$(BIN)/ruff check

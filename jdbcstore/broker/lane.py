@@ -209,7 +209,7 @@ class Lane:
         if self._store is None and not self._memory_first:
             self.store  # noqa: B018  # opening it finds out how long the tail is
         return (
-            True
+            not self._unpaged
             and not self._reading
             and len(self.window) < options.window_messages_max
             and (self._window_bytes + size <= options.window_bytes_max or not self.window)

@@ -1,4 +1,4 @@
-"""What ActiveMQ does to a schema: the statements of a starting Java broker, older versions' tables, dumps of real ones."""
+"""What ActiveMQ does to a schema: a starting Java broker's statements, older versions' tables, dumps of real ones."""
 
 from __future__ import annotations
 

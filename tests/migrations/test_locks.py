@@ -153,9 +153,12 @@ def test_a_lease_that_ran_out_is_nobody_s(engine: Engine) -> None:
 def test_a_broker_that_starts_meanwhile_waits(server_engine: Engine) -> None:
     start_java_broker(server_engine)
     take = text("SELECT * FROM ACTIVEMQ_LOCK FOR UPDATE NOWAIT")
-    with alone(server_engine, "", wait_s=5, force=False), server_engine.connect() as broker:
-        with pytest.raises(DBAPIError):
-            broker.execute(take)
+    with (
+        alone(server_engine, "", wait_s=5, force=False),
+        server_engine.connect() as broker,
+        pytest.raises(DBAPIError),
+    ):
+        broker.execute(take)
     with server_engine.connect() as broker:
         assert len(broker.execute(take).all()) == 1
 
@@ -164,7 +167,7 @@ def test_refused_while_somebody_writes_to_the_file(sqlite_engine: Engine) -> Non
     start_java_broker(sqlite_engine)
     with sqlite_engine.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-        with pytest.raises(LockHeld, match="in use for more than 0.2 s"):
+        with pytest.raises(LockHeld, match=r"in use for more than 0\.2 s"):
             upgrade_schema(sqlite_engine, wait_s=0.2)
         connection.exec_driver_sql("ROLLBACK")
     assert upgrade_schema(sqlite_engine).kind is SchemaKind.OURS

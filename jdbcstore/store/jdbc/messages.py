@@ -34,12 +34,16 @@ _INLINE_BYTES_MAX: Final = 64 << 10
 
 
 class _PageRow(NamedTuple):
-    """A row as a page sees it; `blob` is None when it is too long to come along, `length` when the column is NULL."""
+    """A row as a page sees it; `blob` is None when it is too long to come along, both are when MSG is NULL."""
 
     id: int
     length: int | None
     blob: bytes | None
     level: int | None
+
+    @property
+    def is_long(self) -> bool:
+        return self.blob is None and self.length is not None
 
 
 class JdbcMessageStore(MessageStore):
@@ -142,20 +146,18 @@ class JdbcMessageStore(MessageStore):
                 connection, cursor, messages_max, min(bytes_max // messages_max, _INLINE_BYTES_MAX)
             )
             rows = _fitting(rows, messages_max, bytes_max)
-            blobs = self._long_blobs(connection, [row.id for row in rows if row.blob is None and row.length is not None])
+            blobs = self._long_blobs(connection, [row.id for row in rows if row.is_long])
         positions = list(cursor.positions)
         messages: list[Message] = []
         unreadable: list[tuple[int, CodecError]] = []
-        for id, length, blob, level in rows:
-            positions[self._slot(level)] = id
-            if blob is None and length is not None:
-                blob = blobs.get(id)
-                if blob is None:
-                    continue  # removed since
+        for row in rows:
+            positions[self._slot(row.level)] = row.id
+            if row.is_long and row.id not in blobs:
+                continue  # removed since
             try:
-                messages.append(_message_of(id, blob))
+                messages.append(_message_of(row.id, blobs.get(row.id, row.blob)))
             except CodecError as error:
-                unreadable.append((id, error))
+                unreadable.append((row.id, error))
         if not self.prioritized:
             positions = [positions[0]] * PRIORITY_LEVELS
         return Page(messages, Cursor(tuple(positions)), unreadable)

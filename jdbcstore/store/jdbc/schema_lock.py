@@ -104,7 +104,8 @@ def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterat
             raise TransientStoreError(_busy(tables, wait_s))
         try:
             yield guard
-        finally:  # it belongs to the session, and the session goes back to a pool
+        finally:  # it belongs to the session, which goes back to a pool; whoever waits for it wants the row next
+            guard.rollback()
             guard.execute(text(f"SELECT RELEASE_LOCK({name})"), parameters)
 
 

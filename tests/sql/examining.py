@@ -1,0 +1,182 @@
+"""What a database does for a statement: its plan, and its own count of the work. Never time, which says too little."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from tests.sql.captured import Sent
+
+__all__ = ["Examined", "examine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One statement, executed once and undone.
+
+    Args:
+        statement: as it was sent.
+        plan: the database's words.
+        indexes: names of the indexes it goes through, lower case.
+        is_bounded: whether every access is a range of an index, none a whole table or index.
+        sorts: whether rows are collected and sorted.
+        rows: how many rows it returned or changed.
+        effort: rows that the database looked at, or for SQLite steps of its virtual machine.
+        effort_max: what `rows` rows may cost at most.
+        blocks: PostgreSQL: blocks of table and index that it touched.
+    """
+
+    statement: str
+    plan: str
+    indexes: frozenset[str]
+    is_bounded: bool
+    sorts: bool
+    rows: int
+    effort: int
+    effort_max: int
+    blocks: int = 0
+
+
+def examine(connection: Connection, sent: Sent) -> Examined:
+    """Execute a statement, look how the database does it, and undo it.
+
+    Args:
+        connection: in autocommit mode.
+        sent: the statement.
+    """
+    with _undone(connection):
+        return _EXAMINE[connection.dialect.name](connection, sent)
+
+
+@contextmanager
+def _undone(connection: Connection) -> Iterator[None]:
+    connection.exec_driver_sql("BEGIN")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql("ROLLBACK")
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+
+def _on_postgresql(connection: Connection, sent: Sent) -> Examined:
+    explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + sent.statement
+    top: dict[str, Any] = connection.exec_driver_sql(explain, sent.parameters).scalar_one()[0]["Plan"]
+    nodes = list(_nodes(top))
+    scans = [node for node in nodes if node["Node Type"].endswith("Scan")]
+    changes = top["Node Type"] == "ModifyTable"
+    rows = sum(_count(scan, "Actual Rows") for scan in scans) if changes else _count(top, "Actual Rows")
+    return Examined(
+        statement=sent.statement,
+        plan=str(top),
+        indexes=frozenset(scan["Index Name"] for scan in scans if "Index Name" in scan),
+        is_bounded=all("Index Cond" in scan or _is_partial(scan) for scan in scans),
+        sorts=any("Sort" in node["Node Type"] and _count(node, "Actual Rows") > 1 for node in nodes),
+        rows=rows,
+        effort=sum(
+            _count(scan, name)
+            for scan in scans
+            for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+        ),
+        effort_max=rows + 1,
+        blocks=top["Shared Hit Blocks"] + top["Shared Read Blocks"],
+    )
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _count(node: dict[str, Any], name: str) -> int:
+    return int(node.get(name, 0) * node["Actual Loops"])
+
+
+def _is_partial(scan: dict[str, Any]) -> bool:
+    """The index on XID has the rows in doubt only, so that all of it is wanted."""
+    return bool(scan.get("Index Name", "").endswith("_xidx"))
+
+
+# -- MySQL and MariaDB -----------------------------------------------------------------------------------------------
+
+
+def _on_mysql(connection: Connection, sent: Sent) -> Examined:
+    is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+    explain = "EXPLAIN " if is_mariadb else "EXPLAIN FORMAT=TRADITIONAL "
+    accesses = connection.exec_driver_sql(explain + sent.statement, sent.parameters).mappings().all()
+    keys = [str(access["key"]) for access in accesses if access["key"]]
+    rows, effort = _counted(connection, sent)
+    return Examined(
+        statement=sent.statement,
+        plan=str(accesses),
+        indexes=frozenset(name.lower() for key in keys for name in key.split("|")),  # MariaDB: index|filter
+        is_bounded=all(access["type"] not in ("ALL", "index", "index_merge") for access in accesses),
+        sorts=any("filesort" in (access["Extra"] or "") for access in accesses),
+        rows=rows,
+        effort=effort,
+        effort_max=rows + 4,
+    )
+
+
+def _counted(connection: Connection, sent: Sent) -> tuple[int, int]:
+    """Rows of a statement, and rows that the storage engine was asked for meanwhile."""
+    before = _handler_reads(connection)
+    between = _handler_reads(connection)  # asking counts as well
+    result = connection.exec_driver_sql(sent.statement, sent.parameters)
+    rows = len(result.fetchall()) if result.returns_rows else result.rowcount
+    return rows, (_handler_reads(connection) - between) - (between - before)
+
+
+def _handler_reads(connection: Connection) -> int:
+    status = connection.exec_driver_sql("SHOW SESSION STATUS LIKE 'Handler_read%%'")
+    return sum(int(value) for _, value in status)
+
+
+# -- SQLite ----------------------------------------------------------------------------------------------------------
+
+_STEPS_FIXED: Final = 120
+_STEPS_PER_ROW: Final = 20
+_STEPS_PER_CHANGED_ROW: Final = 80
+_INDEX: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)")
+
+
+def _on_sqlite(connection: Connection, sent: Sent) -> Examined:
+    explained = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + sent.statement, sent.parameters)
+    lines = [str(line[3]) for line in explained]
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    driver: Any = connection.connection.dbapi_connection
+    driver.set_progress_handler(count, 1)
+    result = connection.exec_driver_sql(sent.statement, sent.parameters)
+    rows = len(result.fetchall()) if result.returns_rows else result.rowcount
+    driver.set_progress_handler(None, 1)
+    per_row = _STEPS_PER_ROW if result.returns_rows else _STEPS_PER_CHANGED_ROW
+    return Examined(
+        statement=sent.statement,
+        plan=str(lines),
+        indexes=frozenset(found[1].lower() for line in lines if (found := _INDEX.search(line))),
+        is_bounded=not any(line.startswith("SCAN") and "_XIDX" not in line for line in lines),
+        sorts=any("TEMP B-TREE" in line for line in lines) and rows > 1,
+        rows=rows,
+        effort=steps,
+        effort_max=_STEPS_FIXED + per_row * rows,
+    )
+
+
+_EXAMINE: Final[Mapping[str, Callable[[Connection, Sent], Examined]]] = {
+    "postgresql": _on_postgresql,
+    "mysql": _on_mysql,
+    "mariadb": _on_mysql,
+    "sqlite": _on_sqlite,
+}

@@ -281,6 +281,8 @@ class Queue:
             answer(delivery, None)
         else:
             self._broker.inbox.expect(completion, self._removed, (delivery, answer))
+            if delivery.durable:
+                self._forget(delivery)  # should the store refuse, it can be read again
 
     def _removed(self, subject: tuple[Delivery, DeliveryAnswer], error: BaseException | None) -> None:
         delivery, answer = subject
@@ -338,6 +340,18 @@ class Queue:
         if error is not None and self._broker.is_running:
             log.warning("message could not be moved destination=%s error=%r", self.destination, str(error))
             self._broker.loop.call_later(_RETRY_S, self.bury, delivery)
+
+    def consumed(self, delivery: Delivery) -> None:
+        """The consumer has the message and will not say so (mode auto); it has room for another one when it is removed."""
+        self.acknowledge(delivery, self._consumed)
+
+    def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
+        if error is None:
+            if delivery.consumer is not None:
+                delivery.consumer.release()
+        elif self._broker.is_running:
+            log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
+            self._broker.loop.call_later(_RETRY_S, self.consumed, delivery)
 
     def discard(self, delivery: Delivery) -> None:
         """Remove a message that nobody waits for, however long it takes the store to do it."""

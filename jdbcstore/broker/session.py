@@ -55,6 +55,9 @@ __all__ = ["Session", "Wire"]
 
 log = logging.getLogger(__name__)
 
+#: What an acknowledgement counts among the uncommitted bytes of its connection.
+_ACKNOWLEDGEMENT_BYTES: Final = 512
+
 SERVER: Final = f"jdbcstore/{VERSION}"
 
 
@@ -264,18 +267,6 @@ class Session:
         if receipt is not None and not self._is_closed:
             self._stomp.send_receipt(receipt)
             self.talk()
-
-    def _answer(self, receipt: str | None, error: BaseException | None) -> None:
-        if error is None:
-            self._done(receipt)
-        else:
-            self._error(error, receipt)
-
-    def _answered(self) -> None:
-        """One thing less that the store was asked for."""
-        self._answers_due -= 1
-        if self._is_leaving and not self._answers_due:
-            self._say_farewell()
 
     # -- CONNECT, DISCONNECT ---------------------------------------------------------------------------------------
 
@@ -520,11 +511,10 @@ class Session:
     def _settle_flushed(self) -> None:
         flushed, self._unflushed = self._unflushed, []
         for delivery in flushed:
-            consumer, lane = delivery.consumer, delivery.lane
-            if lane is not None:
-                lane.queue.discard(delivery)
-            if consumer is not None:
-                consumer.release()
+            if delivery.lane is not None:
+                delivery.lane.queue.consumed(delivery)
+            elif delivery.consumer is not None:
+                delivery.consumer.release()
 
     # -- ACK, NACK -----------------------------------------------------------------------------------------------
 
@@ -544,7 +534,6 @@ class Session:
             self._done(event.receipt)
             return
         self._take(consumer, deliveries)
-        self._answers_due += 1
         answer = _Acknowledged(self, event.receipt, len(deliveries))
         for settled in deliveries:
             if settled.lane is None:
@@ -559,7 +548,6 @@ class Session:
         if event.transaction is not None:
             raise ProtocolError("NACK in a transaction is not supported; send it without")
         self._take(consumer, [delivery])
-        self._answers_due += 1
         answer = _Acknowledged(self, event.receipt, 1)
         lane = delivery.lane
         if lane is None:
@@ -658,13 +646,13 @@ class Session:
         if self._is_over_uncommitted and self._uncommitted_bytes <= self._broker.options.uncommitted_bytes_max // 2:
             self._is_over_uncommitted = False
             self.let_go()
-        self._answer(receipt, error)
-        self._answered()
-
-    def acknowledged(self, receipt: str | None, error: BaseException | None) -> None:
-        """The store has answered."""
-        self._answer(receipt, error)
-        self._answered()
+        if error is not None:
+            self._error(error, receipt)
+        elif receipt is not None:
+            self._done(receipt)
+        self._answers_due -= 1
+        if self._is_leaving and not self._answers_due:
+            self._say_farewell()
 
     _HANDLERS: Final[dict[type[Event], Callable[[Session, Any], None]]] = {
         Connect: _on_connect,
@@ -704,13 +692,15 @@ class _Sent:
 class _Acknowledged:
     """The answer to an ACK or NACK, once it is known for all the messages that it covers."""
 
-    __slots__ = ("error", "receipt", "remaining", "session")
+    __slots__ = ("error", "receipt", "remaining", "session", "size")
 
     def __init__(self, session: Session, receipt: str | None, remaining: int) -> None:
         self.session = session
         self.receipt = receipt
         self.remaining = remaining
         self.error: BaseException | None = None
+        self.size = remaining * _ACKNOWLEDGEMENT_BYTES
+        session.sending(self.size)
 
     def __call__(self, delivery: Delivery, error: BaseException | None) -> None:
         if error is not None:
@@ -718,7 +708,7 @@ class _Acknowledged:
             self.session.restore(delivery)
         self.remaining -= 1
         if not self.remaining:
-            self.session.acknowledged(self.receipt, self.error)
+            self.session.sent(self.size, self.receipt, self.error)
 
 
 def _refuse_what_is_not_there_yet(event: Subscribe, destination: Destination) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, TypeAlias
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, column, insert, literal, select, text
+from sqlalchemy import BigInteger, ColumnElement, Connection, column, insert, literal, literal_column, select, text
 
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
 
-__all__ = ["load"]
+__all__ = ["ByNumber", "load"]
 
-#: Column values of the n-th row, n counting from 0.
-_DEFAULTS: Final[dict[str, Any]] = {
-    "ID": lambda n: n + 1,
-    "CONTAINER": "queue://TEST",
-    "MSGID_PROD": str(PRODUCER),
-    "MSGID_SEQ": lambda n: n + 1,
-    "EXPIRATION": 0,
-    "MSG": marshal(text_message(1)),
-    "PRIORITY": 0,
-}
+#: What a column is given in the row with this number, counted from 0.
+ByNumber: TypeAlias = Callable[[ColumnElement[int]], ColumnElement[Any]]
 
 
 def load(
     connection: Connection,
     tables: Tables,
     count: int,
-    **columns: str | int | bytes | None | Callable[[ColumnElement[int]], ColumnElement[Any]],
+    first: int = 1,
+    **columns: str | int | bytes | ByNumber | None,
 ) -> None:
     """Insert `count` messages in the order of their ids.
 
@@ -38,10 +31,19 @@ def load(
         connection: in autocommit mode.
         tables: whose message table.
         count: how many, a million at most.
-        columns: what differs from the defaults (queue TEST, ids from 1 on); a function is given the row's number,
-            which counts from 0.
+        first: the first id and sequence of the producer; both count up from there.
+        columns: what differs from a message without properties in queue TEST.
     """
-    values = _DEFAULTS | columns
+    values: dict[str, Any] = {
+        "ID": lambda n: n + literal_column(str(first)),
+        "CONTAINER": "queue://TEST",
+        "MSGID_PROD": str(PRODUCER),
+        "MSGID_SEQ": lambda n: n + literal_column(str(first)),
+        "EXPIRATION": 0,
+        "MSG": marshal(text_message(1)),
+        "PRIORITY": 0,
+        **columns,
+    }
     n = column("n", BigInteger())
     digits = " UNION ALL ".join(f"SELECT {digit}{' AS d' if digit == 0 else ''}" for digit in range(10))
     places = range(len(str(count - 1)))

@@ -7,15 +7,15 @@ Everything is executed and looked at while the tables are filled, once before an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pytest
-from sqlalchemy import ColumnElement, Connection, Engine, String, cast, literal, text
+from sqlalchemy import Connection, Engine, String, cast, literal, text
 
 from jdbcstore.config.urls import open_engine, store_url
 from jdbcstore.destination import Queue
-from jdbcstore.identifiers import MessageId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
@@ -27,8 +27,8 @@ from jdbcstore.testing.messages import PRODUCER
 from tests.conftest import SQL_SERVERS, fresh_database
 from tests.sql.captured import Sent, captured
 from tests.sql.examining import Examined, examine
-from tests.sql.loading import load
-from tests.sql.recorder import Recorder
+from tests.sql.loading import ByNumber, load
+from tests.sql.recorder import batch_statements
 
 ROWS: Final = 100_000
 PAGE: Final = 200
@@ -57,22 +57,22 @@ SCENES: Final = {
     "two messages among all others": Scene("ONE_", "TWO", 0, 2),
     "an empty queue": Scene("ONE_", "EMPTY", 0, 0, probes=0),
     "a hundred queues": Scene("HUNDRED_", "Q50", 0, PAGE),
-    "messages without a priority": Scene("HUNDRED_", "OLD", 1_000 + ROWS, PAGE),
+    "messages without a priority": Scene("HUNDRED_", "OLD", ROWS + 1_000, PAGE),
     "ten thousand queues": Scene("MANY_", "Q5000", 0, 10),
     "prioritised": Scene("MANY_", "TEN", 0, PAGE, prioritized=True, probes=1),
     "ten priorities merged": Scene("MANY_", "TEN", 0, PAGE, probes=10),
-}
-GROWN: Final = {
     "a queue that has grown": Scene("GROWN_", "Q0", 0, PAGE),
     "a queue that is new": Scene("GROWN_", "NEW", 0, PAGE),
 }
 PAGES: Final = [
-    *((name, state) for name in SCENES for state in (NEVER, ANALYSED)),
-    *((name, OUTDATED) for name in GROWN),
+    (name, state)
+    for name, scene in SCENES.items()
+    for state in ((OUTDATED,) if scene.prefix == "GROWN_" else (NEVER, ANALYSED))
 ]
 LOOKUPS: Final = ("by id", "by producer", "id by producer", "highest id", "highest of a producer", "removes", "purge")
 STATES: Final = (NEVER, ANALYSED, OUTDATED)
-INDEXES: Final = {  # SQLite has its own name for that of the primary key, and MySQL may answer MAX from one unnamed
+#: The index of a look-up ends so. MySQL, MariaDB, PostgreSQL and SQLite each name that of the primary key themselves.
+INDEXES: Final = {
     "by id": {"primary", "pkey", "autoindex"},
     "by producer": {"midx"},
     "id by producer": {"midx"},
@@ -80,6 +80,22 @@ INDEXES: Final = {  # SQLite has its own name for that of the primary key, and M
     "highest of a producer": {"midx"},
     "removes": {"primary", "pkey", "autoindex"},
     "purge": {"page"},
+}
+
+
+class Row(NamedTuple):
+    """A message to look for, and a queue that is small enough to be purged."""
+
+    id: int
+    container: str
+    small_container: str
+
+
+LOOKED_UP: Final = {
+    "ONE_": Row(50_000, "queue://Q0", "queue://TWO"),
+    "HUNDRED_": Row(50_051, "queue://Q50", "queue://Q50"),
+    "MANY_": Row(50_001, "queue://Q0", "queue://Q5000"),
+    "GROWN_": Row(100_000, "queue://NEW", "queue://Q1"),
 }
 
 Seen: TypeAlias = Mapping[tuple[str, str], Sequence[Examined]]
@@ -97,7 +113,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize(("name", "state"), PAGES)
 def test_a_page_walks_a_range_of_our_index(seen: Seen, name: str, state: str) -> None:
-    scene = {**SCENES, **GROWN}[name]
+    scene = SCENES[name]
     for probe in seen[name, state]:
         assert probe.indexes == {f"{scene.prefix}jdbcstore_msgs_page".lower()}, probe.plan
         assert probe.is_bounded, probe.plan
@@ -106,7 +122,7 @@ def test_a_page_walks_a_range_of_our_index(seen: Seen, name: str, state: str) ->
 
 @pytest.mark.parametrize(("name", "state"), PAGES)
 def test_a_page_touches_the_rows_it_returns_and_no_others(seen: Seen, name: str, state: str) -> None:
-    scene = {**SCENES, **GROWN}[name]
+    scene = SCENES[name]
     probes = seen[name, state]
     assert len(probes) == scene.probes
     assert sum(probe.rows for probe in probes) == scene.returned * scene.probes
@@ -143,7 +159,7 @@ def test_rows_in_doubt_are_found_without_looking_at_the_others(seen: Seen) -> No
 
 def _look(url: str) -> Seen:
     engine = open_engine(url)
-    seen: dict[tuple[str, str], Sequence[Examined]] = {}
+    seen: dict[tuple[str, str], list[Examined]] = defaultdict(list)
     try:
         with engine.connect() as connection:
             _fill(engine, connection)
@@ -151,40 +167,41 @@ def _look(url: str) -> Seen:
                 for prefix in ("ONE_", "HUNDRED_", "MANY_"):
                     if state is ANALYSED:
                         _analyse(connection, prefix)
-                    scenes = {name: scene for name, scene in SCENES.items() if scene.prefix == prefix}
-                    seen |= {(name, state): found for name, found in _look_at(url, connection, prefix, scenes)}
-            seen |= {(name, OUTDATED): found for name, found in _look_at(url, connection, "GROWN_", GROWN)}
+                    for name, found in _look_at(url, connection, prefix):
+                        seen[name, state].append(found)
+            for name, found in _look_at(url, connection, "GROWN_"):
+                seen[name, OUTDATED].append(found)
     finally:
         engine.dispose()
     return seen
 
 
 def _fill(engine: Engine, connection: Connection) -> None:
-    """Everything with numbers from 1 on, but BEHIND and TWO as their names say; one producer has sent it all."""
-    for prefix, queues in (("ONE_", 1), ("HUNDRED_", 100), ("MANY_", 10_000)):
-        load(connection, _tables(engine, connection, prefix), ROWS, CONTAINER=_one_of(queues))
-    one, hundred, many = (Tables.on(connection, prefix) for prefix in ("ONE_", "HUNDRED_", "MANY_"))
-    load(connection, one, 1_000, CONTAINER="queue://BEHIND", ID=_from(ROWS + 2), MSGID_SEQ=_from(ROWS + 2))
-    load(connection, one, 2, CONTAINER="queue://TWO", ID=lambda n: n * (ROWS + 1), MSGID_SEQ=_from(ROWS + 2_000))
-    load(connection, hundred, 2_000, CONTAINER="queue://OLD", ID=_from(ROWS + 1), MSGID_SEQ=_from(ROWS), PRIORITY=None)
-    load(connection, many, 2_000, CONTAINER="queue://TEN", ID=_from(ROWS + 1), PRIORITY=lambda n: n % 10)
-    grown = _tables(engine, connection, "GROWN_")
+    """One producer has sent everything, in the order of the ids."""
+    one, hundred, many, grown = (
+        _tables(engine, connection, prefix) for prefix in ("ONE_", "HUNDRED_", "MANY_", "GROWN_")
+    )
+    load(connection, one, ROWS, CONTAINER=_one_of(1))
+    load(connection, one, 1_000, ROWS + 2, CONTAINER="queue://BEHIND")
+    load(connection, one, 2, CONTAINER="queue://TWO", ID=lambda n: n * (ROWS + 1))
+    load(connection, hundred, ROWS, CONTAINER=_one_of(100))
+    load(connection, hundred, 2_000, ROWS + 1, CONTAINER="queue://OLD", PRIORITY=None)
+    load(connection, many, ROWS, CONTAINER=_one_of(10_000))
+    load(connection, many, 2_000, ROWS + 1, CONTAINER="queue://TEN", PRIORITY=lambda n: n % 10)
     load(connection, grown, 10_000, CONTAINER=_one_of(1_000))
     _analyse(connection, "GROWN_")
-    half = ROWS // 2
-    load(connection, grown, half, CONTAINER="queue://Q0", ID=_from(10_001), MSGID_SEQ=_from(10_001))
-    load(connection, grown, half, CONTAINER="queue://NEW", ID=_from(10_001 + half), MSGID_SEQ=_from(10_001 + half))
+    load(connection, grown, ROWS // 2, 20_000, CONTAINER="queue://Q0")
+    load(connection, grown, ROWS // 2, 80_000, CONTAINER="queue://NEW")
 
 
 def _tables(engine: Engine, connection: Connection, prefix: str) -> Tables:
     """New tables whose statistics nobody takes but we."""
     upgrade_schema(engine, prefix)
-    messages = Tables.on(connection, prefix).messages.name
-    if connection.dialect.name == "postgresql":
-        connection.execute(text(f"ALTER TABLE {messages} SET (autovacuum_enabled = off)"))
-    elif connection.dialect.name in ("mysql", "mariadb"):
-        connection.execute(text(f"ALTER TABLE {messages} STATS_AUTO_RECALC = 0"))
-    return Tables.on(connection, prefix)
+    tables = Tables.on(connection, prefix)
+    settings = {"postgresql": "SET (autovacuum_enabled = off)", "sqlite": None}
+    if setting := settings.get(connection.dialect.name, "STATS_AUTO_RECALC = 0"):
+        connection.execute(text(f"ALTER TABLE {tables.messages.name} {setting}"))
+    return tables
 
 
 def _analyse(connection: Connection, prefix: str) -> None:
@@ -192,34 +209,51 @@ def _analyse(connection: Connection, prefix: str) -> None:
     connection.exec_driver_sql(f"{words} {prefix}ACTIVEMQ_MSGS").close()
 
 
-def _one_of(queues: int) -> Any:
+def _one_of(queues: int) -> ByNumber:
     return lambda n: literal("queue://Q") + cast(n % queues, String)
 
 
-def _from(first: int) -> Any:
-    def number(n: ColumnElement[int]) -> ColumnElement[int]:
-        return n + first
-
-    return number
-
-
-def _look_at(
-    url: str, connection: Connection, prefix: str, scenes: Mapping[str, Scene]
-) -> Iterator[tuple[str, Sequence[Examined]]]:
-    for name, scene in scenes.items():
-        with JdbcPersistenceAdapter(store_url(url), JdbcOptions(table_prefix=prefix)) as adapter:
-            store = adapter.queue_message_store(Queue(scene.queue), prioritized=scene.prioritized)
-            with captured() as sent:
-                page = store.recover_next_messages(Cursor.after(scene.after), PAGE, 1 << 30)
-            assert len(page.messages) == scene.returned
-        yield name, [examine(connection, probe) for probe in sent]
+def _look_at(url: str, connection: Connection, prefix: str) -> Iterator[tuple[str, Examined]]:
     with JdbcPersistenceAdapter(store_url(url), JdbcOptions(table_prefix=prefix)) as adapter:
-        queue = Queue(next(iter(scenes.values())).queue)  # the worst: the largest of its set
-        for name, asked in _lookups(adapter, connection, queue):
-            yield name, [examine(connection, statement) for statement in asked]
+        asked = [*_pages(adapter, prefix), *_lookups(adapter, connection, LOOKED_UP[prefix])]
+    for name, sent in asked:
+        yield name, examine(connection, sent)
 
 
-def _lookups(
-    adapter: JdbcPersistenceAdapter, connection: Connection, queue: Queue
-) -> Iterator[tuple[str, Sequence[Sent]]]:
-    raise NotImplementedError
+def _pages(adapter: JdbcPersistenceAdapter, prefix: str) -> Iterator[tuple[str, Sent]]:
+    for name, scene in SCENES.items():
+        if scene.prefix != prefix:
+            continue
+        store = adapter.queue_message_store(Queue(scene.queue), prioritized=scene.prioritized)
+        with captured() as sent:
+            page = store.recover_next_messages(Cursor.after(scene.after), PAGE, 1 << 30)
+        assert len(page.messages) == scene.returned
+        assert len(sent) == scene.probes
+        yield from ((name, probe) for probe in sent)
+        adapter.remove_queue_message_store(Queue(scene.queue))  # the next scene may want it prioritised
+
+
+def _lookups(adapter: JdbcPersistenceAdapter, connection: Connection, row: Row) -> Iterator[tuple[str, Sent]]:
+    """What is asked about one message in the middle of a large queue, and what changes with it."""
+    statements, dialect = adapter.statements, adapter.dialect
+    producer, container = str(PRODUCER), row.container
+    for name, statement, parameters in (
+        ("by id", statements.message_by_id, {"id": row.id, "container": container}),
+        ("by producer", statements.message_by_key, {"producer": producer, "sequence": row.id, "container": container}),
+        (
+            "id by producer",
+            statements.message_id_by_key,
+            {"producer": producer, "sequence": row.id, "container": container},
+        ),
+        ("highest id", statements.sequence_last_of_messages, {}),
+        ("highest of a producer", statements.producer_sequence_last, {"producer": producer}),
+        ("in doubt", statements.containers_in_doubt, {}),
+    ):
+        with captured() as sent:
+            connection.execute(text(statement), parameters).all()
+        yield from ((name, asked) for asked in sent)
+    for name, write in (
+        ("removes", Write(Completion(), removes=range(row.id, row.id + PAGE))),
+        ("purge", Write(Completion(), purges=[Purge(row.small_container, 1 << 40)])),
+    ):
+        yield from ((name, change) for change in batch_statements(dialect, Batch([write])))

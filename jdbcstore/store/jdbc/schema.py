@@ -76,9 +76,10 @@ def create_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -
     """
     with engine.connect() as connection:
         report = inspect_schema(connection, prefix)
-    if report.kind is not SchemaKind.NONE:
+    if report.kind is SchemaKind.OURS:
         return report
-    # Forced, since whoever came first may be running by the time it is our turn; then there is nothing left to create.
+    # Look again when nobody is in the middle of creating. Forced, since whoever came first may be running by the time it
+    # is our turn; then there is nothing left to create.
     with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
         report = inspect_schema(connection, prefix)
         return report if report.kind is not SchemaKind.NONE else _upgrade(connection, tables)

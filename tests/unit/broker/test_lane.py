@@ -16,7 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jdbcstore import BrokerOptions, Cursor, Destination, Message, MessageId, MessageStore, Page, Queue, TransientStoreError
+from jdbcstore import (
+    BrokerOptions,
+    Cursor,
+    Destination,
+    Message,
+    MessageId,
+    MessageStore,
+    Page,
+    Queue,
+    TransientStoreError,
+)
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
@@ -136,7 +146,9 @@ class World:
         if self._read_early:
             future.set_result(function(*arguments))
         else:
-            self.broker.loop.call_soon(lambda: self.broker.loop.call_soon(lambda: future.set_result(function(*arguments))))
+            self.broker.loop.call_soon(
+                lambda: self.broker.loop.call_soon(lambda: future.set_result(function(*arguments)))
+            )
         return future
 
     def _message(self) -> Message:

@@ -1,0 +1,237 @@
+"""Memory stays bounded, and nobody suffers from others: backlogs, clients that do not read, thousands of idle ones."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from jdbcstore import Broker, PersistenceAdapter, Queue
+from tests.broker.client import Client
+from tests.broker.conftest import OpenClient, StartBroker
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a condition; fail if it does not come."""
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came"
+        time.sleep(0.01)
+
+
+def pour(client: Client, count: int, body: str = "", destination: str = "/queue/A", persistent: bool = True) -> None:
+    """Send many messages in few writes, and wait until the broker has the last one."""
+    flag = str(persistent).lower()
+    frames = [f"SEND\ndestination:{destination}\npersistent:{flag}\nnumber:{n}\n\n{body}\0" for n in range(count)]
+    frames[-1] = frames[-1].replace("\n\n", "\nreceipt:last\n\n", 1)
+    client.write("".join(frames).encode())
+    assert client.frame().headers["receipt-id"] == "last"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_backlog_lives_in_the_store_and_comes_in_order(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    persistent: bool,
+) -> None:
+    address = start_broker(sqlite_store, window_messages_max=50, page_messages_max=20)
+    client = open_client(address)
+    pour(client, 1000, "x" * 100, persistent=persistent)
+    used = brokers[0].memory.used
+    assert 0 < used <= 50 * 3000
+    client.subscribe("/queue/A", "client-individual", activemq_prefetchSize="30")
+    for number in range(1000):
+        message = client.message()
+        assert int(message.headers["number"]) == number
+        client.ack(message)
+        assert brokers[0].memory.used <= 110 * 3000
+    client.done("DISCONNECT")
+    until(lambda: brokers[0].memory.used == 0 and brokers[0].queues[Queue("A")].depth == 0)
+
+
+def test_all_queues_together_keep_within_the_memory(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, brokers: list[Broker]
+) -> None:
+    address = start_broker(sqlite_store, memory_bytes_max=200_000)
+    client = open_client(address)
+    for queue in range(10):
+        pour(client, 50, "x" * 1000, destination=f"/queue/{queue}")
+    assert brokers[0].memory.used <= 200_000
+    for queue in range(10):
+        client.subscribe(f"/queue/{queue}", id=str(queue), activemq_prefetchSize="1")
+    got = [client.message() for _ in range(500)]
+    for queue in range(10):
+        numbers = [int(m.headers["number"]) for m in got if m.headers["subscription"] == str(queue)]
+        assert numbers == list(range(50))
+
+
+def test_bodies_of_many_large_unacknowledged_messages_are_read_again_when_needed(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, brokers: list[Broker]
+) -> None:
+    address = start_broker(sqlite_store, in_flight_bytes_max=100_000)
+    client = open_client(address)
+    for number in range(40):
+        client.publish("/queue/A", f"{number}:" + "x" * 20_000)
+    client.subscribe("/queue/A", "client", activemq_prefetchSize="100")
+    messages = [client.message() for _ in range(40)]
+    until(lambda: brokers[0].memory.used <= 250_000)
+    client.done("NACK", client.named(messages[39]))
+    client.drop()
+    again = open_client(address)
+    again.subscribe("/queue/A", "client")
+    bodies = [again.message() for _ in range(39)]
+    assert [m.text for m in bodies] == [m.text for m in messages[:39]]
+    assert all(m.headers["redelivered"] == "true" for m in bodies)
+    again.done("ACK", again.named(bodies[-1]))
+    again.subscribe("/queue/ActiveMQ.DLQ", id="dlq")
+    assert again.message().text == messages[39].text
+    again.done("DISCONNECT")
+    until(lambda: brokers[0].memory.used == 0)
+
+
+def test_a_consumer_that_does_not_read_harms_nobody(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    address = start_broker(sqlite_store)
+    deaf, busy = open_client(address), open_client(address)
+    deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    pour(busy, 300, "x" * 50_000)
+    deaf.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "100000"})
+    busy.publish("/queue/B", "b")
+    busy.subscribe("/queue/B")
+    assert busy.message().text == "b"
+    # What the deaf one was not sent is for others; what it was sent comes back when it is gone.
+    deaf.drop()
+    busy.subscribe("/queue/A", id="2")
+    assert sorted(int(busy.message().headers["number"]) for _ in range(300)) == list(range(300))
+
+
+def test_auto_acknowledged_messages_are_kept_until_the_socket_took_them(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, brokers: list[Broker]
+) -> None:
+    address = start_broker(sqlite_store)
+    deaf, producer = open_client(address), open_client(address)
+    pour(producer, 200, "x" * 100_000)
+    deaf.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "100000"})
+    queue = brokers[0].queues[Queue("A")]
+    until(lambda: queue.in_flight > 0)
+    assert queue.depth > 0  # 20 MB do not fit into the kernel's buffers
+    deaf.drop()
+    other = open_client(address)
+    other.subscribe("/queue/A")
+    first = other.message()
+    numbers = {int(first.headers["number"])}
+    while not other.is_silent(1.0):
+        numbers.add(int(other.message().headers["number"]))
+    # Only what had reached the kernel of the lost client is gone: that is what auto means.
+    assert 199 in numbers
+    assert len(numbers) >= queue.enqueued - queue.dequeued
+
+
+def test_a_sender_that_does_not_read_its_receipts_is_not_read_either(
+    start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    address = start_broker(output_bytes_max=10_000)
+    deaf, other = open_client(address), open_client(address)
+    deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.socket.settimeout(2.0)
+    receipt = "r" * 9000
+    frame = f"SEND\ndestination:/topic/none\nreceipt:{receipt}\n\n\0".encode() * 100
+    with pytest.raises(TimeoutError):
+        for _ in range(100):
+            deaf.write(frame)
+    other.publish("/queue/A", "not affected")
+
+
+def test_a_fast_producer_is_held_back_by_a_slow_store(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    from tests.broker.test_receipts import commits_held
+
+    address = start_broker(sqlite_store, uncommitted_bytes_max=100_000)
+    fast, other = open_client(address), open_client(address)
+    fast.socket.settimeout(2.0)
+    frame = f"SEND\ndestination:/queue/A\npersistent:true\n\n{'x' * 50_000}\0".encode()
+    sent = 0
+    with commits_held():
+        with pytest.raises(TimeoutError):
+            for _ in range(1000):
+                fast.socket.sendall(frame)
+                sent += 1
+        other.done("SEND", {"destination": "/queue/B"}, "not affected")
+    assert 2 <= sent < 1000
+
+
+@pytest.mark.timeout(240)
+def test_two_thousand_idle_clients_cost_little(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    import resource
+    import threading
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    address = start_broker()
+    threads = threading.active_count()
+    idle = []
+    try:
+        for _ in range(2000):
+            connection = socket.create_connection(address, timeout=30)
+            connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+            idle.append(connection)
+        until(lambda: sum(session.is_connected for session in list(brokers[0].sessions)) == 2000, 60)
+        assert threading.active_count() == threads
+        client = open_client(address)
+        started_s = time.monotonic()
+        client.subscribe("/queue/A")
+        for number in range(100):
+            client.publish("/queue/A", str(number))
+            client.message()
+        assert time.monotonic() - started_s < 10
+    finally:
+        for connection in idle:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_idle_empty_queues_are_forgotten(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jdbcstore.broker.broker._SWEEP_S", 0.05)
+    address = start_broker(sqlite_store, idle_queue_timeout_s=0.1)
+    client = open_client(address)
+    client.publish("/queue/full", "x")
+    client.subscribe("/queue/empty", id="1")
+    client.subscribe("/queue/used", id="2")
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    until(lambda: Queue("empty") not in brokers[0].queues)
+    client.publish("/queue/empty", "again")
+    client.subscribe("/queue/empty", id="3")
+    assert client.message().text == "again"
+    assert {Queue("full"), Queue("used")} <= brokers[0].queues.keys()
+
+
+def test_ten_thousand_stored_queues_are_there_after_a_start(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    from jdbcstore.testing.messages import text_message
+
+    with sqlite_store as store:
+        added = [
+            store.queue_message_store(Queue(f"Q{n}")).add_message(text_message(n, destination=Queue(f"Q{n}")))
+            for n in range(10_000)
+        ]
+        added[-1].result(60)
+    client = open_client(start_broker(sqlite_store))
+    client.subscribe("/queue/Q9999", id="1")
+    assert client.message().text == "message 9999"
+    client.subscribe("/queue/Q123*", id="2")  # no path element, so a name like any other, and nobody's
+    assert client.is_silent()

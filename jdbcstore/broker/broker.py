@@ -93,7 +93,7 @@ class Broker:
 
         Raises:
             StoreError, ConfigurationError: the store cannot be opened.
-            OSError: the address cannot be listened on. The store is closed again.
+            ListenError: the address cannot be listened on. The store is closed again.
         """
         from jdbcstore.broker.server import Server
 
@@ -215,10 +215,16 @@ class Broker:
         while self._awake or self._talking:
             awake, self._awake = self._awake, []
             for queue in awake:
-                queue.dispatch()
+                try:
+                    queue.dispatch()
+                except Exception:
+                    log.exception("defect in dispatching %r", queue)  # the other queues go on
             talking, self._talking = self._talking, []
             for session in talking:
-                session.write()
+                try:
+                    session.write()
+                except Exception:
+                    log.exception("defect in writing to %r", session)  # the other clients go on
             if self._turn_scheduled:
                 return
 
@@ -287,10 +293,7 @@ class Broker:
         self._temporary.discard(destination)
         queue = self.queues.pop(destination, None)
         if queue is not None:
-            for consumer in list(queue.consumers):
-                queue.remove_consumer(consumer)
-                consumer.queues.remove(queue)
-            queue.purge(lambda error: None)
+            queue.delete()
         self.topics.pop(destination, None)
 
     # -- several at once -----------------------------------------------------------------------------------------

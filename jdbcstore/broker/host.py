@@ -24,7 +24,7 @@ def serve(broker: Broker, started: Callable[[tuple[str, int]], object] = lambda 
         started: called with host and port as soon as clients can connect.
 
     Raises:
-        StoreError, ConfigurationError, OSError: it cannot start.
+        StoreError, ConfigurationError, ListenError: it cannot start.
     """
     # A broker keeps many objects for a short time and hardly makes cycles: with the usual thresholds the collector
     # walks over all messages in memory again and again, for up to a third of the time.
@@ -57,7 +57,7 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
     """Run a broker in a thread of its own for the duration of the block; the value is its host and port.
 
     Raises:
-        StoreError, ConfigurationError, OSError: it cannot start.
+        StoreError, ConfigurationError, ListenError: it cannot start.
     """
     ready = threading.Event()
     failure: list[BaseException] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from math import inf, isinf, isnan
 
@@ -48,6 +49,7 @@ def _shortest_single(value: Float) -> str:
     """The shortest decimal that reads as this float of 32 bits."""
     for precision in range(1, 10):
         text = f"{float(value):.{precision}g}"
-        if Float(float(text)) == value:
-            return text
+        with suppress(ValueError):  # rounded up it may be beyond the largest one
+            if Float(float(text)) == value:
+                return text
     return repr(float(value))

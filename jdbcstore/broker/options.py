@@ -23,6 +23,7 @@ class BrokerOptions:
         bind: where to listen, ``HOST:PORT``; port 0 lets the system choose.
         broker_name: the broker's name in log lines and in errors to clients.
         users: login → passcode. None lets everybody in and looks at no login.
+        anonymous_access_allowed: with `users`, also let in who names no login at all.
         connections_max: clients at the same time; the next one is answered with an ERROR and closed.
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
@@ -65,6 +66,7 @@ class BrokerOptions:
     bind: str = "127.0.0.1:61613"
     broker_name: str = "localhost"
     users: Mapping[str, str] | None = None
+    anonymous_access_allowed: bool = False
     connections_max: int = 10_000
     backlog_max: int = 1024
     connect_timeout_s: float = 30.0
@@ -109,7 +111,7 @@ class BrokerOptions:
             raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
         for option in fields(self):
             value = getattr(self, option.name)
-            if option.type == "int" and (not isinstance(value, int) or value < 1):
+            if option.type == "int" and (type(value) is not int or value < 1):
                 raise ConfigurationError(f"{option.name} must be a whole number of at least 1, got {value!r}")
             if option.type == "float" and (not isinstance(value, int | float) or not value > 0):
                 raise ConfigurationError(f"{option.name} must be a number greater than 0, got {value!r}")

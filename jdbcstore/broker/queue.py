@@ -66,7 +66,7 @@ class Queue:
         self._ready: deque[Consumer] = deque()
         self._returned: deque[Delivery] = deque()
         self._order = 0
-        self._is_awake = False
+        self._is_awake = self._is_deleted = False
         self._loading: asyncio.Future[Message | None] | None = None
         self._persistent = (
             None if destination.is_temporary else Lane(broker, self, self._open_store, memory_first=False)
@@ -265,7 +265,10 @@ class Queue:
             self._in_flight_bytes -= delivery.size
             delivery.consumer = None
             delivery.redeliveries += 1
-        if returned:
+        if self._is_deleted:
+            for delivery in returned:
+                self._forget(delivery)
+        elif returned:
             self._returned = deque(sorted([*self._returned, *returned], key=_by_order))
             self.wake()
 
@@ -342,7 +345,7 @@ class Queue:
             self._broker.loop.call_later(_RETRY_S, self.bury, delivery)
 
     def consumed(self, delivery: Delivery) -> None:
-        """The consumer has the message and will not say so (mode auto); it has room for another one when it is removed."""
+        """A consumer in mode auto has the message. It gets room for another one when this one is removed."""
         self.acknowledge(delivery, self._consumed)
 
     def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
@@ -374,6 +377,18 @@ class Queue:
             self._broker.inbox.expect(completions[0], lambda _, error: answer(error), None)
         else:
             answer(None)
+
+    def delete(self) -> None:
+        """Forget everything, and also what consumers will give back. For temporary queues, whose connection is gone."""
+        self._is_deleted = True
+        for consumer in list(self.consumers):
+            self.remove_consumer(consumer)
+            consumer.queues.remove(self)
+        self.purge(self._purged)
+
+    def _purged(self, error: BaseException | None) -> None:
+        if error is not None:
+            log.warning("queue could not be emptied destination=%s error=%r", self.destination, str(error))
 
     # -- memory --------------------------------------------------------------------------------------------------
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING, Final, cast
 
 from jdbcstore.broker.options import open_files_max, parse_bind
 from jdbcstore.broker.session import Session
+from jdbcstore.errors import JdbcStoreError
 from jdbcstore.stomp.heartbeat import HeartBeat
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
 
-__all__ = ["Connection", "Server"]
+__all__ = ["Connection", "ListenError", "Server"]
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,10 @@ log = logging.getLogger(__name__)
 _LINGER_S: Final = 5.0
 #: Open files that are not clients: the store, log files, the loop itself.
 _OTHER_FILES: Final = 200
+
+
+class ListenError(JdbcStoreError):
+    """The broker cannot listen where it should."""
 
 
 class Connection(asyncio.Protocol):
@@ -185,7 +191,7 @@ class Server:
         """Listen.
 
         Raises:
-            OSError: the address is taken or not ours.
+            ListenError: the address is taken or not ours.
         """
         options = self._broker.options
         files_max = open_files_max(options.connections_max + _OTHER_FILES)
@@ -193,9 +199,13 @@ class Server:
             self._connections_max = max(files_max - _OTHER_FILES, 1)
             log.warning("this process may open %d files only: connections_max=%d", files_max, self._connections_max)
         host, port = parse_bind(options.bind)
-        self._listener = await self._broker.loop.create_server(
-            lambda: Connection(self._broker, self), host or None, port, backlog=options.backlog_max
-        )
+        try:
+            self._listener = await self._broker.loop.create_server(
+                lambda: Connection(self._broker, self), host or None, port, backlog=options.backlog_max
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise ListenError(f"cannot listen on {options.bind}: {reason}") from error
         bound = self._listener.sockets[0].getsockname()
         self.address = (bound[0], bound[1])
 

@@ -116,7 +116,7 @@ class Session:
         self._is_over_uncommitted = False
         self._uncommitted_bytes = 0
         self._answers_due = 0
-        self._is_leaving = False
+        self._is_leaving = self._is_ending = False
         #: Events that arrived while the client was held back.
         self._unheard: list[Event] = []
         self._producer = ProducerId(self.connection_id, 1, -1)
@@ -143,6 +143,8 @@ class Session:
     def receive(self, data: bytes) -> None:
         """Bytes have arrived."""
         events = self._stomp.receive_data(data)
+        if self._stomp.close_expected:
+            self._end()  # a fatal error of the client, answered by the protocol itself
         if self._holds or self._unheard:
             self._unheard.extend(events)
         else:
@@ -199,6 +201,8 @@ class Session:
 
     def unchoke(self) -> None:
         """Everything written has left."""
+        if self._is_ending:
+            return
         self.is_choked = False
         if self._unflushed:
             self._settle_flushed()
@@ -232,7 +236,7 @@ class Session:
         """
         log.warning("client disconnected peer=%s reason=%r", self._wire.peer, reason)
         self._stomp.send_error(text, fatal=True)
-        self.talk()
+        self._end()
 
     def close(self) -> None:
         """The connection is gone: what was not acknowledged goes back, what it opened is closed."""
@@ -261,7 +265,14 @@ class Session:
         if not self._is_closed:
             text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
             self._stomp.send_error(text, receipt_id=receipt, fatal=fatal)
+            if fatal:
+                self._end()
             self.talk()
+
+    def _end(self) -> None:
+        """The last word is said: what is delivered from now on would not reach the client."""
+        self._is_ending = self.is_choked = True
+        self.talk()
 
     def _done(self, receipt: str | None) -> None:
         if receipt is not None and not self._is_closed:
@@ -272,15 +283,12 @@ class Session:
 
     def _on_connect(self, event: Connect) -> None:
         broker = self._broker
-        users = broker.options.users
-        if users is not None:
-            expected = users.get(event.login or "")
-            given = (event.passcode or "").encode("utf-8", "surrogatepass")
-            if expected is None or not compare_digest(expected.encode("utf-8", "surrogatepass"), given):
-                text = f"User name [{'null' if event.login is None else event.login}] or password is invalid."
-                log.warning("login refused peer=%s login=%r", self._wire.peer, event.login)
-                self._stomp.send_error(text, text, event.receipt, fatal=True)
-                return
+        if not self._may_enter(event):
+            text = f"User name [{'null' if event.login is None else event.login}] or password is invalid."
+            log.warning("login refused peer=%s login=%r", self._wire.peer, event.login)
+            self._stomp.send_error(text, text, event.receipt, fatal=True)
+            self._end()
+            return
         if event.client_id is not None:
             other = broker.client_ids.get(event.client_id)
             if other is not None:
@@ -298,6 +306,15 @@ class Session:
         self._wire.beat(send_ms, expect_ms)
         log.debug("client connected peer=%s version=%s id=%s", self._wire.peer, event.version, self.connection_id)
 
+    def _may_enter(self, event: Connect) -> bool:
+        users, login = self._broker.options.users, event.login
+        if users is None or (login is None and self._broker.options.anonymous_access_allowed):
+            return True
+        expected = users.get(login or "", "")
+        given = event.passcode or ""
+        is_right = compare_digest(expected.encode("utf-8", "surrogatepass"), given.encode("utf-8", "surrogatepass"))
+        return is_right and (login or "") in users
+
     @property
     def peer(self) -> str:
         """The client's address."""
@@ -305,6 +322,9 @@ class Session:
 
     def _on_disconnect(self, event: Disconnect) -> None:
         self._is_leaving = True
+        for consumer in list(self.subscriptions.values()):
+            self._unsubscribe(consumer)  # nothing more is sent; what it did not acknowledge is for others
+        self.subscriptions.clear()
         if not self._answers_due:
             self._say_farewell()
 

@@ -36,6 +36,7 @@ __all__ = ["broker"]
     metavar="LOGIN:PASSCODE",
     help="Let this user in, and nobody else. May be repeated. Without any, everybody may log in.",
 )
+@click.option("--anonymous", is_flag=True, help="With --user: let in who names no login, too.")
 @click.option("--name", "broker_name", help="The broker's name, for log lines and errors.")
 @click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
@@ -44,6 +45,7 @@ def broker(
     bind: str | None,
     config: Path | None,
     users: tuple[str, ...],
+    anonymous: bool,
     broker_name: str | None,
     log_level: str | None,
     log_format: str | None,
@@ -63,7 +65,12 @@ def broker(
     Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, memory:
     """
     configuration = Configuration() if config is None else read_configuration(config)
-    given_broker: dict[str, Any] = {"bind": bind, "broker_name": broker_name, "users": dict(map(_user, users)) or None}
+    given_broker: dict[str, Any] = {
+        "bind": bind,
+        "broker_name": broker_name,
+        "users": dict(map(_user, users)) or None,
+        "anonymous_access_allowed": anonymous,
+    }
     given_log: dict[str, Any] = {"level": log_level, "format": log_format}
     configuration = replace(
         configuration,

@@ -130,7 +130,8 @@ def _print(report: SchemaReport) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     for found in report.findings():
         table.add_row(Text(found.remedy, style=_STYLES[found.remedy]), Text(found.text))
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     if report.can_upgrade and report.needs_upgrade:
         prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
         console.print(Text(f"Run: jdbcstore schema upgrade{prefix} URL"))

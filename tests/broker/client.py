@@ -157,10 +157,7 @@ class Client:
         for line in lines:
             name, _, value = line.partition(":")
             headers.setdefault(self._unescaped(name, command), self._unescaped(value, command))
-        if "content-length" in headers:
-            length = int(headers["content-length"])
-        else:
-            length = rest.find(b"\0")
+        length = int(headers["content-length"]) if "content-length" in headers else rest.find(b"\0")
         if length < 0 or len(rest) <= length:
             return None
         assert rest[length : length + 1] == b"\0", self._data[:200]

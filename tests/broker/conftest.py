@@ -35,7 +35,7 @@ def brokers() -> list[Broker]:
 
 @pytest.fixture
 def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
-    """Start a broker on a free port: ``start_broker(adapter, option=value, …)``; without a store it has one in memory."""
+    """Start a broker on a free port: ``start_broker(adapter, option=value, …)``; its usual store is in memory."""
 
     def start(adapter: PersistenceAdapter | None = None, **options: Any) -> Address:
         broker = Broker(

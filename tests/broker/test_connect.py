@@ -84,6 +84,13 @@ def test_a_right_login_is_let_in(start_broker: StartBroker, open_client: OpenCli
         assert client.connect("1.0", login="admin", passcode="secret:with:colons").command == "CONNECTED"
 
 
+def test_anonymous_clients_can_be_let_in_beside_users(start_broker: StartBroker) -> None:
+    address = start_broker(users={"admin": "secret"}, anonymous_access_allowed=True)
+    for login, answer in [({}, "CONNECTED"), ({"login": "admin", "passcode": "no"}, "ERROR"), ({"login": ""}, "ERROR")]:
+        with Client(address) as client:
+            assert client.connect(**login).command == answer
+
+
 def test_what_comes_before_connect_is_refused(address: Address) -> None:
     with Client(address) as client:
         client.send("SEND", {"destination": "/queue/A"}, "x")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter, Queue
-from tests.broker.client import Client
+from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
 
@@ -28,6 +29,16 @@ def pour(client: Client, count: int, body: str = "", destination: str = "/queue/
     frames[-1] = frames[-1].replace("\n\n", "\nreceipt:last\n\n", 1)
     client.write("".join(frames).encode())
     assert client.frame().headers["receipt-id"] == "last"
+
+
+def could_write(client: Client, data: bytes, times: int) -> bool:
+    """Whether the broker takes so much within the client's time limit."""
+    try:
+        for _ in range(times):
+            client.write(data)
+    except TimeoutError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("persistent", [True, False])
@@ -132,6 +143,23 @@ def test_auto_acknowledged_messages_are_kept_until_the_socket_took_them(
     assert len(numbers) >= queue.enqueued - queue.dequeued
 
 
+@pytest.mark.parametrize("ending", ["DISCONNECT", "NONSENSE"])
+def test_a_client_that_leaves_while_messages_flow_loses_none_of_them(
+    address: Address, open_client: OpenClient, ending: str
+) -> None:
+    leaving, other = open_client(address), open_client(address)
+    pour(other, 2000)
+    leaving.subscribe("/queue/A", "auto", activemq_prefetchSize="10")
+    leaving.send(ending)
+    numbers = set()
+    with suppress(ConnectionError):
+        while (frame := leaving.frame()).command in ("MESSAGE", "ERROR"):
+            numbers.add(frame.headers.get("number", "0"))
+    other.subscribe("/queue/A")
+    while len(numbers) < 2000:
+        numbers.add(other.message().headers["number"])
+
+
 def test_a_sender_that_does_not_read_its_receipts_is_not_read_either(
     start_broker: StartBroker, open_client: OpenClient
 ) -> None:
@@ -141,9 +169,7 @@ def test_a_sender_that_does_not_read_its_receipts_is_not_read_either(
     deaf.socket.settimeout(2.0)
     receipt = "r" * 9000
     frame = f"SEND\ndestination:/topic/none\nreceipt:{receipt}\n\n\0".encode() * 100
-    with pytest.raises(TimeoutError):
-        for _ in range(100):
-            deaf.write(frame)
+    assert not could_write(deaf, frame, 100)
     other.publish("/queue/A", "not affected")
 
 
@@ -156,14 +182,9 @@ def test_a_fast_producer_is_held_back_by_a_slow_store(
     fast, other = open_client(address), open_client(address)
     fast.socket.settimeout(2.0)
     frame = f"SEND\ndestination:/queue/A\npersistent:true\n\n{'x' * 50_000}\0".encode()
-    sent = 0
     with commits_held():
-        with pytest.raises(TimeoutError):
-            for _ in range(1000):
-                fast.socket.sendall(frame)
-                sent += 1
+        assert not could_write(fast, frame, 1000)
         other.done("SEND", {"destination": "/queue/B"}, "not affected")
-    assert 2 <= sent < 1000
 
 
 @pytest.mark.timeout(240)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jdbcstore import Broker
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -128,3 +129,21 @@ def test_an_unknown_temporary_destination_is_refused(client: Client) -> None:
     for command in ("SEND", "SUBSCRIBE"):
         answer = client.request(command, {"destination": "/remote-temp-queue/ID\\cx\\c1", "id": "1"})
         assert (answer.command, "does not exist" in answer.headers["message"]) == ("ERROR", True)
+
+
+def test_what_others_took_from_a_temporary_queue_is_forgotten_with_it(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_broker()
+    owner, other = open_client(address), open_client(address)
+    owner.publish("/temp-queue/t", "x" * 1000)
+    owner.publish("/queue/A", "x", reply_to="/temp-queue/t")
+    other.subscribe("/queue/A")
+    name = other.message().headers["reply-to"].replace(":", "\\c")
+    other.subscribe(name, "client", id="2")
+    taken = other.message()
+    owner.done("DISCONNECT")
+    assert owner.is_closed()
+    other.done("ACK", other.named(taken))
+    other.done("UNSUBSCRIBE", {"id": "2"})
+    assert brokers[0].memory.used == 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Row, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors"
@@ -114,10 +113,10 @@ def dump_statements(path: Path) -> list[str]:
     return [statement.strip().removesuffix(";") for statement in statements if statement.strip()]
 
 
-def rows(engine: Engine, table: str, columns: str = "*") -> Sequence[Row[Any]]:
+def rows(engine: Engine, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
     """Every row of a table, sorted."""
     with engine.connect() as connection:
-        found = connection.execute(text(f"SELECT {columns} FROM {table}")).all()
+        found = [tuple(row) for row in connection.execute(text(f"SELECT {columns} FROM {table}"))]
     return sorted(found, key=repr)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from sqlalchemy import Engine, text
@@ -17,6 +18,7 @@ from jdbcstore.store.jdbc.schema import SchemaKind, SchemaReport, create_tables,
 from jdbcstore.store.jdbc.schema_lock import alone
 from tests.migrations.activemq import rows, run, shape, start_java_broker, store_some
 
+WAIT_S = 28.0  # disks of test machines are slow at times; below the time-out of a statement
 LEASE = "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'broker-a', TIME = {now} {sign} 600000 WHERE ID = 1"
 NOW = {
     "postgresql": "CAST(EXTRACT(EPOCH FROM now()) * 1000 AS BIGINT)",
@@ -66,14 +68,14 @@ def test_two_upgrades_of_a_java_broker_s_tables(database_url: str, engine: Engin
     start_java_broker(engine)
     store_some(engine)
     before = rows(engine, "ACTIVEMQ_MSGS")
-    reports = at_once(database_url, upgrade_schema, 2)
+    reports = at_once(database_url, partial(upgrade_schema, wait_s=WAIT_S), 2)
     assert [report.kind for report in reports] == [SchemaKind.OURS] * 2
     assert rows(engine, "ACTIVEMQ_MSGS") == before
     assert rows(engine, "JDBCSTORE_VERSION") == [(reports[0].head,)]
 
 
 def test_four_brokers_start_on_an_empty_database(database_url: str, engine: Engine) -> None:
-    reports = at_once(database_url, create_tables, 4)
+    reports = at_once(database_url, partial(create_tables, wait_s=WAIT_S), 4)
     assert [report.kind for report in reports] == [SchemaKind.OURS] * 4
     assert rows(engine, "ACTIVEMQ_LOCK") == [(1, None, None)]
 
@@ -161,6 +163,20 @@ def test_a_broker_that_starts_meanwhile_waits(server_engine: Engine) -> None:
         broker.execute(take)
     with server_engine.connect() as broker:
         assert len(broker.execute(take).all()) == 1
+
+
+def test_a_long_reader_is_not_waited_for_for_ever(server_engine: Engine) -> None:
+    start_java_broker(server_engine)
+    run(server_engine, "DROP TABLE ACTIVEMQ_LOCK")
+    with server_engine.connect().execution_options(isolation_level="READ COMMITTED") as reader, reader.begin():
+        for table in ("MSGS", "ACKS"):
+            reader.execute(text(f"SELECT * FROM ACTIVEMQ_{table}")).all()
+        with (
+            pytest.raises(TransientStoreError, match=r"has used .* for more than 1 s"),
+            alone(server_engine, "", wait_s=1, force=False) as (connection, _),
+        ):
+            connection.execute(text("ALTER TABLE ACTIVEMQ_MSGS ADD NOTE INT"))
+    assert upgrade_schema(server_engine).kind is SchemaKind.OURS
 
 
 def test_refused_while_somebody_writes_to_the_file(sqlite_engine: Engine) -> None:

@@ -72,7 +72,7 @@ def test_tables_of_5_3(engine: Engine) -> None:
         require_usable(report)
 
     upgraded(engine)
-    assert {tuple(row) for row in rows(engine, "ACTIVEMQ_MSGS", "PRIORITY, XID")} == {(0, None)}
+    assert set(rows(engine, "ACTIVEMQ_MSGS", "PRIORITY, XID")) == {(0, None)}
     columns = "CONTAINER, SUB_DEST, CLIENT_ID, SUB_NAME, SELECTOR, LAST_ACKED_ID, PRIORITY, XID"
     subscription = ("topic://test", "topic://test", "client", "sub", "n > 3", 4, 0, None)
     assert rows(engine, "ACTIVEMQ_ACKS", columns) == [subscription]
@@ -134,7 +134,7 @@ def test_null_priorities_are_filled_range_by_range(engine: Engine, monkeypatch: 
 
     assert upgraded(engine).null_priorities is False
     expected = [(number, 7 if number == 4 else 0) for number in range(1, 12)]
-    assert sorted(tuple(row) for row in rows(engine, "ACTIVEMQ_MSGS", "ID, PRIORITY")) == expected
+    assert sorted(rows(engine, "ACTIVEMQ_MSGS", "ID, PRIORITY")) == expected
 
 
 def test_null_priorities_are_filled_also_without_an_index_to_find_them(engine: Engine) -> None:
@@ -144,7 +144,7 @@ def test_null_priorities_are_filled_also_without_an_index_to_find_them(engine: E
     run(engine, f"DROP INDEX ACTIVEMQ_MSGS_PIDX{on}", "UPDATE ACTIVEMQ_MSGS SET PRIORITY = NULL")
     assert found(engine).null_priorities is None
     upgraded(engine)
-    assert {row[0] for row in rows(engine, "ACTIVEMQ_MSGS", "PRIORITY")} == {0}
+    assert set(rows(engine, "ACTIVEMQ_MSGS", "PRIORITY")) == {(0,)}
 
 
 def test_subscriptions_of_before_5_4_come_out_of_hiding(engine: Engine) -> None:

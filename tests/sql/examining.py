@@ -23,7 +23,9 @@ class Examined:
         statement: as it was sent.
         plan: the database's words.
         indexes: names of the indexes it goes through, lower case.
+        bounds: the columns that say where in the indexes it begins and ends, upper case.
         is_bounded: whether every access is a range of an index, none a whole table or index.
+        is_covered: whether an index alone answers, without the rows it points to.
         sorts: whether rows are collected and sorted.
         rows: how many rows it returned or changed.
         effort: rows that the database looked at, or for SQLite steps of its virtual machine.
@@ -34,7 +36,9 @@ class Examined:
     statement: str
     plan: str
     indexes: frozenset[str]
+    bounds: frozenset[str]
     is_bounded: bool
+    is_covered: bool
     sorts: bool
     rows: int
     effort: int
@@ -65,18 +69,26 @@ def _undone(connection: Connection) -> Iterator[None]:
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 
+_BOUND: Final = re.compile(r"\(?(\w+)\)?(?:::text)? (?:=|>=|<=|>|<|IS NULL|IS NOT NULL)")
+
+
 def _on_postgresql(connection: Connection, sent: Sent) -> Examined:
     explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + sent.statement
     top: dict[str, Any] = connection.exec_driver_sql(explain, sent.parameters).scalar_one()[0]["Plan"]
     nodes = list(_nodes(top))
     scans = [node for node in nodes if node["Node Type"].endswith("Scan")]
+    firsts = [scan for node in nodes if node["Node Type"] == "Limit" for scan in node["Plans"]]  # MAX, since 18
     changes = top["Node Type"] == "ModifyTable"
     rows = sum(_count(scan, "Actual Rows") for scan in scans) if changes else _count(top, "Actual Rows")
     return Examined(
         statement=sent.statement,
         plan=str(top),
         indexes=frozenset(scan["Index Name"] for scan in scans if "Index Name" in scan),
-        is_bounded=all("Index Cond" in scan or _is_partial(scan) for scan in scans),
+        bounds=frozenset(
+            column.upper() for scan in scans for column in _BOUND.findall(scan.get("Index Cond", "")) if column
+        ),
+        is_bounded=all("Index Cond" in scan or _is_partial(scan) or scan in firsts for scan in scans),
+        is_covered=all(scan["Node Type"] == "Index Only Scan" for scan in scans),
         sorts=any("Sort" in node["Node Type"] and _count(node, "Actual Rows") > 1 for node in nodes),
         rows=rows,
         effort=sum(
@@ -107,6 +119,15 @@ def _is_partial(scan: dict[str, Any]) -> bool:
 # -- MySQL and MariaDB -----------------------------------------------------------------------------------------------
 
 
+_COVERED: Final = re.compile(r"Using index(?! condition)|optimized away")
+#: What a length of key in bytes means in our index: VARCHAR(250) in utf8mb4, a BIGINT that may be NULL, a BIGINT.
+_BOUNDS: Final = {
+    "1002": ("CONTAINER",),
+    "1011": ("CONTAINER", "PRIORITY"),
+    "1019": ("CONTAINER", "PRIORITY", "ID"),
+}
+
+
 def _on_mysql(connection: Connection, sent: Sent) -> Examined:
     is_mariadb = getattr(connection.dialect, "is_mariadb", False)
     explain = "EXPLAIN " if is_mariadb else "EXPLAIN FORMAT=TRADITIONAL "
@@ -117,7 +138,9 @@ def _on_mysql(connection: Connection, sent: Sent) -> Examined:
         statement=sent.statement,
         plan=str(accesses),
         indexes=frozenset(name.lower() for key in keys for name in key.split("|")),  # MariaDB: index|filter
+        bounds=frozenset(column for access in accesses for column in _BOUNDS.get(access["key_len"], ())),
         is_bounded=all(access["type"] not in ("ALL", "index", "index_merge") for access in accesses),
+        is_covered=all(_COVERED.search(access["Extra"] or "") for access in accesses),
         sorts=any("filesort" in (access["Extra"] or "") for access in accesses),
         rows=rows,
         effort=effort,
@@ -166,7 +189,9 @@ def _on_sqlite(connection: Connection, sent: Sent) -> Examined:
         statement=sent.statement,
         plan=str(lines),
         indexes=frozenset(found[1].lower() for line in lines if (found := _INDEX.search(line))),
+        bounds=frozenset(column for line in lines for column in re.findall(r"(\w+)[=<>]", line)),
         is_bounded=not any(line.startswith("SCAN") and "_XIDX" not in line for line in lines),
+        is_covered=all("USING COVERING INDEX" in line for line in lines if line.startswith(("SCAN", "SEARCH"))),
         sorts=any("TEMP B-TREE" in line for line in lines) and rows > 1,
         rows=rows,
         effort=steps,

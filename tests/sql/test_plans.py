@@ -52,7 +52,7 @@ class Scene(NamedTuple):
 SCENES: Final = {
     "one queue, its start": Scene("ONE_", "Q0", 0, PAGE),
     "one queue, its middle": Scene("ONE_", "Q0", ROWS // 2, PAGE),
-    "one queue, its end": Scene("ONE_", "Q0", ROWS - 100, 100),
+    "one queue, its end": Scene("ONE_", "Q0", ROWS - 99, 100),
     "a queue behind all others": Scene("ONE_", "BEHIND", 0, PAGE),
     "two messages among all others": Scene("ONE_", "TWO", 0, 2),
     "an empty queue": Scene("ONE_", "EMPTY", 0, 0, probes=0),
@@ -116,6 +116,7 @@ def test_a_page_walks_a_range_of_our_index(seen: Seen, name: str, state: str) ->
     scene = SCENES[name]
     for probe in seen[name, state]:
         assert probe.indexes == {f"{scene.prefix}jdbcstore_msgs_page".lower()}, probe.plan
+        assert probe.bounds == {"CONTAINER", "PRIORITY", "ID"}, probe.plan
         assert probe.is_bounded, probe.plan
         assert not probe.sorts, probe.plan
 
@@ -181,9 +182,9 @@ def _fill(engine: Engine, connection: Connection) -> None:
     one, hundred, many, grown = (
         _tables(engine, connection, prefix) for prefix in ("ONE_", "HUNDRED_", "MANY_", "GROWN_")
     )
-    load(connection, one, ROWS, CONTAINER=_one_of(1))
-    load(connection, one, 1_000, ROWS + 2, CONTAINER="queue://BEHIND")
-    load(connection, one, 2, CONTAINER="queue://TWO", ID=lambda n: n * (ROWS + 1))
+    load(connection, one, ROWS, 2, CONTAINER=_one_of(1))
+    load(connection, one, 1_000, ROWS + 3, CONTAINER="queue://BEHIND")
+    load(connection, one, 2, CONTAINER="queue://TWO", ID=lambda n: n * (ROWS + 1) + 1)
     load(connection, hundred, ROWS, CONTAINER=_one_of(100))
     load(connection, hundred, 2_000, ROWS + 1, CONTAINER="queue://OLD", PRIORITY=None)
     load(connection, many, ROWS, CONTAINER=_one_of(10_000))

@@ -20,7 +20,7 @@ from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["adopt", "create"]
+__all__ = ["adopt", "create", "refuse_by_hand"]
 
 _logger = logging.getLogger(__name__)
 
@@ -63,10 +63,15 @@ def adopt(connection: Connection, tables: Tables) -> None:
         SchemaMismatch: there is something that must be decided by hand; nothing was changed.
     """
     report = inspect_schema(connection, tables.prefix)
+    refuse_by_hand(report)
+    _Adoption(connection, tables, report).run()
+
+
+def refuse_by_hand(report: SchemaReport) -> None:
+    """Raise `SchemaMismatch` if there is something that must be decided by hand."""
     by_hand = [found.text for found in report.findings() if found.remedy is Remedy.BY_HAND]
     if by_hand:
         raise SchemaMismatch("cannot upgrade: " + "; ".join(by_hand))
-    _Adoption(connection, tables, report).run()
 
 
 class _Adoption:
@@ -124,7 +129,9 @@ class _Adoption:
         """Without a key a subscription may stand there twice, and nobody knows which row is right."""
         if self.report.acks_key:
             return
-        key = [self.tables.acks.c[name] for name in ACKS_KEY if f"ACTIVEMQ_ACKS.{name}" not in self.report.missing_columns]
+        key = [
+            self.tables.acks.c[name] for name in ACKS_KEY if f"ACTIVEMQ_ACKS.{name}" not in self.report.missing_columns
+        ]
         doubled = self.connection.execute(select(*key).group_by(*key).having(func.count() > 1).limit(1)).first()
         if doubled:
             raise SchemaMismatch(

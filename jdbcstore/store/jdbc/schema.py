@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.store.jdbc.adoption import adopt
+from jdbcstore.store.jdbc.adoption import adopt, refuse_by_hand
 from jdbcstore.store.jdbc.migration import migrate, migrations_sql
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
@@ -57,6 +57,8 @@ def upgrade_schema(engine: Engine, prefix: str = "", *, force: bool = False, wai
         SchemaMismatch: something must be decided by hand; nothing was changed.
         TransientStoreError: another upgrade is under way for more than `wait_s`.
     """
+    with engine.connect() as connection:
+        refuse_by_hand(inspect_schema(connection, prefix))
     with alone(engine, prefix, wait_s=wait_s, force=force) as (connection, tables):
         return _upgrade(connection, tables)
 
@@ -78,8 +80,8 @@ def create_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -
         report = inspect_schema(connection, prefix)
     if report.kind is SchemaKind.OURS:
         return report
-    # Look again when nobody is in the middle of creating. Forced, since whoever came first may be running by the time it
-    # is our turn; then there is nothing left to create.
+    # Look again when nobody is in the middle of creating. Forced, since whoever came first may be running by the time
+    # it is our turn; then there is nothing left to create.
     with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
         report = inspect_schema(connection, prefix)
         return report if report.kind is not SchemaKind.NONE else _upgrade(connection, tables)
@@ -120,10 +122,6 @@ def schema_sql(dialect_name: str, prefix: str = "") -> str:
 
 
 def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
-    report = inspect_schema(connection, tables.prefix)
-    if not report.can_upgrade:
-        reasons = "; ".join(found.text for found in report.findings() if found.remedy is Remedy.BY_HAND)
-        raise SchemaMismatch(f"cannot upgrade: {reasons}")
     migrate(connection, tables)
     report = inspect_schema(connection, tables.prefix)
     if report.kind is SchemaKind.MIXED:

@@ -6,11 +6,10 @@ brought older ones to that shape except the statements that a Java broker tries,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Table, and_, bindparam, exists, inspect, select, text
+from sqlalchemy import Connection, Table, and_, bindparam, exists, inspect, select, text
 from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.types import TypeEngine
 
@@ -69,7 +68,7 @@ def inspect_schema(connection: Connection, prefix: str = "") -> SchemaReport:
     return _Inspection(connection, Tables.on(connection, prefix)).report()
 
 
-def hidden_subscriptions(connection: Connection, tables: Tables) -> Sequence[Row[Any]]:
+def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[str, str, str]]:
     """CONTAINER, CLIENT_ID and SUB_NAME of subscriptions whose only row got the default 5 when 5.4 added the column.
 
     A subscription to a topic without priorities has a row at 0, one with priorities has ten; who lists them asks for 0.
@@ -78,7 +77,7 @@ def hidden_subscriptions(connection: Connection, tables: Tables) -> Sequence[Row
     names = ("CONTAINER", "CLIENT_ID", "SUB_NAME")
     has_another = exists().where(and_(*(other.c[name] == alone.c[name] for name in names)), other.c.PRIORITY != 5)
     query = select(*(alone.c[name] for name in names)).where(alone.c.PRIORITY == 5, ~has_another)
-    return connection.execute(query).all()
+    return [(container, client_id, sub_name) for container, client_id, sub_name in connection.execute(query)]
 
 
 class _Inspection:
@@ -160,7 +159,8 @@ class _Inspection:
 
     def _columns_amiss(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Columns that the upgrade can add, and those that make it something else than ActiveMQ's tables."""
-        missing, foreign = [], []
+        missing: list[str] = []
+        foreign: list[str] = []
         for table in self.tables.all:
             name = self.tables.plain(table.name)
             shape = self.shapes.get(name)
@@ -169,7 +169,9 @@ class _Inspection:
                 found = shape.columns.get(str(column.key)) if shape else None
                 if found is None:
                     (missing if full_name in _ADDED_LATER else foreign).append(full_name)
-                elif column.key != "XID" and self._keeps_bytes(found, wanted=column.key == "MSG") != (column.key == "MSG"):
+                elif column.key != "XID" and self._keeps_bytes(found, wanted=column.key == "MSG") != (
+                    column.key == "MSG"
+                ):
                     foreign.append(full_name)
         return tuple(missing), tuple(foreign)
 

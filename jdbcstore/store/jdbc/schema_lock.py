@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, Engine, inspect, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import LockHeld, TransientStoreError
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
@@ -33,6 +33,10 @@ _CLOCK: Final = {
 }
 
 
+#: Lock and statement time-out of PostgreSQL; no wait of MariaDB and of MySQL; SQLite.
+_LOCKED: Final = ("55P03", "57014", (1205,), (3572,), "SQLITE_BUSY", "SQLITE_LOCKED")
+
+
 @contextmanager
 def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterator[tuple[Connection, Tables]]:
     """Hold the locks; the body gets the connection that changes the schema. Commits at the end, rolls back on an error.
@@ -40,12 +44,12 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
     Args:
         engine: of the database.
         prefix: of the tables; each set has locks of its own.
-        wait_s: how long to wait for somebody else who changes the schema, in seconds.
+        wait_s: how long to wait for somebody else who changes the schema or uses a table, in seconds.
         force: go on even if a broker is running.
 
     Raises:
         LockHeld: a broker is running on these tables.
-        TransientStoreError: somebody else is still changing the schema after `wait_s`.
+        TransientStoreError: somebody else is still at it after `wait_s`.
     """
     with _connect(engine) as connection:
         tables = Tables.on(connection, prefix)
@@ -56,8 +60,14 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
                 _refuse_under_a_broker(guard, tables)
                 if inspect_schema(connection, prefix).engines:
                     guard.rollback()  # no row was locked, but the table could not be given another engine
-            yield connection, tables
-            connection.commit()
+            try:
+                yield connection, tables
+                connection.commit()
+            except DBAPIError as error:
+                if not _is_locked(error):
+                    raise
+                busy = f"somebody has used {tables.messages.name} or its sisters for more than {wait_s:g} s"
+                raise TransientStoreError(f"{busy}: try again later") from error
 
 
 def _connect(engine: Engine) -> Connection:
@@ -76,7 +86,9 @@ def _sqlite_lock(connection: Connection, tables: Tables, wait_s: float) -> Itera
             raw.rollback()  # the engine's own BEGIN, which is not an exclusive one
         try:
             connection.exec_driver_sql("BEGIN EXCLUSIVE")
-        except OperationalError as error:
+        except DBAPIError as error:
+            if not _is_locked(error):
+                raise
             raise LockHeld(f"the database file is in use for more than {wait_s:g} s: stop the broker first") from error
         yield connection
     finally:
@@ -86,11 +98,14 @@ def _sqlite_lock(connection: Connection, tables: Tables, wait_s: float) -> Itera
 @contextmanager
 def _postgresql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterator[Connection]:
     with _connect(connection.engine) as guard:
-        guard.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
+        for each in (guard, connection):
+            each.execute(text(f"SET LOCAL lock_timeout = {max(1, int(wait_s * 1000))}"))
         key = "hashtextextended('jdbcstore.' || current_schema() || '.' || :name, 0)"
         try:
             guard.execute(text(f"SELECT pg_advisory_xact_lock({key})"), {"name": tables.version_table})
         except DBAPIError as error:
+            if not _is_locked(error):
+                raise
             raise TransientStoreError(_busy(tables, wait_s)) from error
         yield guard
 
@@ -102,11 +117,24 @@ def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterat
     with _connect(connection.engine) as guard:
         if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
             raise TransientStoreError(_busy(tables, wait_s))
+        # Past its own time-out the client would be gone, and the server would go on waiting and alter the table.
+        connection.execute(text(f"SET SESSION lock_wait_timeout = {max(1, int(wait_s))}"))
         try:
             yield guard
-        finally:  # it belongs to the session, which goes back to a pool; whoever waits for it wants the row next
+        finally:  # the sessions go back to a pool; whoever waits for the lock wants the row next
+            connection.rollback()
+            connection.execute(text("SET SESSION lock_wait_timeout = DEFAULT"))
             guard.rollback()
             guard.execute(text(f"SELECT RELEASE_LOCK({name})"), parameters)
+
+
+def _is_locked(error: DBAPIError) -> bool:
+    """Whether somebody else has the lock, in each driver's words."""
+    cause = error.orig
+    code = (
+        getattr(cause, "pgcode", None) or getattr(cause, "sqlite_errorname", None) or (cause.args if cause else ())[:1]
+    )
+    return code in _LOCKED
 
 
 def _busy(tables: Tables, wait_s: float) -> str:
@@ -121,6 +149,8 @@ def _refuse_under_a_broker(guard: Connection, tables: Tables) -> None:
     try:
         row = guard.execute(text(f"SELECT {columns} FROM {lock} WHERE ID = 1{nowait}")).first()
     except DBAPIError as error:
+        if not _is_locked(error):
+            raise
         raise LockHeld(f"a broker is running: it has locked the row of {lock}. Stop it first") from error
     if row is not None and row[0] is not None and row[1] is not None and row[1] > 0:
         raise LockHeld(f"broker {row[0]!r} is running: its lease in {lock} is good for {row[1]} ms. Stop it first")

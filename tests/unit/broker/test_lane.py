@@ -1,7 +1,8 @@
 """The theory of `jdbcstore.broker.lane`, checked with arbitrary histories.
 
-A store is scripted: writes wait until the history commits or fails them, pages see what is committed. Whatever happens, in the end
-every message that was stored has been delivered and acknowledged, none twice, in order, and the store is empty.
+A store is scripted: writes wait until the history commits or fails them, pages see what is committed. Whatever
+happens, in the end every message that was stored has been delivered and acknowledged, none twice, in order, and the
+store is empty.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _KINDS: Final[Mapping[str, type[StoreError]]] = {
 
 
 class PostgreSQLDialect(Dialect):
-    """PostgreSQL 12 and newer."""
+    """PostgreSQL 13 and newer."""
 
     # With a plain "=" the planner believes that the order is by ID alone and walks the primary key through everybody's
     # rows.
@@ -80,9 +80,13 @@ class PostgreSQLDialect(Dialect):
             "statement_timeout": f"{int(options.query_timeout_s * 1000)}",
             "standard_conforming_strings": "on",
             "client_min_messages": "warning",
-            # A queue that has grown since the last ANALYZE is thought to be short; then all of it would be collected
-            # in a bitmap and sorted for the sake of one page, instead of walking the index for its first rows.
+            # Statistics are always late for a queue: one that has grown is thought to be short, and few rows to lie
+            # behind the cursor. Then all of them would be collected and sorted for the sake of one page. Without these
+            # the first rows along our index are the only way; whatever has no such index is still sorted.
             "enable_bitmapscan": "off",
+            "enable_sort": "off",
+            "enable_incremental_sort": "off",
+            "jit": "off",  # a sort for want of anything better has a price at which it would be compiled, for a second
         }
         return {
             "connect_args": {

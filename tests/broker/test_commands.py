@@ -1,0 +1,137 @@
+"""The commands that look and try: send, receive, browse, stats; and how mistakes are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue
+from jdbcstore.cli import run
+from jdbcstore.testing.messages import text_message
+from tests.broker.client import Address
+from tests.broker.conftest import StartBroker
+
+Capture = pytest.CaptureFixture[str]
+
+
+def place(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+@pytest.fixture
+def url(tmp_path: Path, sqlite_store: PersistenceAdapter) -> str:
+    """A store with messages in it."""
+    with sqlite_store as store:
+        orders = store.queue_message_store(Queue("ORDERS"))
+        for number in range(1, 4):
+            message = text_message(number, f"order {number} ü", destination=Queue("ORDERS"))
+            message.properties = {"shop": "north", "count": 3}
+            orders.add_message(message).result()
+        producer = ProducerId("ID:other", 1, 1)
+        other = BytesMessage(
+            message_id=MessageId(producer, 1), producer_id=producer, destination=Queue("OTHER"), content=b"\x00\xff"
+        )
+        store.queue_message_store(Queue("OTHER")).add_message(other).result()
+        with_map = MapMessage(message_id=MessageId(producer, 2), producer_id=producer, destination=Queue("OTHER"))
+        with_map.body = {"a": 1}
+        store.queue_message_store(Queue("OTHER")).add_message(with_map).result()
+    return f"sqlite:///{tmp_path / 'broker.db'}"
+
+
+def test_browse_shows_messages(url: str, capsys: Capture) -> None:
+    assert run(["browse", url, "queue://ORDERS"]) == 0
+    shown = capsys.readouterr().out
+    assert [f"order {n} ü" in shown for n in (1, 2, 3)] == [True] * 3
+    assert ":1:1:1" in shown.replace("\n", "")  # no emoji
+
+
+def test_browse_speaks_json(url: str, capsys: Capture) -> None:
+    assert run(["browse", url, "ORDERS", "--json", "--limit", "2"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (first["body"], second["body"]) == ("order 1 ü", "order 2 ü")
+    assert (first["properties"], first["kind"], first["destination"]) == (
+        {"shop": "north", "count": "3"},
+        "text",
+        "queue://ORDERS",
+    )
+
+
+def test_browse_shows_other_kinds(url: str, capsys: Capture) -> None:
+    assert run(["browse", url, "OTHER", "--json"]) == 0
+    assert [json.loads(line)["body"] for line in capsys.readouterr().out.splitlines()] == ["00ff", "{a=1}"]
+
+
+def test_browse_of_nothing_says_so(url: str, capsys: Capture) -> None:
+    assert run(["browse", url, "queue://NOBODY"]) == 0
+    assert "queue://NOBODY is empty" in capsys.readouterr().out
+
+
+def test_stats_counts(url: str, capsys: Capture) -> None:
+    assert run(["stats", url, "--json"]) == 0
+    rows = {row["destination"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["queue://ORDERS"]["depth"], rows["queue://OTHER"]["depth"]) == (3, 2)
+    assert rows["queue://ORDERS"]["bytes"] > 300
+    assert rows["queue://ORDERS"]["oldest_age_s"] > 1_000_000
+    assert run(["stats", url]) == 0
+    assert "queue://ORDERS" in capsys.readouterr().out
+
+
+def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    address = place(start_broker(users={"admin": "secret"}))
+    login = ["--login", "admin", "--passcode", "secret"]
+    assert run(["send", address, "/queue/A", "hello", "world", "-H", "shop:north", "--count", "2", *login]) == 0
+    assert run(["receive", address, "/queue/A", "--count", "1", *login]) == 0
+    assert capfdbinary.readouterr().out == b"hello world\n"
+    assert run(["receive", address, "/queue/A", "--browse", "--json", *login]) == 0
+    shown = json.loads(capfdbinary.readouterr().out)
+    assert (shown["headers"]["shop"], shown["headers"]["persistent"], shown["body"]) == ("north", "true", "hello world")
+    assert run(["receive", address, "/queue/A", "--timeout", "0.2", *login]) == 0
+    assert capfdbinary.readouterr().out == b"hello world\n"
+
+
+def test_a_refused_command_says_why_in_one_line(start_broker: StartBroker, capsys: Capture) -> None:
+    address = place(start_broker(users={"admin": "secret"}))
+    assert run(["send", address, "/queue/A", "x"]) == 1
+    assert capsys.readouterr().err == "jdbcstore: the broker says: User name [null] or password is invalid.\n"
+
+
+def test_nobody_there_is_said_in_one_line(capsys: Capture) -> None:
+    assert run(["send", "127.0.0.1:1", "/queue/A", "x"]) == 1
+    assert capsys.readouterr().err == "jdbcstore: no broker answers at 127.0.0.1:1 (Connection refused)\n"
+
+
+def test_looking_into_a_store_that_is_not_there_creates_nothing(tmp_path: Path, capsys: Capture) -> None:
+    for command in (["stats"], ["browse"]):
+        arguments = [*command, f"sqlite:///{tmp_path}/none/x.db"] + (["queue://A"] if command == ["browse"] else [])
+        assert run(arguments) == 2
+        assert "there is no file" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["broker", "--bind", "nowhere"], "cannot listen on 'nowhere'"),
+        (["broker", "--url", "oracle://x"], "no store for oracle"),
+        (["broker", "--user", "admin"], "--user needs LOGIN:PASSCODE"),
+        (["broker", "--config", "nothing.toml"], "cannot read nothing.toml"),
+        (["browse", "sqlite:///x.db", "topic://T"], "no queue"),
+        (["send", "127.0.0.1:1", "/queue/A", "x", "-H", "none"], "--header needs NAME:VALUE"),
+        (["stats", "memory:"], "in memory"),
+        (["nonsense"], "No such command"),
+        (["broker", "--nonsense"], "No such option"),
+    ],
+)
+def test_a_wrong_command_exits_with_2_and_says_what_is_wrong(
+    arguments: list[str], complaint: str, capsys: Capture
+) -> None:
+    assert run(arguments) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["broker"], ["send"], ["receive"], ["browse"], ["stats"]])
+def test_help_teaches_with_examples(command: list[str], capsys: Capture) -> None:
+    assert run([*command, "--help"]) == 0
+    assert "    jdbcstore " in capsys.readouterr().out

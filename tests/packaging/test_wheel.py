@@ -1,0 +1,79 @@
+"""The wheel that users get, in an environment of its own: nothing may come from the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+INSTALL_TIMEOUT_S = 300
+
+MIGRATE = """
+import sys
+from pathlib import Path
+import jdbcstore
+from sqlalchemy import create_engine
+from jdbcstore.store.jdbc.migration import migrations_folder
+from jdbcstore.store.jdbc.schema import schema_sql, upgrade_schema
+
+environment = Path(sys.prefix).resolve()
+assert environment in Path(jdbcstore.__file__).resolve().parents, jdbcstore.__file__
+assert environment in migrations_folder().resolve().parents, migrations_folder()
+engine = create_engine("sqlite:///one.db")
+report = upgrade_schema(engine)
+engine.dispose()
+assert report.findings() == [], report.lines()
+assert "CREATE TABLE activemq_msgs" in schema_sql("postgresql")
+print(report.headline())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(CHECKOUT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment that has the wheel and its dependencies, and nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", str(folder))
+    interpreter = str(folder / "bin" / "python")
+    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    return interpreter
+
+
+def run(*command: str, cwd: Path | None = None) -> str:
+    """Run a command to its good end; what it printed."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_has_the_migrations_and_no_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    expected = [f"jdbcstore/migrations/{path.relative_to(CHECKOUT / 'migrations')}" for path in migrations()]
+    assert "jdbcstore/migrations/versions/0001_activemq_tables.py" in expected
+    assert set(expected) <= set(names)
+    assert "jdbcstore/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests/", "migrations/")) or "__pycache__" in name]
+
+
+def migrations() -> list[Path]:
+    """What is in the checkout's folder."""
+    found = [*(CHECKOUT / "migrations").rglob("*.py"), *(CHECKOUT / "migrations").rglob("*.mako")]
+    return [path for path in found if "__pycache__" not in path.parts]
+
+
+@pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)
+def test_it_migrates_without_the_checkout(python: str, tmp_path: Path) -> None:
+    told = run(python, "-I", "-W", "error", "-c", MIGRATE, cwd=tmp_path)
+    assert told.strip() == "jdbcstore, revision 0001: ready"

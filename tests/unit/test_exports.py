@@ -1,0 +1,39 @@
+"""The public API is what ``__all__`` says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import jdbcstore
+from jdbcstore import errors
+
+
+def test_every_name_is_there() -> None:
+    for name in jdbcstore.__all__:
+        assert getattr(jdbcstore, name) is not None
+    assert set(jdbcstore.__all__) <= set(dir(jdbcstore))
+
+
+def test_every_error_is_public() -> None:
+    assert set(errors.__all__) <= set(jdbcstore.__all__)
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        jdbcstore.nonsense  # noqa: B018  # the access is the test
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    document = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    assert jdbcstore.__version__ == document["project"]["version"]
+
+
+def test_importing_the_package_imports_no_database_library() -> None:
+    program = "import jdbcstore, sys; print('sqlalchemy' in sys.modules, 'asyncio' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert finished.stdout == "False False\n"

@@ -109,10 +109,11 @@ class Browser(Consumer):
                 self.session.browsing_failed(self, error)
                 return
             page = future.result()
+            is_end = page.cursor == self._cursor or page.cursor.positions[0] >= last
             self._cursor = page.cursor
             shown = [m for m in page.messages if m.message_id is not None and m.message_id.broker_sequence_id <= last]
             self._ready.extend(shown)
-            if len(shown) < len(page.messages) or not page.messages:
+            if is_end:
                 self._stores.popleft()
                 self._cursor = Cursor()
             self.resume()

@@ -36,6 +36,7 @@ class Delivery:
         "message_id",
         "order",
         "redeliveries",
+        "sent",
         "size",
         "stored",
         "visible",
@@ -66,5 +67,7 @@ class Delivery:
         #: How often it came back from a consumer since this process has it.
         self.redeliveries = 0
         self.consumer: Consumer | None = None
+        #: Its place among all that was sent to the connection; a cumulative acknowledgement goes by it.
+        self.sent = 0
         #: What the consumer's acknowledgement will call it.
         self.key = ""

@@ -43,7 +43,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery
-from jdbcstore.errors import CodecError, JdbcStoreError, OutcomeUnknown, StoreClosed
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page
@@ -300,24 +300,23 @@ class Lane:
     def _paged(self, page: Page, proof: int | None) -> None:
         """A page has arrived. `proof` is the number of tail adds so far when it began with none pending, else None."""
         self._retry_s = 0.0
-        if page.messages:
-            self._position = page.cursor.positions[0]
-            self._unpaged = max(self._unpaged - len(page.messages), 0)
-            for message in page.messages:
-                self._enter(message, stored=True, durable=True, visible=True)
-            self.page()
-        elif proof is not None:
-            self._unpaged = self._tail_adds - proof
+        position = page.cursor.positions[0]
+        if position == self._position:  # nothing is behind it
+            if proof is not None:
+                self._unpaged = self._tail_adds - proof
+            return
+        self._position = position
+        self._unpaged = max(self._unpaged - len(page.messages) - len(page.unreadable), 0)
+        for message in page.messages:
+            self._enter(message, stored=True, durable=True, visible=True)
+        for sequence, error in page.unreadable:
+            # What nobody can read must not hold up what is behind it. It stays in the store.
+            log.error(
+                "unreadable message skipped destination=%s id=%d error=%r", self.queue.destination, sequence, str(error)
+            )
+        self.page()
 
     def _page_failed(self, error: BaseException) -> None:
-        behind = getattr(error, "cursor", None)
-        if isinstance(error, CodecError) and isinstance(behind, Cursor):
-            # A row that nobody can read must not hold up those behind it. It stays in the store.
-            log.error("unreadable message skipped destination=%s error=%r", self.queue.destination, str(error))
-            self._position = behind.positions[0]
-            self._unpaged = max(self._unpaged - 1, 0)
-            self.page()
-            return
         if isinstance(error, StoreClosed) or not isinstance(error, Exception):
             return
         self._retry_s = min(max(self._retry_s * 2, _RETRY_FIRST_S), _RETRY_MOST_S)

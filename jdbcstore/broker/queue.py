@@ -23,7 +23,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.lane import Lane
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import JdbcStoreError
+from jdbcstore.errors import CodecError, JdbcStoreError
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
 
@@ -406,7 +406,13 @@ class Queue:
             self._loading = None
             if future.cancelled():
                 return
-            if (error := future.exception()) is not None:
+            error = future.exception()
+            if isinstance(error, CodecError):
+                log.error("unreadable message skipped destination=%s error=%r", self.destination, str(error))
+                delivery.failed = True  # it stays in the store
+                self.wake()
+                return
+            if error is not None:
                 log.warning("message could not be read again destination=%s error=%r", self.destination, error)
                 self._broker.loop.call_later(_RETRY_S, self.wake)
                 return

@@ -509,9 +509,9 @@ class Session:
             self._unflushed.append(delivery)
         else:
             key = message_id
+            self._deliveries = delivery.sent = self._deliveries + 1
             if self._uses_ack_ids:
-                self._deliveries += 1
-                headers["ack"] = key = f"{self._ack_id_stem}{self._deliveries}"
+                headers["ack"] = key = f"{self._ack_id_stem}{delivery.sent}"
                 self._by_ack_id[key] = delivery
             delivery.key = key
             consumer.unacknowledged[key] = delivery
@@ -611,7 +611,7 @@ class Session:
             give_back([delivery])
             return
         kept = [*consumer.unacknowledged.values(), delivery]
-        kept.sort(key=lambda d: d.order)
+        kept.sort(key=lambda d: d.sent)
         consumer.unacknowledged = {d.key: d for d in kept}
         consumer.credit -= 1
         if self._uses_ack_ids:

@@ -54,9 +54,9 @@ def open_engine(text: str) -> Engine:
     """
     from jdbcstore.store.jdbc.adapter import engine_for
 
-    url = store_url(text)
+    url, options = _options_of(store_url(text), JdbcOptions())
     _require_driver(url)
-    return engine_for(url, JdbcOptions())
+    return engine_for(url, options)
 
 
 def open_store(text: str, options: JdbcOptions | None = None) -> PersistenceAdapter:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue
+from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -256,3 +258,24 @@ def test_ten_thousand_stored_queues_are_there_after_a_start(
     assert client.message().text == "message 9999"
     client.subscribe("/queue/Q123*", id="2")  # no path element, so a name like any other, and nobody's
     assert client.is_silent()
+
+
+def test_a_row_that_is_no_message_holds_nobody_up(
+    start_broker: StartBroker, open_client: OpenClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "broker.db"
+    address = start_broker(open_store(f"sqlite:///{path}"), window_messages_max=4, page_messages_max=3)
+    client = open_client(address)
+    pour(client, 20)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE ACTIVEMQ_MSGS SET MSG = x'00' WHERE ID IN (5, 6, 7, 8, 9, 13, 20)")
+        database.commit()
+    client.subscribe("/queue/A", browser="true", id="b")
+    readable = [n for n in range(20) if n + 1 not in (5, 6, 7, 8, 9, 13, 20)]
+    assert [int(client.message().headers["number"]) for _ in readable] == readable
+    assert client.message().headers["browser"] == "end"
+    client.subscribe("/queue/A")
+    assert [int(client.message().headers["number"]) for _ in readable] == readable
+    client.publish("/queue/A", "behind")
+    assert client.message().text == "behind"
+    assert caplog.text.count("unreadable message skipped") == 7

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker_process import BrokerProcess
+
 CHECKOUT = Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 300
 
@@ -77,3 +79,15 @@ def migrations() -> list[Path]:
 def test_it_migrates_without_the_checkout(python: str, tmp_path: Path) -> None:
     told = run(python, "-I", "-W", "error", "-c", MIGRATE, cwd=tmp_path)
     assert told.strip() == "jdbcstore, revision 0001: ready"
+
+
+def test_the_broker_runs_from_it(python: str, tmp_path: Path) -> None:
+    program = (str(Path(python).with_name("jdbcstore")),)
+    with BrokerProcess("sqlite:///data/store.db", tmp_path, program=program) as broker:
+        place = f"127.0.0.1:{broker.port}"
+        run(*program, "send", place, "/queue/WHEEL", "hello from the wheel", cwd=tmp_path)
+        broker.kill()
+    with BrokerProcess("sqlite:///data/store.db", tmp_path, program=program) as broker:
+        received = run(*program, "receive", f"127.0.0.1:{broker.port}", "/queue/WHEEL", "--count", "1", cwd=tmp_path)
+        assert "hello from the wheel" in received
+        assert broker.stop() == 0

@@ -122,14 +122,15 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._sequence = max(0, *(int(number or 0) for number in numbers))
         self._containers, self._known = {}, set()
         for name, level, count in connection.execute(text(statements.containers_counted)):
+            name = _text(name)
             container = self._container(name)
             container.count += int(count)
             container.levels.add(None if level is None else int(level))
             self._known.add(_destination(name))
         for name, count in connection.execute(text(statements.containers_in_doubt)):
-            self._container(name).count -= int(count)
+            self._container(_text(name)).count -= int(count)
         for (name,) in connection.execute(text(statements.containers_of_acks)):
-            self._known.add(_destination(name))
+            self._known.add(_destination(_text(name)))
 
     def stop(self) -> None:
         engine, self._engine = self._engine, None
@@ -247,6 +248,11 @@ def _mapped(dialect: Dialect) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise dialect.map_error(error.orig or error) from error
+
+
+def _text(name: str | bytes) -> str:
+    """A value of CONTAINER; where it is compared bytewise it comes as bytes."""
+    return name if isinstance(name, str) else bytes(name).decode()
 
 
 def _destination(name: str) -> Destination:

@@ -44,6 +44,11 @@ class JdbcOptions:
     retry_s: float = 10.0
     vacuum_rows: int = 20_000
 
+    @property
+    def connect_timeout_s(self) -> int:
+        """How long connecting may take: a server that answers at all answers within seconds."""
+        return min(10, max(2, round(self.query_timeout_s / 3)))
+
     def __post_init__(self) -> None:
         if not _PREFIX.fullmatch(self.table_prefix):
             raise ConfigurationError(

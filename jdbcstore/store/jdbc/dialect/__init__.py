@@ -35,8 +35,8 @@ class Dialect:
         stay flat.
     """
 
-    #: How one level of PRIORITY is asked for; ``=`` unless the planner needs another wording.
-    level_condition = "PRIORITY = :level"
+    #: How one level of ``{priority}`` is asked for; ``=`` unless the planner needs another wording.
+    level_condition = "{priority} = :level"
     #: How the rows of one level are ordered along our index.
     level_order = "ID"
     #: Stands between the table and WHERE of a page to name our index, ``{index}`` being its name.
@@ -92,10 +92,12 @@ class Dialect:
         Parameters ``:container``, ``:level``, ``:after``, ``:inline_bytes`` (bytes), ``:rows`` (how many at most).
         """
         statements = self.statements
-        condition = "PRIORITY IS NULL" if level is None else self.level_condition
+        # Without our index there may be one on PRIORITY alone. It leads through everybody's rows, and is best not used.
+        priority = "PRIORITY" if self.has_page_index else "PRIORITY + 0"
+        condition = "{priority} IS NULL" if level is None else self.level_condition
         return (
             f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
-            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition}"
+            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition.format(priority=priority)}"
             f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
         )
 

@@ -82,7 +82,7 @@ class MySQLDialect(Dialect):
         return {
             "connect_args": {
                 "charset": "utf8mb4",
-                "connect_timeout": max(2, round(options.query_timeout_s / 3)),
+                "connect_timeout": options.connect_timeout_s,
                 # Beyond the server's own time-outs: those leave the connection usable.
                 "read_timeout": 2 * options.query_timeout_s,
                 "write_timeout": 2 * options.query_timeout_s,
@@ -96,8 +96,9 @@ class MySQLDialect(Dialect):
 
     @classmethod
     def container_expression(cls, *, collation_is_binary: bool) -> str:
-        # Whatever the column's character set: compare as utf8mb4, code point by code point.
-        return "CONTAINER" if collation_is_binary else "CONVERT(CONTAINER USING utf8mb4) COLLATE utf8mb4_bin"
+        # Whatever the column's character set: compare the bytes of utf8mb4. A collation, even a binary one, would
+        # ignore blanks at the end.
+        return "CONTAINER" if collation_is_binary else "CAST(CONVERT(CONTAINER USING utf8mb4) AS BINARY)"
 
     def connected(self, connection: Connection) -> None:
         # Gap locks of REPEATABLE READ would make a purge wait for other queues' inserts.

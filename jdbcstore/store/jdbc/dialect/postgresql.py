@@ -69,7 +69,7 @@ class PostgreSQLDialect(Dialect):
 
     # With a plain "=" the planner believes that the order is by ID alone and walks the primary key through everybody's
     # rows.
-    level_condition = "PRIORITY BETWEEN :level AND :level"
+    level_condition = "{priority} BETWEEN :level AND :level"
     level_order = "PRIORITY DESC, ID"
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
@@ -91,7 +91,7 @@ class PostgreSQLDialect(Dialect):
         return {
             "connect_args": {
                 "application_name": "jdbcstore",
-                "connect_timeout": max(2, round(options.query_timeout_s / 3)),
+                "connect_timeout": options.connect_timeout_s,
                 "keepalives_idle": 5,
                 "keepalives_interval": 2,
                 "keepalives_count": 3,

@@ -79,7 +79,7 @@ class Contestant:
         return _jdbcstore(folder, url)
 
 
-#: ActiveMQ's own speed is that of its JDBC store on the same database; SQLite is compared with KahaDB, its embedded store.
+#: The peer is ActiveMQ's JDBC store on the same database; SQLite is compared with KahaDB, its embedded store.
 CONTESTANTS = [
     Contestant("activemq", "postgresql", None),
     Contestant("jdbcstore", "postgresql", "activemq/postgresql"),

@@ -11,115 +11,24 @@ that is not asked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from jdbcstore.broker.java_text import java_text
-from jdbcstore.broker.transformation import transformed_body, untransformed
-from jdbcstore.destination import (
-    QUALIFIED_NAME_MAX,
-    Destination,
-    Queue,
-    TempQueue,
-    TempTopic,
-    Topic,
-    parse_destination,
+from jdbcstore.broker.stomp_destination import (
+    OwnTemporary,
+    destination_header,
+    is_destination,
+    parse_stomp_destination,
 )
+from jdbcstore.broker.transformation import transformed_body, untransformed
+from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
 
-__all__ = ["destination_header", "message_of", "parse_stomp_destination", "stomp_body", "stomp_headers"]
-
-# --- destinations -----------------------------------------------------------------------------------------------------
-
-_QUEUE, _TOPIC = "/queue/", "/topic/"
-_TEMP_QUEUE, _TEMP_TOPIC = "/temp-queue/", "/temp-topic/"
-_REMOTE_TEMP_QUEUE, _REMOTE_TEMP_TOPIC = "/remote-temp-queue/", "/remote-temp-topic/"
-
-#: Gives the temporary destination that a connection calls by a name of its own, e.g. ``/temp-queue/replies``.
-OwnTemporary = Callable[[str], Destination]
-
-
-@lru_cache(maxsize=8192)
-def _shared_destination(text: str) -> Destination | None:
-    """The destination of a STOMP name that means the same for every connection, None if it does not."""
-    text = text.strip()
-    if "," in text or text.startswith((_TEMP_QUEUE, _TEMP_TOPIC)):
-        return None
-    return _kind(text)
-
-
-def _kind(text: str) -> Destination:
-    try:
-        for prefix, kind in _PREFIXES.items():
-            if text.startswith(prefix):
-                return _checked(kind(text[len(prefix) :]))
-        # Anything else is the name of a queue, taken literally.
-        return _checked(Queue(text))
-    except ConfigurationError as error:
-        raise ProtocolError(f"Invalid destination '{text}': {error}") from None
-
-
-_PREFIXES: Final[dict[str, type[Destination]]] = {
-    _QUEUE: Queue,
-    _TOPIC: Topic,
-    _REMOTE_TEMP_QUEUE: TempQueue,
-    _REMOTE_TEMP_TOPIC: TempTopic,
-}
-
-
-def _checked(destination: Destination) -> Destination:
-    if len(destination.qualified_name) > QUALIFIED_NAME_MAX:
-        raise ProtocolError(f"Invalid destination: its name is longer than {QUALIFIED_NAME_MAX} characters")
-    return destination
-
-
-def parse_stomp_destination(text: str, own_temporary: OwnTemporary) -> Destination:
-    """The destination of a ``destination`` header.
-
-    Args:
-        text: e.g. ``/queue/A``, ``/topic/B.>``, ``/temp-queue/replies``, or several with commas between.
-        own_temporary: gives the connection's temporary destinations, making them at the first use.
-
-    Raises:
-        ProtocolError: it is empty, or a name is.
-    """
-    shared = _shared_destination(text)
-    if shared is not None:
-        return shared
-    text = text.strip()
-    if "," not in text:
-        return own_temporary(text)
-    parts = [part.strip() for part in text.split(",")]
-    elements = [parse_stomp_destination(part, own_temporary) for part in parts if part]
-    if not elements:
-        raise ProtocolError(f"Invalid destination '{text}': nothing stands between its commas")
-    # Stored as ActiveMQ does: the first one gives the kind, the others are written with their prefixes.
-    first, others = elements[0], elements[1:]
-    return type(first)(",".join([first.physical_name, *(other.qualified_name for other in others)]))
-
-
-def destination_header(destination: Destination, own_names: Mapping[Destination, str]) -> str:
-    """What a client reads as the name of a destination; its own temporary ones by the names that it gave them."""
-    if destination.is_temporary:
-        own = own_names.get(destination)
-        if own is not None:
-            return own
-    header = _headers.get(destination)
-    if header is None:
-        header = ",".join(_OUTGOING[type(element)] + element.physical_name for element in destination.elements())
-        if len(_headers) >= _HEADERS_MAX:
-            _headers.clear()
-        _headers[destination] = header
-    return header
-
-
-_HEADERS_MAX: Final = 8192
-_headers: dict[Destination, str] = {}
-_OUTGOING: Final[dict[type[Destination], str]] = {kind: prefix for prefix, kind in _PREFIXES.items()}
+__all__ = ["message_of", "stomp_body", "stomp_headers", "transform"]
 
 # --- SEND → message ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +163,7 @@ _FIELDS: Final[dict[str, Callable[[Message, str], None]]] = {
 
 def _set_reply_to(message: Message, value: str, own_temporary: OwnTemporary) -> None:
     text = value.strip()
-    if text.startswith((_QUEUE, _TOPIC, _TEMP_QUEUE, _TEMP_TOPIC, _REMOTE_TEMP_QUEUE, _REMOTE_TEMP_TOPIC)):
+    if is_destination(text):
         message.reply_to = parse_stomp_destination(text, own_temporary)
     else:
         message.set_property("reply-to", value)
@@ -443,8 +352,3 @@ def transform(message: Message, form: str, headers: dict[str, str]) -> bytes | N
     body, used = transformed_body(message, form)
     headers["transformation"] = used
     return body
-
-
-def names_of(destinations: Sequence[Destination]) -> str:
-    """Destinations in a log line."""
-    return ",".join(map(str, destinations))

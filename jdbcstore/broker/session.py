@@ -10,29 +10,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from jdbcstore.broker.answers import AcknowledgementAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, give_back
-from jdbcstore.broker.conversion import (
-    destination_header,
-    message_of,
-    parse_stomp_destination,
-    stomp_body,
-    stomp_headers,
-    transform,
-)
+from jdbcstore.broker.conversion import message_of, stomp_body, stomp_headers, transform
 from jdbcstore.broker.delivery import Delivery
-from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.broker.ledger import Ledger
+from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
+from jdbcstore.broker.subscribing import consumer_for
+from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
-from jdbcstore.destination import Destination, TempQueue, TempTopic
+from jdbcstore.broker.wire import Wire
+from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import (
     Abort,
     Ack,
-    AckMode,
     Begin,
     Commit,
     Connect,
@@ -51,37 +48,11 @@ from jdbcstore.version import VERSION
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
 
-__all__ = ["Session", "Wire"]
+__all__ = ["Session"]
 
 log = logging.getLogger(__name__)
 
-#: What an acknowledgement counts among the uncommitted bytes of its connection.
-_ACKNOWLEDGEMENT_BYTES: Final = 512
-
 SERVER: Final = f"jdbcstore/{VERSION}"
-
-
-class Wire(Protocol):
-    """What a session needs of its socket."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, later if the socket is full."""
-
-    def pause(self) -> None:
-        """Do not read for now."""
-
-    def resume(self) -> None:
-        """Read again."""
-
-    def beat(self, send_ms: int, expect_ms: int) -> None:
-        """Send heart-beats and expect them, every so many milliseconds; 0 is never."""
-
-    def close(self) -> None:
-        """Close the socket once everything is sent."""
-
-    @property
-    def peer(self) -> str:
-        """The client's address, for log lines."""
 
 
 class Session:
@@ -116,23 +87,18 @@ class Session:
         self._is_over_uncommitted = False
         self._uncommitted_bytes = 0
         self._answers_due = 0
-        self._is_leaving = self._is_ending = False
+        self._is_leaving = self._is_ending = self._is_deaf = False
         #: Events that arrived while the client was held back.
         self._unheard: list[Event] = []
         self._producer = ProducerId(self.connection_id, 1, -1)
         self._sent = 0
-        self._deliveries = 0
-        self._ack_id_stem = ""
-        self._uses_ack_ids = False
-        #: Deliveries by the `ack` header of STOMP 1.2.
-        self._by_ack_id: dict[str, Delivery] = {}
+        self._ledger = Ledger()
         #: Sent to subscriptions that acknowledge by themselves; settled when the bytes have left.
         self._unflushed: list[Delivery] = []
         self._transactions: dict[str, Transaction] = {}
         self._transaction_count = 0
         self._anonymous_subscriptions = 0
-        self._temporary: dict[str, Destination] = {}
-        self._own_names: dict[Destination, str] = {}
+        self._temporaries = Temporaries(broker, self.connection_id)
         self._transformations: dict[Consumer, str] = {}
 
     def __repr__(self) -> str:
@@ -144,7 +110,8 @@ class Session:
         """Bytes have arrived."""
         events = self._stomp.receive_data(data)
         if self._stomp.close_expected:
-            self._end()  # a fatal error of the client, answered by the protocol itself
+            # A frame that is none, answered by the protocol itself. What stands before it is done.
+            self._is_ending = self.is_choked = True
         if self._holds or self._unheard:
             self._unheard.extend(events)
         else:
@@ -156,8 +123,8 @@ class Session:
         handlers = self._HANDLERS
         remaining = iter(events)
         for event in remaining:
-            if self._stomp.close_expected:
-                return  # what stands behind a refused login, or any fatal error, is not done
+            if self._is_deaf:
+                return  # what stands behind a refused login, or another fatal error, is not done
             try:
                 handlers[type(event)](self, event)
             except ProtocolError as error:
@@ -254,9 +221,7 @@ class Session:
             consumer.unacknowledged.clear()
             self._broker.unsubscribe(consumer)
         give_back(returned)
-        self._by_ack_id.clear()
-        for destination in self._own_names:
-            self._broker.remove_temporary(destination)
+        self._temporaries.remove_all()
         self._broker.forget(self)
 
     # -- answers -------------------------------------------------------------------------------------------------
@@ -270,8 +235,8 @@ class Session:
             self.talk()
 
     def _end(self) -> None:
-        """The last word is said: what is delivered from now on would not reach the client."""
-        self._is_ending = self.is_choked = True
+        """The last word is said: the client is not listened to any more, and what is delivered would not reach it."""
+        self._is_ending = self.is_choked = self._is_deaf = True
         self.talk()
 
     def _done(self, receipt: str | None) -> None:
@@ -299,8 +264,8 @@ class Session:
             self.client_id = event.client_id
             broker.client_ids[event.client_id] = self
         self.is_connected = True
-        self._uses_ack_ids = event.version == "1.2"
-        self._ack_id_stem = broker.next_ack_id_stem()
+        if event.version == "1.2":
+            self._ledger.use_ack_ids(broker.next_ack_id_stem())
         send_ms, expect_ms = negotiate(event.heart_beat)
         self._stomp.send_connected(SERVER, event.client_id or self.connection_id, (send_ms, expect_ms))
         self._wire.beat(send_ms, expect_ms)
@@ -335,11 +300,11 @@ class Session:
     # -- SEND ----------------------------------------------------------------------------------------------------
 
     def _on_send(self, event: Send) -> None:
-        destination = parse_stomp_destination(event.destination, self._own_temporary)
+        destination = parse_stomp_destination(event.destination, self._temporaries.get)
         self._sent += 1
         message_id = MessageId(self._producer, self._sent)
         message = message_of(
-            event.headers, event.body, destination, message_id, self._broker.now_ms(), self._own_temporary
+            event.headers, event.body, destination, message_id, self._broker.now_ms(), self._temporaries.get
         )
         if event.transaction is not None:
             transaction = self._transaction(event.transaction)
@@ -347,7 +312,7 @@ class Session:
                 transaction.send(single)
             self._done(event.receipt)
             return
-        answer = _Sent(self, event.receipt, len(event.body))
+        answer = SendAnswer(self, event.receipt, len(event.body))
         singles = self._singles(message, destination)
         if len(singles) == 1:
             self._broker.publish(singles[0], self, answer)
@@ -373,24 +338,10 @@ class Session:
         if destination.is_wildcard:
             raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
 
-    def _own_temporary(self, name: str) -> Destination:
-        """The temporary destination that this connection calls `name`, made at the first use."""
-        destination = self._temporary.get(name)
-        if destination is None:
-            if len(self._temporary) >= self._broker.options.temporary_destinations_max:
-                raise ProtocolError(f"Too many temporary destinations: {len(self._temporary)} are open")
-            kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
-            destination = kind(f"{self.connection_id}:{len(self._temporary) + 1}")
-            self._temporary[name] = destination
-            self._own_names[destination] = name
-            self._broker.add_temporary(destination)
-        return destination
-
     # -- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------------
 
     def _on_subscribe(self, event: Subscribe) -> None:
-        destination = parse_stomp_destination(event.destination, self._own_temporary)
-        _refuse_what_is_not_there_yet(event, destination)
+        destination = parse_stomp_destination(event.destination, self._temporaries.get)
         if len(self.subscriptions) >= self._broker.options.subscriptions_max:
             raise ProtocolError(f"Too many subscriptions: {len(self.subscriptions)} are open")
         if event.id is not None:
@@ -400,7 +351,7 @@ class Session:
             key = f"\n{self._anonymous_subscriptions}"  # no id that a client can send
         if key in self.subscriptions:
             raise ProtocolError(f"There is a subscription with the id {event.id} already; unsubscribe it first")
-        consumer = self._consumer(event, destination)
+        consumer = consumer_for(self._broker, self, event, destination)
         self.subscriptions[key] = consumer
         if (form := event.headers.get("transformation")) is not None:
             self._transformations[consumer] = form
@@ -416,35 +367,12 @@ class Session:
             raise
         self._done(event.receipt)
 
-    def _consumer(self, event: Subscribe, destination: Destination) -> Consumer:
-        options = self._broker.options
-        kinds = {element.is_queue for element in destination.elements()}
-        if len(kinds) > 1:
-            raise ProtocolError(f"Cannot subscribe to queues and topics at once: {event.destination}")
-        for element in destination.elements():
-            if element.is_temporary and not self._broker.knows_temporary(element):
-                raise ProtocolError(f"The destination {element} does not exist.")
-        prefetch = event.prefetch
-        if prefetch is None:
-            usual = options.prefetch_queue if kinds == {True} else options.prefetch_topic
-            prefetch = options.prefetch_browser if event.browser else usual
-        prefetch = min(max(prefetch, 1), options.prefetch_max)
-        if event.browser:
-            if kinds != {True}:
-                raise ProtocolError("Cannot browse a topic: only queues have something to look at")
-            if any(element.is_wildcard for element in destination.elements()):
-                raise ProtocolError("Cannot browse a wildcard: name the queue")
-            return Browser(self._broker, self, event.id, destination, event.ack, prefetch)
-        if kinds == {True}:
-            return Consumer(self, event.id, destination, event.ack, prefetch)
-        return TopicConsumer(self._broker, self, event.id, destination, event.ack, prefetch)
-
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         if event.subscription_name is not None:
             raise ProtocolError("Durable subscriptions are not supported yet")
         key = event.id
         if key is None and event.destination is not None:
-            destination = parse_stomp_destination(event.destination, self._own_temporary)
+            destination = parse_stomp_destination(event.destination, self._temporaries.get)
             key = next((k for k, consumer in self.subscriptions.items() if consumer.destination == destination), None)
         consumer = None if key is None else self.subscriptions.pop(key, None)
         if consumer is None:
@@ -454,20 +382,14 @@ class Session:
 
     def _unsubscribe(self, consumer: Consumer) -> None:
         self._transformations.pop(consumer, None)
-        if self._uses_ack_ids:
-            for key in consumer.unacknowledged:
-                self._by_ack_id.pop(key, None)
-        unflushed = [d for d in self._unflushed if d.consumer is consumer]
-        if unflushed:
-            # They are on their way to the client all the same; they are settled when they have left.
-            log.debug("unsubscribed with %d messages on their way", len(unflushed))
+        self._ledger.forget(consumer)
         self._broker.unsubscribe(consumer)
 
     def browsed(self, browser: Browser) -> None:
         """A browser has shown everything: tell the client."""
         headers = {
             "message-id": "0",
-            "destination": destination_header(browser.destination, self._own_names),
+            "destination": destination_header(browser.destination, self._temporaries.names),
             "browser": "end",
         }
         if browser.subscription_id is not None:
@@ -491,7 +413,7 @@ class Session:
             headers = stomp_headers(
                 message,
                 message_id,
-                self._own_names,
+                self._temporaries.names,
                 redelivered=delivery.redeliveries > 0 or message.redelivery_counter > 0,
             )
             body, has_length = stomp_body(message)
@@ -508,13 +430,7 @@ class Session:
         if consumer.is_auto:
             self._unflushed.append(delivery)
         else:
-            key = message_id
-            self._deliveries = delivery.sent = self._deliveries + 1
-            if self._uses_ack_ids:
-                headers["ack"] = key = f"{self._ack_id_stem}{delivery.sent}"
-                self._by_ack_id[key] = delivery
-            delivery.key = key
-            consumer.unacknowledged[key] = delivery
+            self._ledger.enter(consumer, delivery, message_id, headers)
         self._stomp.send_message(headers, body)
         if delivery.lane is None:
             delivery.message = None
@@ -539,22 +455,15 @@ class Session:
     # -- ACK, NACK -----------------------------------------------------------------------------------------------
 
     def _on_ack(self, event: Ack) -> None:
-        delivery, consumer = self._find(event)
-        if consumer.ack_mode is AckMode.CLIENT:
-            deliveries = []
-            for earlier in consumer.unacknowledged.values():
-                deliveries.append(earlier)
-                if earlier is delivery:
-                    break
-        else:
-            deliveries = [delivery]
+        delivery, consumer = self._ledger.find(event, self.subscriptions)
+        deliveries = self._ledger.covered(delivery, consumer)
         if event.transaction is not None:
             self._transaction(event.transaction).acknowledge(deliveries)
-            self._take(consumer, deliveries)
+            self._ledger.take(consumer, deliveries)
             self._done(event.receipt)
             return
-        self._take(consumer, deliveries)
-        answer = _Acknowledged(self, event.receipt, len(deliveries))
+        self._ledger.take(consumer, deliveries)
+        answer = AcknowledgementAnswer(self, event.receipt, len(deliveries))
         for settled in deliveries:
             if settled.lane is None:
                 answer(settled, None)
@@ -562,47 +471,18 @@ class Session:
                 settled.lane.queue.acknowledge(settled, answer)
 
     def _on_nack(self, event: Nack) -> None:
-        delivery, consumer = self._find(event)
+        delivery, consumer = self._ledger.find(event, self.subscriptions)
         if consumer.is_browser:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
         if event.transaction is not None:
             raise ProtocolError("NACK in a transaction is not supported; send it without")
-        self._take(consumer, [delivery])
-        answer = _Acknowledged(self, event.receipt, 1)
+        self._ledger.take(consumer, [delivery])
+        answer = AcknowledgementAnswer(self, event.receipt, 1)
         lane = delivery.lane
         if lane is None:
             answer(delivery, None)
         else:
             lane.queue.refuse(delivery, answer)
-
-    def _find(self, event: Ack | Nack) -> tuple[Delivery, Consumer]:
-        """The delivery that an ACK or NACK means."""
-        delivery: Delivery | None = None
-        if event.id is not None:
-            delivery = self._by_ack_id.get(event.id)
-        elif event.message_id is not None:
-            if event.subscription is not None:
-                named = self.subscriptions.get(event.subscription)
-                candidates = [] if named is None else [named]
-            else:
-                candidates = list(self.subscriptions.values())
-            for candidate in candidates:
-                delivery = candidate.unacknowledged.get(event.message_id)
-                if delivery is not None:
-                    break
-        if delivery is None or delivery.consumer is None:
-            command = type(event).__name__.upper()
-            name = "null" if event.message_id is None else event.message_id
-            raise ProtocolError(f"Unexpected {command} received for message-id [{name}]")
-        return delivery, delivery.consumer
-
-    def _take(self, consumer: Consumer, deliveries: list[Delivery]) -> None:
-        """These are not the client's to acknowledge any more."""
-        for delivery in deliveries:
-            del consumer.unacknowledged[delivery.key]
-            if self._uses_ack_ids:
-                del self._by_ack_id[delivery.key]
-        consumer.release(len(deliveries))
 
     def restore(self, delivery: Delivery) -> None:
         """Its acknowledgement failed or was rolled back: the client has it still."""
@@ -610,12 +490,7 @@ class Session:
         if self._is_closed or consumer is None or consumer not in self.subscriptions.values():
             give_back([delivery])
             return
-        kept = [*consumer.unacknowledged.values(), delivery]
-        kept.sort(key=lambda d: d.sent)
-        consumer.unacknowledged = {d.key: d for d in kept}
-        consumer.credit -= 1
-        if self._uses_ack_ids:
-            self._by_ack_id[delivery.key] = delivery
+        self._ledger.put_back(consumer, delivery)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -640,7 +515,7 @@ class Session:
         transaction = self._transaction(event.transaction)
         del self._transactions[event.transaction]
         size = sum(message.size for message in transaction.sends)
-        answer = _Sent(self, event.receipt, size, transaction.acknowledged)
+        answer = SendAnswer(self, event.receipt, size, transaction.acknowledged)
         self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
 
     def _on_abort(self, event: Abort) -> None:
@@ -652,7 +527,7 @@ class Session:
 
     # -- flow control ----------------------------------------------------------------------------------------------
 
-    def sending(self, size: int) -> None:
+    def asked(self, size: int) -> None:
         """So many bytes are on their way to the store; beyond the limit the client has to wait."""
         self._answers_due += 1
         self._uncommitted_bytes += size
@@ -660,7 +535,7 @@ class Session:
             self._is_over_uncommitted = True
             self.hold()
 
-    def sent(self, size: int, receipt: str | None, error: BaseException | None) -> None:
+    def answered(self, size: int, receipt: str | None, error: BaseException | None) -> None:
         """The store has answered."""
         self._uncommitted_bytes -= size
         if self._is_over_uncommitted and self._uncommitted_bytes <= self._broker.options.uncommitted_bytes_max // 2:
@@ -686,59 +561,3 @@ class Session:
         Abort: _on_abort,
         Disconnect: _on_disconnect,
     }
-
-
-class _Sent:
-    """The answer to a SEND or a COMMIT, once it is known."""
-
-    __slots__ = ("acknowledged", "receipt", "session", "size")
-
-    def __init__(
-        self, session: Session, receipt: str | None, size: int, acknowledged: list[Delivery] | None = None
-    ) -> None:
-        self.session = session
-        self.receipt = receipt
-        self.size = size
-        self.acknowledged = acknowledged
-        session.sending(size)
-
-    def __call__(self, error: BaseException | None) -> None:
-        if error is not None and self.acknowledged:
-            for delivery in self.acknowledged:
-                self.session.restore(delivery)
-        self.session.sent(self.size, self.receipt, error)
-
-
-class _Acknowledged:
-    """The answer to an ACK or NACK, once it is known for all the messages that it covers."""
-
-    __slots__ = ("error", "receipt", "remaining", "session", "size")
-
-    def __init__(self, session: Session, receipt: str | None, remaining: int) -> None:
-        self.session = session
-        self.receipt = receipt
-        self.remaining = remaining
-        self.error: BaseException | None = None
-        self.size = remaining * _ACKNOWLEDGEMENT_BYTES
-        session.sending(self.size)
-
-    def __call__(self, delivery: Delivery, error: BaseException | None) -> None:
-        if error is not None:
-            self.error = error
-            self.session.restore(delivery)
-        self.remaining -= 1
-        if not self.remaining:
-            self.session.sent(self.size, self.receipt, self.error)
-
-
-def _refuse_what_is_not_there_yet(event: Subscribe, destination: Destination) -> None:
-    if event.subscription_name is not None:
-        if destination.is_queue:
-            raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
-        raise ProtocolError("Durable subscriptions are not supported yet: leave activemq.subscriptionName out")
-    if event.selector is not None:
-        raise ProtocolError("Selectors are not supported yet: leave the selector header out")
-    if event.headers.get("activemq.exclusive") == "true":
-        raise ProtocolError("Exclusive consumers are not supported yet: leave activemq.exclusive out")
-    if event.headers.get("activemq.noLocal") == "true":
-        raise ProtocolError("noLocal is not supported yet: leave activemq.noLocal out")

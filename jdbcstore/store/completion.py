@@ -6,6 +6,7 @@ variable each). It is resolved exactly once, by the store's writer, after the CO
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -13,6 +14,8 @@ from typing import Final, Generic, TypeVar
 from jdbcstore.errors import JdbcStoreError
 
 __all__ = ["Completion"]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -79,7 +82,7 @@ class Completion(Generic[T]):
     def add_done_callback(self, callback: Callable[[Completion[T]], object]) -> None:
         """Call `callback` with this completion when the outcome is known, at once if it is.
 
-        It runs in the thread that finished the write: it must be short and must not raise.
+        It runs in the thread that finished the write: it must be short. What it raises there is logged.
         """
         if not self.done:
             with _transition:
@@ -93,22 +96,24 @@ class Completion(Generic[T]):
 
     def resolve(self, result: T) -> None:
         """The store's side: the write is durable."""
-        self._result = result
-        self._finish()
+        self._finish(result, None)
 
     def fail(self, error: JdbcStoreError) -> None:
         """The store's side: the write is not durable, or nobody knows (`OutcomeUnknown`)."""
-        self._error = error
-        self._finish()
+        self._finish(None, error)
 
-    def _finish(self) -> None:
+    def _finish(self, result: T | None, error: JdbcStoreError | None) -> None:
         with _transition:
             if self.done:
                 raise RuntimeError("a completion is resolved once")
-            self.done = True
+            self._result, self._error = result, error
+            self.done = True  # last: who sees it reads the outcome without the lock
             callbacks, self._callbacks = self._callbacks, None
             if self._event is not None:
                 self._event.set()
         if callbacks:
             for callback in callbacks:
-                callback(self)
+                try:
+                    callback(self)
+                except Exception:  # the writer's thread must go on, and the other callbacks hear of the outcome too
+                    log.exception("a callback failed that was told the outcome of a write")

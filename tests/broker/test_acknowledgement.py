@@ -236,3 +236,20 @@ def test_a_queue_is_drained_by_each_mode(start_broker: StartBroker, open_client:
     client.done("UNSUBSCRIBE", {"id": "1"})
     client.subscribe("/queue/A", id="2")
     assert client.is_silent()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_message_in_two_queues_is_acknowledged_twice(
+    address: Address, open_client: OpenClient, version: str
+) -> None:
+    client = open_client(address, version)
+    client.subscribe("/queue/A,/queue/B", "client-individual")
+    client.publish("/queue/A,/queue/B", "x")
+    first, second = client.message(), client.message()
+    assert first.headers["message-id"] == second.headers["message-id"]
+    client.done("ACK", client.named(first))
+    client.done("ACK", client.named(second))
+    client.drop()
+    again = open_client(address)
+    again.subscribe("/queue/A,/queue/B")
+    assert again.is_silent()

@@ -67,6 +67,20 @@ def test_without_users_everybody_may_log_in(address: Address, open_client: OpenC
     open_client(address, login="anybody", passcode="anything")
 
 
+def test_what_stands_behind_a_refused_login_is_not_done(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker(users={"admin": "secret"})
+    with Client(address) as client:
+        client.write(
+            b"CONNECT\naccept-version:1.2\nhost:x\nlogin:eve\n\n\0"
+            b"SEND\ndestination:/queue/A\n\nforged\0SUBSCRIBE\ndestination:/queue/A\nid:1\n\n\0"
+        )
+        assert client.error().headers["message"].startswith("User name [eve]")
+        assert client.is_closed()
+    admin = open_client(address, login="admin", passcode="secret")
+    admin.subscribe("/queue/A")
+    assert admin.is_silent()
+
+
 @pytest.mark.parametrize("login", [{}, {"login": "admin"}, {"login": "admin", "passcode": "no"}, {"login": "eve"}])
 def test_a_refused_login_is_told_and_closed(start_broker: StartBroker, login: dict[str, str]) -> None:
     address = start_broker(users={"admin": "secret"})

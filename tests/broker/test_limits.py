@@ -56,6 +56,15 @@ def test_a_frame_at_a_limit_is_taken(start_broker: StartBroker, open_client: Ope
     assert client.frame().command == "RECEIPT"
 
 
+def test_what_stands_before_a_bad_frame_is_done(client: Client, open_client: OpenClient) -> None:
+    other = open_client(client.socket.getpeername())
+    client.write(frame({"persistent": "true"}, "good") + b"NONSENSE\n\n\0" + frame({}, "behind"))
+    client.error()
+    other.subscribe("/queue/A")
+    assert other.message().text == "good"
+    assert other.is_silent()
+
+
 def test_frames_may_come_in_any_pieces(client: Client) -> None:
     client.subscribe("/queue/A")
     data = frame({"content-length": "5", "own": "ü"}, "a\0b\0c") * 3

@@ -66,9 +66,7 @@ def test_every_row_decodes_and_encodes_to_the_same_bytes(url: str) -> None:
     assert all(marshal(unmarshal(blob)) == blob for blob in blobs)
 
 
-def test_the_command_line_browses_every_queue_completely(
-    opened_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_browses_every_queue_completely(opened_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for container, found in rows(opened_url).items():
         if not container.startswith("queue://"):
             continue

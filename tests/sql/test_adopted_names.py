@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Event
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, insert, text
 from jdbcstore.config.urls import open_engine, open_store, store_url
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError, StoreError
+from jdbcstore.faults import inject
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import marshal
@@ -41,7 +43,7 @@ class Schema(NamedTuple):
         return f"{self.server}-{self.collation or 'default'}-{'adopted' if self.is_adopted else 'as it was'}"
 
 
-COLLATIONS = {
+COLLATIONS: Mapping[str, Sequence[str | None]] = {
     "sqlite": [None],
     "postgresql15": [None],
     "postgresql18": [None],
@@ -56,8 +58,13 @@ SCHEMAS = [
 ]
 
 
-@pytest.fixture(scope="module", params=SCHEMAS, ids=str)
-def filled_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def on(schemas: Iterable[Schema]) -> pytest.MarkDecorator:
+    """Run a test or a class on each of these."""
+    return pytest.mark.parametrize("made_url", list(schemas), ids=str, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def made_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A database with a Java broker's tables, one for all tests of this module."""
     schema: Schema = request.param
     if schema.server == "sqlite":
@@ -79,11 +86,13 @@ def filled_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def url(filled_url: str) -> Iterator[str]:
+def url(made_url: str) -> Iterator[str]:
     """That database, empty."""
-    yield filled_url
-    with open_store(filled_url) as adapter:
-        adapter.delete_all_messages()
+    yield made_url
+    engine = open_engine(made_url)
+    with engine.connect() as connection:
+        connection.execute(text("DELETE FROM ACTIVEMQ_MSGS"))
+    engine.dispose()
 
 
 @pytest.fixture
@@ -114,6 +123,7 @@ def connection(url: str) -> Iterator[Connection]:
     engine.dispose()
 
 
+@on(schema for schema in SCHEMAS if not schema.is_adopted)
 class TestContract:
     """What of the contract suite depends on tables, names and indexes."""
 
@@ -134,6 +144,7 @@ class TestContract:
     del suite
 
 
+@on(schema for schema in SCHEMAS if schema.collation is not None)
 class TestNames:
     """Queues whose names the collation takes for one."""
 
@@ -182,6 +193,16 @@ class TestNames:
             assert [store.message_count for store in stores] == [1, 2, 3, 4, 5]
             assert adapter.destinations() == {Queue(name) for name in self.NAMES}
 
+    def test_a_blank_at_the_end_makes_another_name(self, url: str, connection: Connection) -> None:
+        messages = Tables.on(connection, "").messages
+        for id, name in enumerate(["queue://case", "queue://case ", "queue://case"], 1):
+            values = {"ID": id, "CONTAINER": name, "MSG": marshal(text_message(id)), "PRIORITY": 0}
+            connection.execute(insert(messages).values(values))
+        with open_store(url) as adapter:
+            store = adapter.queue_message_store(Queue("case"))
+            assert [sequence(message) for message in store.recover()] == [1, 3]
+            assert store.message_count == 2
+
     def test_messages_in_doubt_count_for_their_own(self, url: str, connection: Connection) -> None:
         messages = Tables.on(connection, "").messages
         for id, (name, xid) in enumerate([("Case", None), ("case", "xid"), ("case", None)], 1):
@@ -192,7 +213,7 @@ class TestNames:
             assert [store.message_count for store in stores] == [1, 1]
 
 
-@pytest.mark.parametrize("filled_url", [schema for schema in SCHEMAS if schema.is_adopted], ids=str, indirect=True)
+@on(schema for schema in SCHEMAS if schema.is_adopted)
 @pytest.mark.parametrize("name", ["plain", "größe", "naïve.café"])
 def test_an_adopted_table_has_pages_that_touch_what_they_return(url: str, connection: Connection, name: str) -> None:
     found = examined_page(url, connection, name)
@@ -200,7 +221,7 @@ def test_an_adopted_table_has_pages_that_touch_what_they_return(url: str, connec
     assert found.effort <= found.effort_max, found.plan
 
 
-@pytest.mark.parametrize("filled_url", [schema for schema in SCHEMAS if not schema.is_adopted], ids=str, indirect=True)
+@on(schema for schema in SCHEMAS if not schema.is_adopted)
 def test_a_page_does_not_walk_through_a_priority(url: str, connection: Connection) -> None:
     found = examined_page(url, connection, "plain")
     assert not any(index.endswith("pidx") for index in found.indexes), found.plan
@@ -219,6 +240,7 @@ def examined_page(url: str, connection: Connection, name: str) -> Examined:
     return examine(connection, page)
 
 
+@on(schema for schema in SCHEMAS if schema.collation in (None, "utf8mb4_general_ci"))
 class TestOddRows:
     """Rows that no broker of today writes."""
 
@@ -236,7 +258,7 @@ class TestOddRows:
     )
 
     def test_a_page_returns_the_good_and_lists_the_bad(self, url: str, connection: Connection) -> None:
-        blobs = [self.GOOD]
+        blobs: list[bytes | None] = [self.GOOD]
         for bad in self.BAD:
             blobs += [bad, self.GOOD]
         add_rows(connection, *blobs)
@@ -279,29 +301,44 @@ class TestOddRows:
             assert [sequence(message) for message in store.recover(2)] == [1, 2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize(
-    "filled_url",
-    [s for s in SCHEMAS if s.collation in ("latin1_swedish_ci", "utf8mb3_general_ci")],
-    ids=str,
-    indirect=True,
-)
+@on(schema for schema in SCHEMAS if schema.collation in ("latin1_swedish_ci", "utf8mb3_general_ci"))
 class TestNamesThatTheTableCannotHold:
     """Old character sets lack most of the world's letters."""
 
-    def test_sending_there_fails_alone(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
-        impossible = adapter.queue_message_store(Queue("\N{GRINNING FACE}"))
+    @pytest.fixture
+    def impossible(self, adapter: PersistenceAdapter) -> MessageStore:
+        """The store of a queue with such a name."""
+        return adapter.queue_message_store(Queue("\N{GRINNING FACE}"))
+
+    def test_reading_finds_nothing(self, impossible: MessageStore) -> None:
+        assert list(impossible.recover()) == []
+        assert impossible.get_message(MessageId(PRODUCER, 1)) is None
+        assert impossible.message_count == 0
+
+    def test_writing_fails_and_says_so(self, impossible: MessageStore) -> None:
         with pytest.raises(StoreError):
             impossible.add_message(text_message(1)).result(WAIT_S)
-        store.add_message(text_message(2)).result(WAIT_S)
-        assert (impossible.message_count, store.message_count) == (0, 1)
-        assert texts(store) == ["message 2"]
+        with pytest.raises(StoreError):
+            impossible.remove_all_messages().result(WAIT_S)
+        assert impossible.message_count == 0
 
-    def test_reading_there_finds_nothing(self, adapter: PersistenceAdapter) -> None:
-        impossible = adapter.queue_message_store(Queue("\N{GRINNING FACE}"))
-        assert texts(impossible) == []
-        assert impossible.get_message(MessageId(PRODUCER, 1)) is None
-        impossible.remove_message(MessageId(PRODUCER, 1)).result(WAIT_S)
-        impossible.remove_all_messages().result(WAIT_S)
+    def test_writing_fails_alone(self, impossible: MessageStore, store: MessageStore) -> None:
+        let_go = Event()
+        with inject("writer.before_commit", let_go.wait):  # all but the first will be one batch
+            pending = [store.add_message(text_message(1))]
+            pending.append(store.add_message(text_message(2)))
+            refused_add = impossible.add_message(text_message(3))
+            refused_purge = impossible.remove_all_messages()
+            nothing = impossible.remove_message(MessageId(PRODUCER, 77))
+            pending.append(store.add_message(text_message(4)))
+            let_go.set()
+            for completion in pending:
+                completion.result(WAIT_S)
+            assert isinstance(refused_add.exception(WAIT_S), StoreError)
+            assert isinstance(refused_purge.exception(WAIT_S), StoreError)
+            nothing.result(WAIT_S)
+        assert texts(store) == ["message 1", "message 2", "message 4"]
+        assert store.message_count == 3
 
 
 def add_rows(connection: Connection, *blobs: bytes | None, priorities: Sequence[int | None] = ()) -> None:

@@ -111,7 +111,8 @@ def test_an_atomic_unit_with_a_refused_message_fails_as_a_whole(database_url: st
         refuse_thirteen(database_url)
         store.add_message(text_message(1)).result(WAIT_S)
         unit = adapter.commit_together(
-            [(store, text_message(12)), (store, text_message(13))], [(store, text_message(1).message_id)]  # type: ignore[list-item]  # it has an id
+            [(store, text_message(12)), (store, text_message(13))],
+            [(store, text_message(1).message_id)],  # type: ignore[list-item]  # it has an id
         )
         assert isinstance(unit.exception(WAIT_S), StoreError)
         assert numbers(store) == [1]
@@ -145,9 +146,7 @@ def test_a_message_beyond_the_limit_is_refused_at_once(database_url: str) -> Non
 
 
 @pytest.mark.parametrize("database", ["mariadb_url", "mysql_url"])
-def test_a_message_beyond_the_servers_packet_says_what_to_raise(
-    database: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_message_beyond_the_servers_packet_says_what_to_raise(database: str, request: pytest.FixtureRequest) -> None:
     url: str = request.getfixturevalue(database)
     with opened(url) as (adapter, store):
         room = adapter.dialect.message_bytes_max

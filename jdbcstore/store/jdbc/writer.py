@@ -261,9 +261,15 @@ class Writer:
             write.succeed()
 
     def _count_again(self, connection: Connection, containers: set[Container]) -> None:
-        for container in containers:
-            statement = text(self._dialect.statements.container_count)
-            container.count = connection.execute(statement, {"container": container.name}).scalar_one()
+        statement = text(self._dialect.statements.container_count)
+        try:
+            for container in containers:
+                container.count = connection.execute(statement, {"container": container.name}).scalar_one()
+        except Exception as error:  # noqa: BLE001  # the batch is committed: what fails from here on must not undo it
+            mapped = self._dialect.map_error(_driver_error(error))
+            log.warning("counting failed, counts may be off until the next start error=%r", str(mapped))
+            if isinstance(mapped, ConnectionLost):
+                self._disconnect()
 
     # -- the connection ------------------------------------------------------------------------------------------
 

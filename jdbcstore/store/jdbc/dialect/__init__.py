@@ -94,10 +94,10 @@ class Dialect:
         statements = self.statements
         # Without our index there may be one on PRIORITY alone. It leads through everybody's rows, and is best not used.
         priority = "PRIORITY" if self.has_page_index else "PRIORITY + 0"
-        condition = "{priority} IS NULL" if level is None else self.level_condition
+        condition = ("{priority} IS NULL" if level is None else self.level_condition).format(priority=priority)
         return (
             f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
-            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition.format(priority=priority)}"
+            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition}"
             f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
         )
 

@@ -1,0 +1,54 @@
+"""The temporary destinations of one connection, by the names that its client gave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jdbcstore.destination import Destination, TempQueue, TempTopic
+from jdbcstore.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["Temporaries"]
+
+
+class Temporaries:
+    """Makes temporary destinations at their first use and removes them with the connection.
+
+    Args:
+        broker: has to know them.
+        connection_id: what their physical names begin with.
+    """
+
+    __slots__ = ("_broker", "_by_name", "_connection_id", "names")
+
+    def __init__(self, broker: Broker, connection_id: str) -> None:
+        self._broker = broker
+        self._connection_id = connection_id
+        self._by_name: dict[str, Destination] = {}
+        #: What the client calls them.
+        self.names: dict[Destination, str] = {}
+
+    def get(self, name: str) -> Destination:
+        """The destination that the client calls `name`, e.g. ``/temp-queue/replies``.
+
+        Raises:
+            ProtocolError: it would be one too many.
+        """
+        destination = self._by_name.get(name)
+        if destination is None:
+            count = len(self._by_name)
+            if count >= self._broker.options.temporary_destinations_max:
+                raise ProtocolError(f"Too many temporary destinations: {count} are open")
+            kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
+            destination = kind(f"{self._connection_id}:{count + 1}")
+            self._by_name[name] = destination
+            self.names[destination] = name
+            self._broker.add_temporary(destination)
+        return destination
+
+    def remove_all(self) -> None:
+        """The connection is gone."""
+        for destination in self.names:
+            self._broker.remove_temporary(destination)

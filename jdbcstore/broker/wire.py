@@ -1,0 +1,30 @@
+"""What a session needs of its socket."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Wire"]
+
+
+class Wire(Protocol):
+    """A socket, as the session sees it."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, later if the socket is full."""
+
+    def pause(self) -> None:
+        """Do not read for now."""
+
+    def resume(self) -> None:
+        """Read again."""
+
+    def beat(self, send_ms: int, expect_ms: int) -> None:
+        """Send heart-beats and expect them, every so many milliseconds; 0 is never."""
+
+    def close(self) -> None:
+        """Close the socket once everything is sent."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for log lines."""

@@ -79,7 +79,7 @@ def _on_postgresql(connection: Connection, sent: Sent) -> Examined:
     scans = [node for node in nodes if node["Node Type"].endswith("Scan")]
     firsts = [scan for node in nodes if node["Node Type"] == "Limit" for scan in node["Plans"]]  # MAX, since 18
     changes = top["Node Type"] == "ModifyTable"
-    rows = sum(_count(scan, "Actual Rows") for scan in scans) if changes else _count(top, "Actual Rows")
+    rows = _count(top["Plans"][0] if changes else top, "Actual Rows")
     return Examined(
         statement=sent.statement,
         plan=str(top),
@@ -87,13 +87,16 @@ def _on_postgresql(connection: Connection, sent: Sent) -> Examined:
         bounds=frozenset(
             column.upper() for scan in scans for column in _BOUND.findall(scan.get("Index Cond", "")) if column
         ),
-        is_bounded=all("Index Cond" in scan or _is_partial(scan) or scan in firsts for scan in scans),
+        is_bounded=all(
+            "Index Cond" in scan or _is_partial(scan) or scan in firsts for scan in scans if not _is_heap(scan)
+        ),
         is_covered=all(scan["Node Type"] == "Index Only Scan" for scan in scans),
         sorts=any("Sort" in node["Node Type"] and _count(node, "Actual Rows") > 1 for node in nodes),
         rows=rows,
         effort=sum(
             _count(scan, name)
             for scan in scans
+            if scan["Node Type"] != "Bitmap Index Scan"  # whose rows are those of the heap scan above it
             for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
         ),
         effort_max=rows + 1,
@@ -109,6 +112,11 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _count(node: dict[str, Any], name: str) -> int:
     return int(node.get(name, 0) * node["Actual Loops"])
+
+
+def _is_heap(scan: dict[str, Any]) -> bool:
+    """The half of a bitmap scan that fetches what the other half has found in an index."""
+    return bool(scan["Node Type"] == "Bitmap Heap Scan")
 
 
 def _is_partial(scan: dict[str, Any]) -> bool:

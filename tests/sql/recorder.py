@@ -43,7 +43,7 @@ class _Recorder:
         if isinstance(statement, str):
             self.sent.append(Sent(statement, tuple(parameters)))
         else:
-            self.sent += [Sent(word.decode(), ()) for word in statement.split(b";")]
+            self.sent += [Sent(word.decode(errors="surrogateescape"), ()) for word in statement.split(b";")]
 
     def copy_expert(self, statement: str, data: object, size: int) -> None:
         """psycopg2's."""

@@ -61,7 +61,7 @@ SCENES: Final = {
     "ten thousand queues": Scene("MANY_", "Q5000", 0, 10),
     "prioritised": Scene("MANY_", "TEN", 0, PAGE, prioritized=True, probes=1),
     "ten priorities merged": Scene("MANY_", "TEN", 0, PAGE, probes=10),
-    "a queue that has grown": Scene("GROWN_", "Q0", 0, PAGE),
+    "a queue that has grown": Scene("GROWN_", "SMALL", 0, PAGE),
     "a queue that is new": Scene("GROWN_", "NEW", 0, PAGE),
 }
 PAGES: Final = [
@@ -189,9 +189,10 @@ def _fill(engine: Engine, connection: Connection) -> None:
     load(connection, hundred, 2_000, ROWS + 1, CONTAINER="queue://OLD", PRIORITY=None)
     load(connection, many, ROWS, CONTAINER=_one_of(10_000))
     load(connection, many, 2_000, ROWS + 1, CONTAINER="queue://TEN", PRIORITY=lambda n: n % 10)
-    load(connection, grown, 10_000, CONTAINER=_one_of(1_000))
+    load(connection, grown, 10_000, CONTAINER=_one_of(90))  # few enough to be counted one by one
+    load(connection, grown, 5, 10_001, CONTAINER="queue://SMALL")
     _analyse(connection, "GROWN_")
-    load(connection, grown, ROWS // 2, 20_000, CONTAINER="queue://Q0")
+    load(connection, grown, ROWS // 2, 20_000, CONTAINER="queue://SMALL")
     load(connection, grown, ROWS // 2, 80_000, CONTAINER="queue://NEW")
 
 

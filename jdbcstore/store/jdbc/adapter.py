@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -93,6 +94,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         with _mapped(probe):
             if self.options.create_tables_on_startup:
                 report = create_tables(engine, prefix)
+                engine.dispose()  # its sessions have other time-outs than ours
             else:
                 with engine.connect() as connection:
                     report = inspect_schema(connection, prefix)
@@ -101,14 +103,16 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
             self.statements = Statements(prefix, container)
-            self.dialect = dialect(self.options, self.statements, has_page_index=report.has_paging_index)
+            fitting = replace(
+                self.options, message_bytes_max=min(self.options.message_bytes_max, report.message_bytes_max)
+            )
+            self.dialect = dialect(fitting, self.statements, has_page_index=report.has_paging_index)
             self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             with engine.connect() as connection:
                 self._take_stock(connection)
         self.writer.start()
-        self.dialect.message_bytes_max = min(self.dialect.message_bytes_max, report.message_bytes_max)
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
 

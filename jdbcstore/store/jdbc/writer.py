@@ -99,6 +99,9 @@ class Writer:
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
+        while not self._queue.empty():  # submitted by another thread just as the end came
+            if (late := self._queue.get()) is not None:
+                late.fail(StoreClosed("the store was stopped before this was written"))
         self._disconnect()
 
     def submit(self, write: Write) -> None:
@@ -166,13 +169,13 @@ class Writer:
 
     def _attempt(self, writes: Sequence[Write]) -> None:
         """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
-        sent = False  # whether a batch went out whose fate is not known
+        sent = unknown = False  # whether the batch went out; whether it did in a session that was lost
         pause_s = _RECONNECT_FIRST_S
         while True:
             try:
                 connection = self._connect()
                 batch = self._batch(connection, writes)
-                if sent and self._is_committed(connection, batch):
+                if unknown and self._is_committed(connection, batch):
                     removed = len(batch.removes)
                 else:
                     sent = bool(batch)
@@ -184,21 +187,25 @@ class Writer:
                 mapped = self._dialect.map_error(_driver_error(error))
                 if not isinstance(mapped, ConnectionLost):
                     self._roll_back()
-                    if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
+                    if unknown and isinstance(mapped, DuplicateMessage):
                         continue  # our first attempt arrived after all, just after we had looked
+                    if unknown and isinstance(mapped, TransientStoreError):
+                        # The lost session may still be at work behind a lock: only success could be told for sure.
+                        raise OutcomeUnknown(f"a commit was cut off and trying again failed: {mapped}") from error
                     raise mapped from error
+                unknown = sent
                 self._disconnect()
                 now = time.monotonic()
                 if self._outage_began is None:
                     self._outage_began = now
                     log.warning("database connection lost error=%r", str(mapped))
                 if self._closing or now - self._outage_began > self._options.retry_s:
-                    raise self._given_up(sent, mapped) from error
+                    raise self._given_up(unknown, mapped) from error
                 time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
                 pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
 
-    def _given_up(self, sent: bool, error: StoreError) -> StoreError:
-        if sent:
+    def _given_up(self, unknown: bool, error: StoreError) -> StoreError:
+        if unknown:
             return OutcomeUnknown(f"the connection broke during the commit and the database is still away: {error}")
         return TransientStoreError(f"the database cannot be reached: {error}")
 

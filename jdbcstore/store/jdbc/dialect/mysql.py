@@ -6,6 +6,7 @@ server takes and answers in one round trip. Only what is larger than the server'
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -34,6 +35,8 @@ __all__ = ["MySQLDialect"]
 _PACKET_MARGIN_BYTES: Final = 1 << 14
 #: Ids in one DELETE; from some hundred on the server plans longer than it deletes.
 _REMOVES_AT_ONCE: Final = 500
+#: A server's packet is at least 1 MiB unless somebody made it smaller.
+_HEXADECIMAL_BYTES_MAX: Final = 256 << 10
 
 _KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1062": DuplicateMessage,
@@ -84,8 +87,8 @@ class MySQLDialect(Dialect):
                 "charset": "utf8mb4",
                 "connect_timeout": options.connect_timeout_s,
                 # Beyond the server's own time-outs: those leave the connection usable.
-                "read_timeout": 2 * options.query_timeout_s,
-                "write_timeout": 2 * options.query_timeout_s,
+                "read_timeout": options.query_timeout_s + 10,
+                "write_timeout": options.query_timeout_s + 10,
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.
@@ -199,7 +202,13 @@ def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:
 
 
 def _binary(blob: bytes) -> bytes:
-    """A binary literal. The session's sql_mode lets the backslash escape; NUL needs none in a packet with a length."""
+    """A binary literal: hexadecimal, so that whoever reads the server's process list or logs sees text.
+
+    Only what is so long that twice its length may not fit a packet goes as bytes. The session's sql_mode lets the
+    backslash escape; NUL needs none in a packet with a length.
+    """
+    if 0 < len(blob) <= _HEXADECIMAL_BYTES_MAX:
+        return b"0x" + hexlify(blob)
     return b"_binary'" + blob.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"
 
 

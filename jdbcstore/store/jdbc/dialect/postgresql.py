@@ -81,9 +81,8 @@ class PostgreSQLDialect(Dialect):
             "standard_conforming_strings": "on",
             "client_min_messages": "warning",
             # Statistics are always late for a queue: one that has grown is thought to be short, and few rows to lie
-            # behind the cursor. Then all of them would be collected and sorted for the sake of one page. Without these
-            # the first rows along our index are the only way; whatever has no such index is still sorted.
-            "enable_bitmapscan": "off",
+            # behind the cursor. Then all of them would be collected and sorted for the sake of one page. Without sorts
+            # the first rows along our index are the only way; where there is no such index, it sorts all the same.
             "enable_sort": "off",
             "enable_incremental_sort": "off",
             "jit": "off",  # a sort for want of anything better has a price at which it would be compiled, for a second

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -21,6 +24,7 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
+from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore
@@ -408,3 +412,44 @@ def test_without_the_option_nothing_cancels_out(database_url: str) -> None:
             removed.result(WAIT_S)
         assert batches == 2
         assert numbers(store) == [0]
+
+
+def test_an_add_is_cancelled_or_committed_but_never_half(tmp_path: Path) -> None:
+    """Removes race with the thread that takes their adds; a switch of threads at every step makes them meet."""
+    producers, rounds = 4, 1500
+    interval = sys.getswitchinterval()
+    with opened(f"sqlite:///{tmp_path / 'store.db'}") as (_, store):
+
+        def run(number: int) -> None:
+            producer = ProducerId(f"ID:test-{number}", 1, 1)
+            for n in range(rounds):
+                message = text_message(n, producer_id=producer)
+                store.add_message(message)
+                assert message.message_id is not None
+                removed = store.remove_message(message.message_id)
+            removed.result(WAIT_S)
+
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(producers) as pool:
+                list(pool.map(run, range(producers)))
+        finally:
+            sys.setswitchinterval(interval)
+        assert numbers(store) == []
+        assert store.message_count == 0
+
+
+def test_a_foreign_row_found_while_looking_up_is_not_taken_for_ours(mariadb: MariaDBServer, mariadb_url: str) -> None:
+    with Proxy(mariadb.port) as proxy, opened(proxy.url(mariadb_url)) as (adapter, store):
+        taken = adapter.last_message_broker_sequence_id() + 1
+        execute(
+            mariadb_url,
+            "INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, PRIORITY)"
+            f" VALUES ({taken}, 'queue://OTHER', 'ID:other', 1, 0, 0)",
+        )
+        trap = proxy.cut_at(b"INSERT INTO", deliver=False)
+        error = store.add_message(text_message(1)).exception(WAIT_S)
+        assert trap.is_set()
+        assert isinstance(error, DuplicateMessage)
+        store.add_message(text_message(2)).result(WAIT_S)
+        assert numbers(store) == [2]

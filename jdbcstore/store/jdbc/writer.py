@@ -74,8 +74,9 @@ class Writer:
         self._options = options
         self._removed = removed
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
-        # Adds that no batch has taken yet, by id. Taking one out is atomic, and whoever takes it decides what becomes
-        # of it: the thread commits it, `submit_remove` cancels it.
+        # Adds that no batch has taken yet, by id. Whoever takes one out decides what becomes of it: the thread commits
+        # it, `submit_remove` cancels it. The lock makes taking it out and saying so one step.
+        self._cancelling = threading.Lock()
         self._waiting: dict[int, Write] = {}
         self._cancels = options.concurrent_store_and_dispatch_queues
         self._connection: Connection | None = None
@@ -118,12 +119,13 @@ class Writer:
 
     def submit_remove(self, write: Write) -> None:
         """Hand over the remove of one row; if its add still waits, both are done without touching the database."""
-        add = self._waiting.pop(write.removes[0], None)
+        with self._cancelling:
+            add = self._waiting.pop(write.removes[0], None)
+            if add is not None:
+                # The add stays in the queue as an empty shell that carries both completions to its batch.
+                add.adds, add.counts, add.partner = (), (), write.completion
         if add is None:
             self.submit(write)
-        else:
-            # The add stays in the queue as an empty shell that carries both completions to its batch.
-            add.adds, add.counts, add.partner = (), (), write.completion
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -137,10 +139,10 @@ class Writer:
         rows, room = 0, self._options.batch_bytes_max
         write: Write | None = first
         while write is not None:
-            if write.adds:
-                self._waiting.pop(write.adds[0][0], None)
-                rows += len(write.adds)
-            rows += len(write.removes)
+            with self._cancelling:
+                if write.adds:
+                    self._waiting.pop(write.adds[0][0], None)
+            rows += len(write.adds) + len(write.removes)
             room -= write.size
             writes.append(write)
             if rows >= self._options.batch_rows_max or room <= 0:
@@ -169,7 +171,7 @@ class Writer:
 
     def _attempt(self, writes: Sequence[Write]) -> None:
         """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
-        sent = unknown = False  # whether the batch went out; whether it did in a session that was lost
+        sent = unknown = collided = False  # the batch went out; in a session that was lost; and met its own rows
         pause_s = _RECONNECT_FIRST_S
         while True:
             try:
@@ -180,34 +182,40 @@ class Writer:
                 else:
                     sent = bool(batch)
                     removed = self._write(connection, batch)
-                self._outage_began = None
-                self._settle(connection, writes, batch, removed)
-                return
+                break
             except Exception as error:  # any driver's error, mapped right here
                 mapped = self._dialect.map_error(_driver_error(error))
-                if not isinstance(mapped, ConnectionLost):
-                    self._roll_back()
-                    if unknown and isinstance(mapped, DuplicateMessage):
-                        continue  # our first attempt arrived after all, just after we had looked
-                    if unknown and isinstance(mapped, TransientStoreError):
-                        # The lost session may still be at work behind a lock: only success could be told for sure.
-                        raise OutcomeUnknown(f"a commit was cut off and trying again failed: {mapped}") from error
-                    raise mapped from error
-                unknown = sent
-                self._disconnect()
-                now = time.monotonic()
-                if self._outage_began is None:
-                    self._outage_began = now
-                    log.warning("database connection lost error=%r", str(mapped))
-                if self._closing or now - self._outage_began > self._options.retry_s:
-                    raise self._given_up(unknown, mapped) from error
-                time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
-                pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
+                mapped.__cause__ = error
+                if isinstance(mapped, ConnectionLost):
+                    unknown = sent
+                    self._wait_for_database(unknown, mapped, pause_s)
+                    pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
+                    continue
+                self._roll_back()
+                if unknown and not collided and isinstance(mapped, DuplicateMessage):
+                    collided = True  # the lost session committed just after we had looked: look again, once
+                    continue
+                if unknown and isinstance(mapped, TransientStoreError):
+                    # The lost session may still be at work behind a lock: only success could be told for sure.
+                    raise OutcomeUnknown(f"a commit was cut off and trying again failed: {mapped}") from error
+                raise mapped from error
+        self._outage_began = None
+        self._settle(connection, writes, batch, removed)
 
-    def _given_up(self, unknown: bool, error: StoreError) -> StoreError:
-        if unknown:
-            return OutcomeUnknown(f"the connection broke during the commit and the database is still away: {error}")
-        return TransientStoreError(f"the database cannot be reached: {error}")
+    def _wait_for_database(self, unknown: bool, error: StoreError, pause_s: float) -> None:
+        """Pause before the next attempt to connect. Raises what the waiting senders are told when it takes too long."""
+        self._disconnect()
+        now = time.monotonic()
+        if self._outage_began is None:
+            self._outage_began = now
+            log.warning("database connection lost error=%r", str(error))
+        if self._closing or now - self._outage_began > self._options.retry_s:
+            if unknown:
+                raise OutcomeUnknown(
+                    f"the connection broke during the commit and the database is still away: {error}"
+                ) from error
+            raise TransientStoreError(f"the database cannot be reached: {error}") from error
+        time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
 
     def _batch(self, connection: Connection, writes: Sequence[Write]) -> Batch:
         """Merge the writes; removes that are known by producer only get their ids."""

@@ -14,6 +14,8 @@ Who learns what, and when:
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
   their batch had been sent and could not be looked up since, `TransientStoreError` if it surely is not there.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
+* **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
+  whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
 * **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
   with the message, so nobody will ever ask for it. Both are resolved with the batch the add would have been in. If the
   process dies before, the sender has heard nothing and sends again.
@@ -35,6 +37,7 @@ from jdbcstore import faults
 from jdbcstore.errors import (
     DuplicateMessage,
     JdbcStoreError,
+    LeaseLost,
     OutcomeUnknown,
     StoreClosed,
     StoreError,
@@ -43,6 +46,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, Container, Write
 
@@ -64,15 +68,23 @@ class Writer:
         dialect: how this database wants its batches.
         options: batch limits, how long to try again.
         removed: called after each commit with the number of removed rows (housekeeping).
+        fence: what each commit proves; None when nobody else can be master.
     """
 
     def __init__(
-        self, engine: Engine, dialect: Dialect, options: JdbcOptions, removed: Callable[[int], None] = lambda rows: None
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        options: JdbcOptions,
+        removed: Callable[[int], None] = lambda rows: None,
+        fence: Fence | None = None,
     ) -> None:
         self._engine = engine
         self._dialect = dialect
         self._options = options
         self._removed = removed
+        self._fence = fence
+        self._lost: LeaseLost | None = None
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         # Adds that no batch has taken yet, by id. Taking one out is atomic, and whoever takes it decides what becomes
         # of it: the thread commits it, `submit_remove` cancels it.
@@ -89,7 +101,7 @@ class Writer:
             self._connect()
         except Exception as error:
             self._disconnect()
-            mapped = self._dialect.map_error(_driver_error(error))
+            mapped = self._dialect.map_error(error)
             raise mapped from error
         self._thread.start()
 
@@ -154,6 +166,12 @@ class Writer:
         """Commit a batch, whatever it takes, and resolve every completion in it."""
         try:
             self._attempt(writes)
+        except LeaseLost as error:
+            if self._lost is None:
+                log.warning("not master any more, nothing is written from now on error=%r", str(error))
+                self._lost = error
+            for write in writes:
+                write.fail(error)
         except StoreError as error:
             if len(writes) > 1 and _is_about_the_content(error):
                 middle = len(writes) // 2
@@ -166,6 +184,8 @@ class Writer:
 
     def _attempt(self, writes: Sequence[Write]) -> None:
         """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
+        if self._lost is not None:
+            raise LeaseLost(str(self._lost)) from self._lost
         sent = False  # whether a batch went out whose fate is not known
         pause_s = _RECONNECT_FIRST_S
         while True:
@@ -181,9 +201,10 @@ class Writer:
                 self._settle(connection, writes, batch, removed)
                 return
             except Exception as error:  # any driver's error, mapped right here
-                mapped = self._dialect.map_error(_driver_error(error))
+                mapped = self._dialect.map_error(error)
                 if not isinstance(mapped, ConnectionLost):
                     self._roll_back()
+                    self._refuse_if_lost(error)
                     if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
                         continue  # our first attempt arrived after all, just after we had looked
                     raise mapped from error
@@ -196,6 +217,21 @@ class Writer:
                     raise self._given_up(sent, mapped) from error
                 time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
                 pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
+
+    def _refuse_if_lost(self, error: Exception) -> None:
+        """After a failure: was it the fence, or would it have been, had not the next master's rows been in the way?"""
+        if self._fence is None:
+            return
+        if not self._dialect.is_fence(error):
+            try:
+                self._dialect.prove(raw_connection(self._connect()), self._fence)
+                return
+            except Exception as second:  # noqa: BLE001  # what failed first is what is told
+                if not self._dialect.is_fence(second):
+                    log.info("could not ask who is master error=%r", str(second))
+                    self._disconnect()
+                    return
+        raise LeaseLost(f"another broker is master since term {self._fence.term} of {self._fence.holder}") from error
 
     def _given_up(self, sent: bool, error: StoreError) -> StoreError:
         if sent:
@@ -221,7 +257,7 @@ class Writer:
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        removed = self._dialect.write(raw_connection(connection), batch)
+        removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")
         return removed
 
@@ -270,8 +306,15 @@ class Writer:
     def _connect(self) -> Connection:
         if self._connection is None:
             connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                self._dialect.connected(connection)
+                if self._fence is not None:
+                    self._dialect.fenced(connection, self._fence)
+            except BaseException:  # without its time-outs a session must not write
+                connection.invalidate()
+                connection.close()
+                raise
             self._connection = connection
-            self._dialect.connected(connection)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -292,11 +335,6 @@ class Writer:
 def raw_connection(connection: Connection) -> Any:
     """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
     return connection.connection.dbapi_connection
-
-
-def _driver_error(error: BaseException) -> BaseException:
-    """The driver's error inside SQLAlchemy's."""
-    return getattr(error, "orig", None) or error
 
 
 def _is_about_the_content(error: JdbcStoreError) -> bool:

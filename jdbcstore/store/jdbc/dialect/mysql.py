@@ -25,6 +25,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
@@ -69,6 +70,11 @@ class MySQLDialect(Dialect):
     """MariaDB 10.6 and newer, MySQL 8.0 and newer, InnoDB."""
 
     index_hint = "FORCE INDEX ({index})"
+    # Not by way of local time, which goes through one hour twice in autumn.
+    epoch_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
+    lease_lost_code = "1242"  # a subquery that must not have more than one row has two
+    locked_codes = frozenset({"1205", "3572"})
+    row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -106,14 +112,45 @@ class MySQLDialect(Dialect):
         room = self._packet_bytes_max - _PACKET_MARGIN_BYTES
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
 
-    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
+    def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         words = [*self._inserts(batch.adds), *self._rest(batch)]
-        if len(words) > 1:  # one statement is a transaction by itself
-            words = [b"BEGIN", *words, b"COMMIT"]
-        removed = 0
-        for packet in _packets(words, self._packet_bytes_max - 64):
-            removed += self._send(connection, packet)
-        return removed
+        end = [b"COMMIT"] if fence is None else [self._fence(fence), b"COMMIT"]
+        if len(words) + len(end) > 2:  # one statement is a transaction by itself
+            packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
+            packets[-1] += end  # in one packet: nothing is asked of us between the proof and the end
+        else:
+            packets = [words]
+        return sum(self._send(connection, packet) for packet in packets)
+
+    def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
+        self._send(connection, [self._fence(fence)])
+
+    def fenced(self, connection: Connection, fence: Fence) -> None:
+        self.end_sessions(connection, fence.holder)  # what a broken line left of ourselves
+        name = {"name": session_name(fence.holder)}  # a session has no name here; it is found by a lock that it has
+        connection.execute(text("SELECT GET_LOCK(:name, 1)"), name)
+        if _is_mariadb(connection):  # MySQL counts idleness between transactions only together with that inside
+            connection.execute(text(f"SET SESSION idle_transaction_timeout = {_seconds(fence.idle_ms)}"))
+
+    def holding(self, connection: Connection, idle_ms: int) -> None:
+        connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        connection.execute(text(f"SET SESSION wait_timeout = {_seconds(idle_ms)}"))
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        statement = (
+            f"UPDATE {names.lock} l JOIN {names.term} t ON t.ID = l.ID"
+            f" SET l.BROKER_NAME = :holder, l.TIME = {names.lease_end}, t.TERM = t.TERM + 1, t.HOLDER = :holder"
+            f" WHERE l.ID = 1 AND {names.lease_is_free}"
+        )
+        return connection.execute(text(statement), parameters).rowcount > 0
+
+    def end_sessions(self, connection: Connection, holder: str) -> int:
+        session = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        if session is None:
+            return 0
+        connection.execute(text(f"KILL {int(session)}"))
+        return 1
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection
@@ -159,6 +196,16 @@ class MySQLDialect(Dialect):
             values.append(value)
         return [head + b",".join(values) for values in words]
 
+    def _fence(self, fence: Fence) -> bytes:
+        """Two rows where one may be, unless the row names us, which the share lock then keeps as it is."""
+        names = self.statements
+        if fence.by_lease:
+            row = f"{names.lock} WHERE ID=1 AND (SELECT TERM FROM {names.term} WHERE ID=1)=%d AND BROKER_NAME=%s"
+        else:
+            row = f"{names.term} WHERE ID=1 AND TERM=%d AND HOLDER=%s"
+        proof = f"SELECT IF((SELECT COUNT(*) FROM {row} LOCK IN SHARE MODE)=1,1,(SELECT 1 UNION SELECT 2))"
+        return proof.encode() % (fence.term, _literal(fence.holder))
+
     def _rest(self, batch: Batch) -> list[bytes]:
         table = self.statements.messages.encode()
         container = self.statements.container.encode()
@@ -182,6 +229,14 @@ class MySQLDialect(Dialect):
 
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         return _KINDS
+
+
+def _is_mariadb(connection: Connection) -> bool:
+    return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def _seconds(time_ms: int) -> int:
+    return max(1, time_ms // 1000)
 
 
 def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:

@@ -28,6 +28,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
@@ -73,6 +74,12 @@ class PostgreSQLDialect(Dialect):
     level_order = "PRIORITY DESC, ID"
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
+    epoch_ms = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
+    lease_lost_code = "22012"  # division by zero
+    locked_codes = frozenset({"55P03", "57014"})
+    # ActiveMQ's FOR UPDATE on the row conflicts with it, both ways. A row lock needs a transaction id for as long as it
+    # is held, and nothing that is removed meanwhile can be vacuumed; this table lock needs none.
+    row_lock = "LOCK TABLE {lock} IN EXCLUSIVE MODE NOWAIT"
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
@@ -101,8 +108,8 @@ class PostgreSQLDialect(Dialect):
             },
         }
 
-    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
-        words = self._words(batch)
+    def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
+        words = self._words(batch, fence)
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # PEP 249; SQLAlchemy's type leaves it out
             if len(batch.adds) < _COPY_ROWS:
                 if batch.adds:
@@ -113,17 +120,59 @@ class PostgreSQLDialect(Dialect):
             else:
                 cursor.execute(b"BEGIN")
                 self._copy(cursor, batch.adds)
+                if not batch.removes:  # nobody asks for a row count: one round trip less
+                    words.append(b"COMMIT")
                 cursor.execute(b";".join(words))
                 removed = cursor.rowcount
-                cursor.execute(b"COMMIT")
+                if batch.removes:
+                    cursor.execute(b"COMMIT")
                 return removed if batch.removes else 0
             return cursor.rowcount if batch.removes else 0
+
+    def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
+        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
+            cursor.execute(self._fence(fence))
+
+    def fenced(self, connection: Connection, fence: Fence) -> None:
+        self.end_sessions(connection, fence.holder)  # what a broken line left of ourselves
+        self.holding(connection, fence.idle_ms)
+        name = {"name": session_name(fence.holder)}
+        connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
+
+    def holding(self, connection: Connection, idle_ms: int) -> None:
+        connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        statement = (
+            f"WITH won AS (UPDATE {names.lock} SET BROKER_NAME = :holder, TIME = {names.lease_end}"
+            f" WHERE ID = 1 AND {names.lease_is_free} RETURNING ID)"
+            f" UPDATE {names.term} t SET TERM = t.TERM + 1, HOLDER = :holder FROM won WHERE t.ID = won.ID"
+        )
+        return connection.execute(text(statement), parameters).rowcount > 0
+
+    def end_sessions(self, connection: Connection, holder: str) -> int:
+        statement = (
+            "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = :name AND pid <> pg_backend_pid()"
+        )
+        return int(connection.execute(text(statement), {"name": session_name(holder)}).scalar_one())
 
     def rollback(self, connection: DBAPIConnection) -> None:
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
             cursor.execute(b"ROLLBACK")
 
-    def _words(self, batch: Batch) -> list[bytes]:
+    def _fence(self, fence: Fence) -> bytes:
+        """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
+        names = self.statements
+        if fence.by_lease:
+            row = f"{names.lock} WHERE ID=1 AND (SELECT TERM FROM {names.term} WHERE ID=1)=%d AND BROKER_NAME=%s"
+        else:
+            row = f"{names.term} WHERE ID=1 AND TERM=%d AND HOLDER=%s"
+        proof = f"SELECT 1/COUNT(*) FROM (SELECT 1 FROM {row} FOR SHARE) proof"
+        return proof.encode() % (fence.term, _literal(fence.holder))
+
+    def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:
         """Everything of a batch but its adds, the removes last: the packet's row count is theirs."""
         table = self.statements.messages.encode()
         words = [b"UPDATE %s SET MSG='\\x%s' WHERE ID=%d" % (table, hexlify(blob), id) for id, blob in batch.updates]
@@ -131,6 +180,8 @@ class PostgreSQLDialect(Dialect):
             b"DELETE FROM %s WHERE CONTAINER=%s AND ID<=%d AND XID IS NULL" % (table, _literal(container), last)
             for container, last in batch.purges
         ]
+        if fence is not None:
+            words.append(self._fence(fence))  # what comes after is known by its keys and soon done
         if batch.removes:
             words.append(b"DELETE FROM %s WHERE ID=ANY('{%s}')" % (table, ",".join(map(str, batch.removes)).encode()))
         return words

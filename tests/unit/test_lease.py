@@ -73,7 +73,9 @@ def test_a_renewal_changes_the_time_only_and_never_shortens_it(chosen: LockerOpt
     lease = Lease.granted("b-1", 7, one, chosen)
     renewed = lease.renewed(other, chosen)
     assert (renewed.holder, renewed.term) == ("b-1", 7)
-    assert renewed.trusted_until_ns == max(lease.trusted_until_ns, Lease.granted("b-1", 7, other, chosen).trusted_until_ns)
+    assert renewed.trusted_until_ns == max(
+        lease.trusted_until_ns, Lease.granted("b-1", 7, other, chosen).trusted_until_ns
+    )
 
 
 def test_an_unlimited_lease_needs_nothing() -> None:

@@ -225,6 +225,7 @@ class LeaseDatabaseLocker(_SqlLocker):
                 if not self._dialect.is_locked(error):
                     raise
                 log.info("somebody has the lock row locked error=%r", str(error.orig))
+                self._may_hold = False
                 self._disconnect()
                 return None
             if not taken:

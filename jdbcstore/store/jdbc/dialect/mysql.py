@@ -85,13 +85,14 @@ class MySQLDialect(Dialect):
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
         lock_s = max(1, int(options.query_timeout_s))
+        answer_s = 2 * max(lock_s, options.query_timeout_s)
         return {
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": max(2, round(options.query_timeout_s / 3)),
                 # Beyond the server's own time-outs: those leave the connection usable.
-                "read_timeout": 2 * options.query_timeout_s,
-                "write_timeout": 2 * options.query_timeout_s,
+                "read_timeout": answer_s,
+                "write_timeout": answer_s,
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.

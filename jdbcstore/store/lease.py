@@ -52,8 +52,8 @@ class LockerOptions:
         max_allowable_diff_from_db_time_ms: warn when our wall clock is off from the database's by more than this; 0 is
             never (ActiveMQ: ``maxAllowableDiffFromDBTime``). Our lease goes by the database's clock anyway; a Java
             broker's on this machine would not.
-        lease_holder_id: how the holder's id begins, usually the broker's name (ActiveMQ: ``leaseHolderId``); a random
-            part of each start follows, so that two brokers of one name are two. 200 characters at most.
+        lease_holder_id: how the holder's id begins, usually the broker's name (ActiveMQ: ``leaseHolderId``); a part
+            that is random for each mastership follows, so that two brokers of one name are two. 200 characters at most.
         fail_if_locked: end with `LockHeld` instead of waiting when somebody else is master (ActiveMQ:
             ``failIfLocked``).
 

@@ -637,9 +637,9 @@ GATES = {
     "postgresql": [
         "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$",
-        "CREATE TRIGGER gate AFTER INSERT ON ACTIVEMQ_MSGS FOR EACH STATEMENT EXECUTE FUNCTION gate()",
+        "CREATE TRIGGER gate AFTER {event} ON ACTIVEMQ_MSGS FOR EACH STATEMENT EXECUTE FUNCTION gate()",
     ],
-    "mysql": ["CREATE TRIGGER gate AFTER INSERT ON ACTIVEMQ_MSGS FOR EACH ROW SET @gate = GET_LOCK('gate', 60)"],
+    "mysql": ["CREATE TRIGGER gate AFTER {event} ON ACTIVEMQ_MSGS FOR EACH ROW SET @gate = GET_LOCK('gate', 60)"],
 }
 SHUT = {"postgresql": "SELECT pg_advisory_lock(4711)", "mysql": "SELECT GET_LOCK('gate', 60)"}
 OPEN = {"postgresql": "SELECT pg_advisory_unlock(4711)", "mysql": "SELECT RELEASE_LOCK('gate')"}
@@ -651,12 +651,12 @@ AT_THE_GATE = {
 
 
 @contextmanager
-def gate(url: str) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
-    """Stop inserts in the middle of their transaction: whether one is there, and how to let it on."""
+def gate(url: str, event: str) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
+    """Stop a kind of writes in the middle of their transaction: whether one is there, and how to let it on."""
     with connected(url) as keeper, connected(url) as looker:
         name = "postgresql" if keeper.dialect.name == "postgresql" else "mysql"
         for statement in GATES[name]:
-            keeper.exec_driver_sql(statement)
+            keeper.exec_driver_sql(statement.format(event=event))
         keeper.exec_driver_sql(SHUT[name])
         yield (
             lambda: looker.exec_driver_sql(AT_THE_GATE[name]).scalar_one() > 0,
@@ -664,22 +664,39 @@ def gate(url: str) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
         )
 
 
-@pytest.mark.parametrize("rows", [1, 40])
-def test_a_long_write_keeps_neither_renewal_nor_takeover_waiting_and_is_not_committed_late(
-    server_brokers: Brokers, rows: int
-) -> None:
-    old, new = server_brokers.master(), server_brokers.new()
-    with gate(server_brokers.url) as (somebody_is_there, let_on):
-        late = write(old, rows)
+def test_a_purge_keeps_neither_renewal_nor_takeover_waiting_and_is_not_committed_late(server_brokers: Brokers) -> None:
+    old = server_brokers.master()
+    queue(old).add_message(text_message(1)).result(WAIT_S)
+    with gate(server_brokers.url, "DELETE") as (somebody_is_there, let_on):
+        late = queue(old).remove_all_messages()
         wait_until(somebody_is_there)
-        old.locker().renew()
-        age(server_brokers)
-        # Its session would be ended, which is another test's matter.
-        cast(Any, new.locker())._end_sessions_of = lambda former, connection: None
-        assert new.locker().acquire() == 2
+        take_over_meanwhile(server_brokers, old)
         let_on()
         assert isinstance(late.exception(WAIT_S), LeaseLost)
-    assert stored(server_brokers.url) == []
+    assert stored(server_brokers.url) == [1]
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
+def test_nor_does_any_write_on_postgresql(database: str, rows: int, request: pytest.FixtureRequest) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        old = brokers.master()
+        with gate(brokers.url, "INSERT") as (somebody_is_there, let_on):
+            late = write(old, rows)
+            wait_until(somebody_is_there)
+            take_over_meanwhile(brokers, old)
+            let_on()
+            assert isinstance(late.exception(WAIT_S), LeaseLost)
+        assert stored(brokers.url) == []
+
+
+def take_over_meanwhile(brokers: Brokers, old: JdbcPersistenceAdapter) -> None:
+    """Renew, then let another be master, without ending the sessions of the old one, which is another test's matter."""
+    new = brokers.new()
+    old.locker().renew()
+    age(brokers)
+    cast(Any, new.locker())._end_sessions_of = lambda former, connection: None
+    assert new.locker().acquire() == 2
 
 
 def test_without_the_fence_a_late_write_is_seen(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:

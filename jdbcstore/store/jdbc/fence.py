@@ -13,7 +13,8 @@ class Fence:
     """A mastership, as the database knows it.
 
     Args:
-        holder: the id of the broker that has it.
+        holder: the id of the broker that has it, a new one for each mastership, so that it says all that has to be
+            proved.
         term: its number.
         by_lease: whether the holder stands in ACTIVEMQ_LOCK, which a takeover by anybody changes, a Java broker too.
             If not, somebody has that row locked for as long as it is master, so only our own table can be asked.

@@ -77,8 +77,8 @@ class _SqlLocker(Locker):
         clock: Clock = boot_time_ns,
     ) -> None:
         self.options: Final = options.lock
-        #: Our id: unlike that of any other broker, and of any other start of this one.
-        self.holder: Final = f"{options.lock.lease_holder_id}-{secrets.token_hex(6)}"
+        #: Our id: unlike that of any other broker, and of any other mastership of this one.
+        self.holder = self._new_holder()
         self._prepare = prepare
         self._prepared = False
         self._clock = clock
@@ -128,6 +128,9 @@ class _SqlLocker(Locker):
             log.info("became master holder=%s term=%d", self.holder, term)
             return term
 
+    def _new_holder(self) -> str:
+        return f"{self.options.lease_holder_id}-{secrets.token_hex(6)}"
+
     def _take(self) -> int | None:
         """Try once; returns the term."""
         raise NotImplementedError
@@ -147,8 +150,10 @@ class _SqlLocker(Locker):
 
     def _lose(self, why: str) -> LeaseLost:
         lease, self._lease = self._lease, None
-        term = "" if lease is None else f" of term {lease.term}"
-        return LeaseLost(f"{self.holder} has lost its lease{term}: {why}")
+        if lease is None:
+            return LeaseLost(why)
+        self.holder = self._new_holder()  # whatever still writes in the old name never gets through again
+        return LeaseLost(f"{lease.holder} has lost its lease of term {lease.term}: {why}")
 
     def _next_term(self, connection: Connection) -> int | None:
         """Our term if we are the last who began one."""
@@ -240,24 +245,31 @@ class LeaseDatabaseLocker(_SqlLocker):
         with self._busy:
             lease = self._lease
             if lease is None:
-                raise self._lose("it was not master")
+                raise self._lose("not master: acquire first")
             asked_ns = self._clock()
             parameters = {"holder": lease.holder, "term": lease.term, "lease_ms": self.options.lease_ms}
             with self._asking() as connection:
                 renewed = connection.execute(text(self._statements.lease_renew), parameters).rowcount == 1
             if not renewed:
-                raise self._lose(_told(self.status()))
+                raise self._lose(self._why())
             self._lease = lease.renewed(asked_ns, self.options)
+
+    def _why(self) -> str:
+        """Why a renewal met no row."""
+        try:
+            return _told(self.status())
+        except StoreError as error:
+            return f"who is master cannot be asked, {error}"
 
     def release(self) -> None:
         with self._busy:
-            self._lease = None
+            holder, self.holder = self.holder, self._new_holder()
+            may_hold, self._may_hold, self._lease = self._may_hold, False, None
             try:
-                if self._may_hold:
-                    self._may_hold = False
+                if may_hold:
                     with self._asking() as connection:
-                        connection.execute(text(self._statements.lease_release), {"holder": self.holder})
-                    log.info("released holder=%s", self.holder)
+                        connection.execute(text(self._statements.lease_release), {"holder": holder})
+                    log.info("released holder=%s", holder)
             finally:
                 self._disconnect()
 
@@ -308,10 +320,10 @@ class DatabaseLocker(_SqlLocker):
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
-                self._disconnect()
+                connection.exec_driver_sql("ROLLBACK")
                 return None
             if connection.execute(text(self._statements.lease_holder)).first() is not None:  # one with a lease locker
-                self._disconnect()
+                connection.exec_driver_sql("ROLLBACK")
                 return None
             # Who has the lock counts the term, on another line: here it would be seen only when the lock is gone.
             with self._engine.connect() as other:
@@ -324,7 +336,7 @@ class DatabaseLocker(_SqlLocker):
         with self._busy:
             lease = self._lease
             if lease is None or self._connection is None:
-                raise self._lose("it was not master")
+                raise self._lose("not master: acquire first")
             asked_ns = self._clock()
             try:
                 with self._asking() as connection:
@@ -338,10 +350,15 @@ class DatabaseLocker(_SqlLocker):
 
     def release(self) -> None:
         with self._busy:
+            holder, self.holder = self.holder, self._new_holder()
             held, self._lease = self._lease is not None, None
-            self._disconnect()
-            if held:
-                log.info("released holder=%s", self.holder)
+            try:
+                if held and self._connection is not None:
+                    with self._asking() as connection:
+                        connection.exec_driver_sql("ROLLBACK")  # closing alone is noticed a little later
+                    log.info("released holder=%s", holder)
+            finally:
+                self._disconnect()
 
     def status(self) -> LockStatus:
         """Who holds the row lock writes no name into it; it is the last one in the table of terms, or a Java broker."""
@@ -358,7 +375,7 @@ class DatabaseLocker(_SqlLocker):
             except DBAPIError as error:
                 return self._dialect.is_locked(error)
             finally:
-                other.invalidate()
+                other.exec_driver_sql("ROLLBACK")
         return False
 
 

@@ -110,12 +110,13 @@ def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterat
         if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
             raise TransientStoreError(_busy(tables, wait_s))
         # Past its own time-out the client would be gone, and the server would go on waiting and alter the table.
+        before_s = connection.execute(text("SELECT @@SESSION.lock_wait_timeout")).scalar_one()
         connection.execute(text(f"SET SESSION lock_wait_timeout = {max(1, int(wait_s))}"))
         try:
             yield guard
         finally:  # the sessions go back to a pool; whoever waits for the lock wants the row next
             connection.rollback()
-            connection.execute(text("SET SESSION lock_wait_timeout = DEFAULT"))
+            connection.execute(text(f"SET SESSION lock_wait_timeout = {int(before_s)}"))
             guard.rollback()
             guard.execute(text(f"SELECT RELEASE_LOCK({name})"), parameters)
 

@@ -187,6 +187,7 @@ class Writer:
         if self._lost is not None:
             raise LeaseLost(str(self._lost)) from self._lost
         sent = False  # whether a batch went out whose fate is not known
+        cut = False  # whether the line broke after that: the server may still be at it
         pause_s = _RECONNECT_FIRST_S
         while True:
             try:
@@ -207,7 +208,10 @@ class Writer:
                     self._refuse_if_lost(error)
                     if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
                         continue  # our first attempt arrived after all, just after we had looked
+                    if cut and isinstance(mapped, TransientStoreError):
+                        raise OutcomeUnknown(f"the connection broke during the commit, and then: {mapped}") from error
                     raise mapped from error
+                cut = sent
                 self._disconnect()
                 now = time.monotonic()
                 if self._outage_began is None:

@@ -51,7 +51,7 @@ class Dialect:
     #: How to begin a transaction that writes.
     begin = "BEGIN"
     #: What the server says when a fence does not hold; no other statement of ours makes it say so.
-    lease_lost_code = ""
+    lease_lost_codes: frozenset[str] = frozenset()
     #: What the server says when somebody else has a row or table locked.
     locked_codes: frozenset[str] = frozenset()
     #: Takes the row of ACTIVEMQ_LOCK, or says at once that somebody has it; ``{lock}`` is the table. Empty where a lock
@@ -86,11 +86,12 @@ class Dialect:
         Args:
             connection: the driver's own, in autocommit mode, so that the dialect decides how a transaction is sent.
             batch: not empty.
-            fence: proved inside the transaction, under a lock that a takeover has to wait for. It stands as late as can
-                be, so that neither a renewal nor a takeover waits for the work, and never across a question to us.
+            fence: proved inside the transaction, under a lock that a takeover has to wait for; `fenced` was called. The
+                lock is not taken before work whose length is not known, such as a purge, so that renewals need not
+                wait for that, and the server asks us nothing while it has it.
 
         Raises whatever the driver raises; then everything is rolled back, or, if the line broke, unknown. A fence that
-        does not hold raises `LeaseLost` or an error with `lease_lost_code`.
+        does not hold raises `LeaseLost` or an error with one of `lease_lost_codes`.
         """
         raise NotImplementedError
 
@@ -147,7 +148,7 @@ class Dialect:
 
     def is_fence(self, error: BaseException) -> bool:
         """Whether an error says that a fence does not hold."""
-        return isinstance(error, LeaseLost) or self.error_code(_driver_error(error)) == self.lease_lost_code
+        return isinstance(error, LeaseLost) or self.error_code(_driver_error(error)) in self.lease_lost_codes
 
     def is_locked(self, error: BaseException) -> bool:
         """Whether an error says that somebody else has it locked."""

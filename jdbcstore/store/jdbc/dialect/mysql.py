@@ -72,7 +72,8 @@ class MySQLDialect(Dialect):
     index_hint = "FORCE INDEX ({index})"
     # Not by way of local time, which goes through one hour twice in autumn.
     epoch_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
-    lease_lost_code = "1242"  # a subquery that must not have more than one row has two
+    # A row's ID was NULL; a subquery that must not have more than one row has two.
+    lease_lost_codes = frozenset({"1048", "1242"})
     locked_codes = frozenset({"1205", "3572"})
     row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
 
@@ -114,14 +115,22 @@ class MySQLDialect(Dialect):
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
 
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
-        words = [*self._inserts(batch.adds), *self._rest(batch)]
-        end = [b"COMMIT"] if fence is None else [self._fence(fence), b"COMMIT"]
-        if len(words) + len(end) > 2:  # one statement is a transaction by itself
-            packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
-            packets[-1] += end  # in one packet: nothing is asked of us between the proof and the end
-        else:
-            packets = [words]
+        # The first of the new rows proves the term by its ID, which takes half the time of a statement for it.
+        by_id = fence is not None and bool(batch.adds) and not batch.purges
+        packets = self._written(batch, fence, by_id=by_id)
+        if by_id and len(packets) > 1:  # the lock would be held from one to the next
+            packets = self._written(batch, fence, by_id=False)
         return sum(self._send(connection, packet) for packet in packets)
+
+    def _written(self, batch: Batch, fence: Fence | None, *, by_id: bool) -> list[list[bytes]]:
+        """The packets of a batch; the proof is in the last one, together with the end."""
+        words = [*self._inserts(batch.adds, fence if by_id else None), *self._rest(batch)]
+        end = [b"COMMIT"] if fence is None or by_id else [self._fence(fence), b"COMMIT"]
+        if len(words) + len(end) <= 2:  # one statement is a transaction by itself
+            return [words]
+        packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
+        packets[-1] += end
+        return packets
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
         self._send(connection, [self._fence(fence)])
@@ -169,14 +178,14 @@ class MySQLDialect(Dialect):
                 removed += affected
         return removed
 
-    def _inserts(self, rows: Sequence[MessageRow]) -> list[bytes]:
+    def _inserts(self, rows: Sequence[MessageRow], fence: Fence | None = None) -> list[bytes]:
         head = self.statements.message_insert.encode()
         words: list[list[bytes]] = []
         values: list[bytes] = []
         room = 0
         for id, producer, sequence, container, expiration, priority, blob in rows:
-            value = b"(%d,%s,%d,%s,%d,%d,%s)" % (
-                id,
+            value = b"(%s,%s,%d,%s,%d,%d,%s)" % (
+                b"%d" % id if fence is None else self._proving(id, fence),
                 _literal(producer),
                 sequence,
                 _literal(container),
@@ -184,6 +193,7 @@ class MySQLDialect(Dialect):
                 priority,
                 _binary(blob),
             )
+            fence = None
             room -= len(value) + 1
             if room < 0:
                 room = self._packet_bytes_max - _PACKET_MARGIN_BYTES - len(value)
@@ -199,13 +209,16 @@ class MySQLDialect(Dialect):
 
     def _fence(self, fence: Fence) -> bytes:
         """Two rows where one may be, unless the row names us, which the share lock then keeps as it is."""
+        return b"SELECT IF((SELECT COUNT(*) FROM %s)=1,1,(SELECT 1 UNION SELECT 2))" % self._locked_row(fence)
+
+    def _proving(self, id: int, fence: Fence) -> bytes:
+        """An id that is NULL, which no id may be, unless the row names us."""
+        return b"(SELECT %d FROM %s)" % (id, self._locked_row(fence))
+
+    def _locked_row(self, fence: Fence) -> bytes:
         names = self.statements
-        if fence.by_lease:
-            row = f"{names.lock} WHERE ID=1 AND (SELECT TERM FROM {names.term} WHERE ID=1)=%d AND BROKER_NAME=%s"
-        else:
-            row = f"{names.term} WHERE ID=1 AND TERM=%d AND HOLDER=%s"
-        proof = f"SELECT IF((SELECT COUNT(*) FROM {row} LOCK IN SHARE MODE)=1,1,(SELECT 1 UNION SELECT 2))"
-        return proof.encode() % (fence.term, _literal(fence.holder))
+        row = f"{names.lock} WHERE ID=1 AND BROKER_NAME=" if fence.by_lease else f"{names.term} WHERE ID=1 AND HOLDER="
+        return b"%s%s LOCK IN SHARE MODE" % (row.encode(), _literal(fence.holder))
 
     def _rest(self, batch: Batch) -> list[bytes]:
         table = self.statements.messages.encode()

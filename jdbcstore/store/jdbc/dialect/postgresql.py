@@ -34,6 +34,8 @@ from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
 __all__ = ["PostgreSQLDialect"]
 
+#: The fence as a prepared statement of the writer's session.
+_FENCE: Final = b"jdbcstore_fence"
 #: From this many rows on COPY is faster than INSERT.
 _COPY_ROWS: Final = 12
 
@@ -75,7 +77,7 @@ class PostgreSQLDialect(Dialect):
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
     epoch_ms = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
-    lease_lost_code = "22012"  # division by zero
+    lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
     # ActiveMQ's FOR UPDATE on the row conflicts with it, both ways. A row lock needs a transaction id for as long as it
     # is held, and nothing that is removed meanwhile can be vacuumed; this table lock needs none.
@@ -115,18 +117,8 @@ class PostgreSQLDialect(Dialect):
                 if batch.adds:
                     words.insert(0, self._insert(batch.adds))
                 cursor.execute(b";".join(words))
-            elif not words:
-                self._copy(cursor, batch.adds)
             else:
-                cursor.execute(b"BEGIN")
-                self._copy(cursor, batch.adds)
-                if not batch.removes:  # nobody asks for a row count: one round trip less
-                    words.append(b"COMMIT")
-                cursor.execute(b";".join(words))
-                removed = cursor.rowcount
-                if batch.removes:
-                    cursor.execute(b"COMMIT")
-                return removed if batch.removes else 0
+                self._copy(cursor, batch.adds, words)
             return cursor.rowcount if batch.removes else 0
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
@@ -138,6 +130,10 @@ class PostgreSQLDialect(Dialect):
         self.holding(connection, fence.idle_ms)
         name = {"name": session_name(fence.holder)}
         connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
+        # Read and planned once: that costs more than running it.
+        raw: Any = connection.connection.dbapi_connection
+        with raw.cursor() as cursor:
+            cursor.execute(b"PREPARE %s AS %s" % (_FENCE, self._fence(fence)))
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))
@@ -165,12 +161,8 @@ class PostgreSQLDialect(Dialect):
     def _fence(self, fence: Fence) -> bytes:
         """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
         names = self.statements
-        if fence.by_lease:
-            row = f"{names.lock} WHERE ID=1 AND (SELECT TERM FROM {names.term} WHERE ID=1)=%d AND BROKER_NAME=%s"
-        else:
-            row = f"{names.term} WHERE ID=1 AND TERM=%d AND HOLDER=%s"
-        proof = f"SELECT 1/COUNT(*) FROM (SELECT 1 FROM {row} FOR SHARE) proof"
-        return proof.encode() % (fence.term, _literal(fence.holder))
+        row = f"{names.lock} WHERE ID=1 AND BROKER_NAME=" if fence.by_lease else f"{names.term} WHERE ID=1 AND HOLDER="
+        return b"SELECT 1/COUNT(*) FROM (SELECT 1 FROM %s%s FOR SHARE) proof" % (row.encode(), _literal(fence.holder))
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:
         """Everything of a batch but its adds, the removes last: the packet's row count is theirs."""
@@ -181,7 +173,7 @@ class PostgreSQLDialect(Dialect):
             for container, last in batch.purges
         ]
         if fence is not None:
-            words.append(self._fence(fence))  # what comes after is known by its keys and soon done
+            words.append(b"EXECUTE " + _FENCE)  # what comes after is known by its keys and soon done
         if batch.removes:
             words.append(b"DELETE FROM %s WHERE ID=ANY('{%s}')" % (table, ",".join(map(str, batch.removes)).encode()))
         return words
@@ -194,7 +186,8 @@ class PostgreSQLDialect(Dialect):
         ]
         return self.statements.message_insert.encode() + b",".join(values)
 
-    def _copy(self, cursor: Any, rows: Sequence[MessageRow]) -> None:
+    def _copy(self, cursor: Any, rows: Sequence[MessageRow], words: Sequence[bytes]) -> None:
+        """COPY and what follows, as one query: one transaction, and nothing but the rows is waited for in it."""
         parts = [_COPY_HEAD]
         for id, producer, sequence, container, expiration, priority, blob in rows:
             parts += (
@@ -206,9 +199,8 @@ class PostgreSQLDialect(Dialect):
             )
         parts.append(_COPY_TAIL)
         data = io.BytesIO(b"".join(parts))
-        cursor.copy_expert(
-            f"COPY {self.statements.messages} ({_COPY_COLUMNS}) FROM STDIN BINARY", data, _COPY_READ_BYTES
-        )
+        copy = f"COPY {self.statements.messages} ({_COPY_COLUMNS}) FROM STDIN BINARY".encode()
+        cursor.copy_expert(b";".join([copy, *words]), data, _COPY_READ_BYTES)
 
     def vacuum(self, connection: Connection) -> None:
         # TRUNCATE would take a lock that stops the writer; the room is wanted again at once anyway.

@@ -54,7 +54,6 @@ class SQLiteDialect(Dialect):
     index_hint = "INDEXED BY {index}"
     epoch_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     begin = "BEGIN IMMEDIATE"
-    lease_lost_code = "LEASE"  # what the server never says: `prove` raises by itself
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 
     @classmethod

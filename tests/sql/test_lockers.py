@@ -471,8 +471,8 @@ def test_an_adapter_may_be_master_again(brokers: Brokers) -> None:
 
 
 @contextmanager
-def one_batch() -> Iterator[None]:
-    """Hold the writer at its first commit, so that what the block writes is one batch."""
+def one_batch() -> Iterator[threading.Event]:
+    """Hold the writer at its first commit, so that what the block writes then is one batch; whether it is there."""
     entered, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -481,7 +481,7 @@ def one_batch() -> Iterator[None]:
 
     with faults.inject("writer.before_commit", hold):
         try:
-            yield
+            yield entered
         finally:
             go.set()
 
@@ -668,12 +668,16 @@ def test_a_purge_keeps_neither_renewal_nor_takeover_waiting_and_is_not_committed
     old = server_brokers.master()
     queue(old).add_message(text_message(1)).result(WAIT_S)
     with gate(server_brokers.url, "DELETE") as (somebody_is_there, let_on):
-        late = queue(old).remove_all_messages()
+        with one_batch() as held:
+            queue(old).add_message(text_message(2))
+            assert held.wait(WAIT_S)
+            purge, add = queue(old).remove_all_messages(), queue(old).add_message(text_message(3))
         wait_until(somebody_is_there)
         take_over_meanwhile(server_brokers, old)
         let_on()
-        assert isinstance(late.exception(WAIT_S), LeaseLost)
-    assert stored(server_brokers.url) == [1]
+        assert isinstance(purge.exception(WAIT_S), LeaseLost)
+        assert isinstance(add.exception(WAIT_S), LeaseLost)
+    assert stored(server_brokers.url) == [1, 2]
 
 
 @pytest.mark.parametrize("rows", [1, 40])

@@ -208,7 +208,7 @@ class Writer:
                     self._refuse_if_lost(error)
                     if sent and isinstance(mapped, DuplicateMessage) and self._outage_began is not None:
                         continue  # our first attempt arrived after all, just after we had looked
-                    if cut and isinstance(mapped, TransientStoreError):
+                    if cut and type(mapped) is TransientStoreError:  # a time-out, say, of waiting for that attempt
                         raise OutcomeUnknown(f"the connection broke during the commit, and then: {mapped}") from error
                     raise mapped from error
                 cut = sent

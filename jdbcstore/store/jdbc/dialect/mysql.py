@@ -116,7 +116,7 @@ class MySQLDialect(Dialect):
 
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         # The first of the new rows proves the term by its ID, which takes half the time of a statement for it.
-        by_id = fence is not None and bool(batch.adds) and not batch.purges
+        by_id = fence is not None and bool(batch.adds) 
         packets = self._written(batch, fence, by_id=by_id)
         if by_id and len(packets) > 1:  # the lock would be held from one to the next
             packets = self._written(batch, fence, by_id=False)

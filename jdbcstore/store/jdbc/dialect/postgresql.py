@@ -2,7 +2,7 @@
 
 Two ways to write, by what was measured with 1 KiB messages: up to a dozen rows one INSERT with literals, sent together
 with the removes as one packet that the server runs as one transaction (one round trip, 0.3 ms); beyond that binary
-COPY, which costs three round trips and a third of the server's time per row.
+COPY, which costs one more round trip and a third of the server's time per row.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
 __all__ = ["open_engine", "open_store", "store_url"]
@@ -64,7 +65,7 @@ def open_store(text: str, options: JdbcOptions | None = None) -> PersistenceAdap
 
     Args:
         text: a store URL. The folder of a SQLite file is made when it is missing. ``?table_prefix=…`` and the other
-            fields of `JdbcOptions` may be given as parameters of the URL.
+            fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL.
         options: options of a SQL store; parameters of the URL go before.
 
     Raises:
@@ -83,14 +84,22 @@ def open_store(text: str, options: JdbcOptions | None = None) -> PersistenceAdap
 
 def _options_of(url: URL, options: JdbcOptions) -> tuple[URL, JdbcOptions]:
     """Take the parameters of the URL that are options of the store; the rest is the driver's."""
-    known = {field.name: field for field in fields(JdbcOptions)}
-    given = {name: value for name, value in url.query.items() if name in known}
-    if not given:
-        return url, options
-    current = {name: getattr(options, name) for name in known}
-    for name, value in given.items():
-        current[name] = _typed(name, str(value), current[name])
-    return url.difference_update_query(given), JdbcOptions(**current)
+    of_store, of_lock = _given(url, options), _given(url, options.lock)
+    if of_lock:
+        of_store["lock"] = replace(options.lock, **of_lock)  # type: ignore[arg-type]  # each is of its field's type
+    if of_store:
+        options = replace(options, **of_store)  # type: ignore[arg-type]  # likewise
+    return url.difference_update_query([*of_store, *of_lock]), options
+
+
+def _given(url: URL, options: JdbcOptions | LockerOptions) -> dict[str, object]:
+    """The parameters of the URL that are fields of these options, each of its field's type."""
+    current = {field.name: getattr(options, field.name) for field in fields(options)}
+    return {
+        name: _typed(name, str(url.query[name]), value)
+        for name, value in current.items()
+        if name in url.query and isinstance(value, int | float | str)
+    }
 
 
 def _typed(name: str, text: str, current: object) -> object:

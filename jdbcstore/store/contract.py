@@ -29,6 +29,7 @@ from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.lease import Lease
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -372,19 +373,39 @@ class LockStatus:
 
 
 class Locker(ABC):
-    """Makes sure that one broker at most writes. Leadership is a term, not a boolean."""
+    """Makes sure that one broker at most writes. Leadership is a term, not a boolean.
+
+    The order of a broker's life: `acquire` until it gives a term, start the adapter, `renew` in time, stop the adapter,
+    `release`. The methods block, for the options' time-outs at most, and may be called from any thread.
+    """
+
+    @property
+    @abstractmethod
+    def lease(self) -> Lease | None:
+        """What we hold, as far as we know; None when we are not master. Costs nothing, asks nobody."""
 
     @abstractmethod
     def acquire(self) -> int | None:
-        """Try once to become master. Returns the new term, None while somebody else is master."""
+        """Try once to become master. Returns the term, None while somebody else is master.
+
+        Raises:
+            LockHeld: somebody else is master and ``fail_if_locked`` is set.
+            TransientStoreError: the store cannot be asked; try again.
+            SchemaMismatch: there is nothing to hold; the text says what to run.
+        """
 
     @abstractmethod
     def renew(self) -> None:
-        """Stay master. Raises `LeaseLost` when somebody else is, or the lease ran out."""
+        """Stay master.
+
+        Raises:
+            LeaseLost: somebody else is master, or the lease ran out before; `lease` is None from now on.
+            TransientStoreError: the store cannot be asked; `lease` stays what it was, and its trust runs out.
+        """
 
     @abstractmethod
     def release(self) -> None:
-        """Let the next broker in at once."""
+        """Let the next broker in at once, and close what `acquire` opened. Fine when we are not master."""
 
     @abstractmethod
     def status(self) -> LockStatus:

@@ -64,6 +64,7 @@ def test_it_has_the_migrations_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     expected = [f"jdbcstore/migrations/{path.relative_to(CHECKOUT / 'migrations')}" for path in migrations()]
     assert "jdbcstore/migrations/versions/0001_activemq_tables.py" in expected
+    assert "jdbcstore/migrations/versions/0002_term.py" in expected
     assert set(expected) <= set(names)
     assert "jdbcstore/py.typed" in names
     assert not [name for name in names if name.startswith(("tests/", "migrations/")) or "__pycache__" in name]
@@ -78,7 +79,7 @@ def migrations() -> list[Path]:
 @pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)
 def test_it_migrates_without_the_checkout(python: str, tmp_path: Path) -> None:
     told = run(python, "-I", "-W", "error", "-c", MIGRATE, cwd=tmp_path)
-    assert told.strip() == "jdbcstore, revision 0001: ready"
+    assert told.strip() == "jdbcstore, revision 0002: ready"
 
 
 def test_the_broker_runs_from_it(python: str, tmp_path: Path) -> None:

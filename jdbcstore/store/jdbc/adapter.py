@@ -8,6 +8,7 @@ only one that writes.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,23 +20,28 @@ from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, parse_destination
-from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError
+from jdbcstore.errors import ConfigurationError, LeaseLost, LockError, StoreClosed, StoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore, PersistenceAdapter
+from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
 from jdbcstore.store.jdbc.messages import JdbcMessageStore
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Container, Write
-from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
+from jdbcstore.store.jdbc.schema import SchemaReport, create_tables, inspect_schema, require_term, require_usable
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.writer import Writer
+from jdbcstore.store.jdbc.writer import Writer, raw_connection
 
 __all__ = ["JdbcPersistenceAdapter", "engine_for"]
 
 log = logging.getLogger(__name__)
+
+#: Set to 1, commits prove nothing: for the test that has to see what happens then, and for nobody else.
+_UNFENCED: Final = "_JDBCSTORE_UNFENCED"
 
 
 def engine_for(url: URL, options: JdbcOptions) -> Engine:
@@ -73,12 +79,49 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self.dialect: Dialect
         self.writer: Writer
         self._vacuum: Vacuum
+        self._fence: Fence | None = None
+        self._locker = self._new_locker()
+
+    # -- mastership ----------------------------------------------------------------------------------------------
+
+    def locker(self) -> Locker:
+        """The adapter's locker, the same from construction on; kind and times are options.
+
+        With one that is not ``none`` acquire it first, then `start`: what is read at the start must be what the last
+        master left. The way back is `stop`, then `Locker.release`. Both may be repeated, for one mastership after
+        another.
+        """
+        return self._locker
+
+    def _new_locker(self) -> NoLocker | LeaseDatabaseLocker | DatabaseLocker:
+        if self.options.locker == "none":
+            return NoLocker()
+        kind = LeaseDatabaseLocker if self.options.locker == "lease" else DatabaseLocker
+        return kind(self.url, self.options, self._prepare)
+
+    def _prepare(self) -> None:
+        """What a standby may do already: create the tables, or make sure that they will do."""
+        engine = engine_for(self.url, self.options)
+        try:
+            self._schema(engine)
+        finally:
+            engine.dispose()
+
+    def _proof(self) -> Fence | None:
+        fence = self._locker.fence
+        if self.options.locker != "none" and fence is None:
+            raise LockError("not master: acquire the adapter's locker before starting the adapter")
+        if fence is not None and os.environ.get(_UNFENCED) == "1":
+            log.error("fencing is turned off by %s: two masters may write", _UNFENCED)
+            return None
+        return fence
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         if self._engine is not None:
             raise StoreError("the store is started already")
+        self._fence = self._proof()
         engine = engine_for(self.url, self.options)
         try:
             self._open(engine)
@@ -90,15 +133,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
         prefix = self.options.table_prefix
-        probe = dialect(self.options, Statements(prefix), has_page_index=False)
-        with _mapped(probe):
-            if self.options.create_tables_on_startup:
-                report = create_tables(engine, prefix)
-                engine.dispose()  # its sessions have other time-outs than ours
-            else:
-                with engine.connect() as connection:
-                    report = inspect_schema(connection, prefix)
-            require_usable(report)
+        report = self._schema(engine)
+        with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
@@ -108,13 +144,29 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             )
             self.dialect = dialect(fitting, self.statements, has_page_index=report.has_paging_index)
             self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
-            self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed)
+            self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             with engine.connect() as connection:
                 self._take_stock(connection)
         self.writer.start()
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
+
+    def _schema(self, engine: Engine) -> SchemaReport:
+        """The schema, created if there is none, and good enough for the options."""
+        prefix = self.options.table_prefix
+        dialect = dialect_for(self.url.get_backend_name())
+        with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
+            if self.options.create_tables_on_startup:
+                report = create_tables(engine, prefix)
+                engine.dispose()  # its sessions have other time-outs than ours
+            else:
+                with engine.connect() as connection:
+                    report = inspect_schema(connection, prefix)
+        require_usable(report)
+        if self.options.locker != "none":
+            require_term(report)
+        return report
 
     def _take_stock(self, connection: Connection) -> None:
         """Read what has to be known, without touching a message."""
@@ -207,11 +259,24 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             last: Completion[None] = Completion()
             self.writer.submit(Write(last))  # behind everything submitted so far
             last.result()
-            for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
-                connection.execute(text(statement))
+            self._delete_all(connection)
             self._known.clear()
             for container in self._containers.values():
                 container.count = 0
+
+    def _delete_all(self, connection: Connection) -> None:
+        connection.exec_driver_sql(self.dialect.begin)
+        try:
+            for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
+                connection.execute(text(statement))
+            if self._fence is not None:
+                self.dialect.prove(raw_connection(connection), self._fence)
+            connection.exec_driver_sql("COMMIT")
+        except BaseException as error:
+            self.dialect.rollback(raw_connection(connection))
+            if self._fence is not None and self.dialect.is_fence(error):
+                raise LeaseLost(f"another broker is master since term {self._fence.term}") from error
+            raise
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["adopt", "create", "refuse_by_hand"]
+__all__ = ["add_term", "adopt", "create", "create_term", "refuse_by_hand"]
 
 _logger = logging.getLogger(__name__)
 
@@ -65,6 +65,25 @@ def adopt(connection: Connection, tables: Tables) -> None:
     report = inspect_schema(connection, tables.prefix)
     refuse_by_hand(report)
     _Adoption(connection, tables, report).run()
+
+
+def create_term(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our table of terms with its row; the arguments are those of `create`."""
+    execute(CreateTable(tables.term))
+    execute(insert(tables.term).values(ID=1, TERM=0))
+
+
+def add_term(connection: Connection, tables: Tables) -> None:
+    """Create what is missing of our table of terms: MySQL and MariaDB may have stopped between table and row.
+
+    Args:
+        connection: to change it on; the caller commits.
+        tables: of which set.
+    """
+    if not inspect(connection).has_table(tables.term.name):
+        create_term(connection.execute, tables)
+    elif connection.execute(select(tables.term.c.ID).where(tables.term.c.ID == 1)).first() is None:
+        connection.execute(insert(tables.term).values(ID=1, TERM=0))
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

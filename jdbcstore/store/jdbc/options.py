@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["JdbcOptions"]
 
+_LOCKERS: Final = ("lease", "database", "none")
 _PREFIX = re.compile(r"[A-Za-z0-9_]{0,40}")
 
 
@@ -31,6 +34,10 @@ class JdbcOptions:
         query_timeout_s: how long a statement may take before it counts as failed (ActiveMQ: ``queryTimeout``).
         retry_s: how long the writer goes on reconnecting and trying again before it fails what is waiting.
         vacuum_rows: PostgreSQL: vacuum the message table after this many removed rows, 0 to leave it to the server.
+        locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
+            exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
+            process is the only one, and nobody checks.
+        lock: options of the locker.
     """
 
     table_prefix: str = ""
@@ -43,6 +50,8 @@ class JdbcOptions:
     query_timeout_s: float = 30.0
     retry_s: float = 10.0
     vacuum_rows: int = 20_000
+    locker: str = "none"
+    lock: LockerOptions = field(default_factory=LockerOptions)
 
     @property
     def connect_timeout_s(self) -> int:
@@ -54,6 +63,8 @@ class JdbcOptions:
             raise ConfigurationError(
                 f"table_prefix {self.table_prefix!r} may have letters, digits and underscores, 40 at most"
             )
+        if self.locker not in _LOCKERS:
+            raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join(_LOCKERS)}")
         for name, least in (
             ("batch_rows_max", 1),
             ("batch_bytes_max", 1),

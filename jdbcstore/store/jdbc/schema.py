@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.store.jdbc.adoption import adopt, refuse_by_hand
+from jdbcstore.store.jdbc.adoption import add_term, adopt, refuse_by_hand
 from jdbcstore.store.jdbc.migration import migrate, migrations_sql
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
@@ -26,6 +26,7 @@ __all__ = [
     "SchemaReport",
     "create_tables",
     "inspect_schema",
+    "require_term",
     "require_usable",
     "schema_sql",
     "upgrade_schema",
@@ -100,10 +101,23 @@ def require_usable(report: SchemaReport) -> None:
     )
     if not report.can_upgrade:
         raise SchemaMismatch(f"the store cannot work on this database: {reasons}")
+    raise SchemaMismatch(f"the store cannot work on this database: {reasons}. {_what_to_run(report)}")
+
+
+def require_term(report: SchemaReport) -> None:
+    """Make sure that brokers can take turns as master on a schema.
+
+    Raises:
+        SchemaMismatch: they cannot; the text says what to run.
+    """
+    if not (report.has_term_row and report.has_lock_row):
+        missing = f"{report.prefix}JDBCSTORE_TERM" if report.has_lock_row else f"{report.prefix}ACTIVEMQ_LOCK"
+        raise SchemaMismatch(f"no broker can become master: {missing} or its row is missing. {_what_to_run(report)}")
+
+
+def _what_to_run(report: SchemaReport) -> str:
     prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
-    raise SchemaMismatch(
-        f"the store cannot work on this database: {reasons}. Run: jdbcstore schema upgrade{prefix} URL"
-    )
+    return f"Run: jdbcstore schema upgrade{prefix} URL"
 
 
 def schema_sql(dialect_name: str, prefix: str = "") -> str:
@@ -127,5 +141,8 @@ def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
     if report.kind is SchemaKind.MIXED:
         # The revision was recorded before somebody changed the tables, so no migration was due.
         adopt(connection, tables)
+        report = inspect_schema(connection, tables.prefix)
+    if not report.has_term_row:  # likewise
+        add_term(connection, tables)
         report = inspect_schema(connection, tables.prefix)
     return report

@@ -131,6 +131,7 @@ class _Inspection:
             indexes=tuple(sorted(indexes)),
             missing_indexes=tuple(sorted(self._expected_indexes() - indexes)),
             has_paging_index=PAGE_INDEX in indexes,
+            has_term_row=self.catalogue.has_table(self.tables.term.name) and self._has_row(self.tables.term),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:
@@ -230,8 +231,10 @@ class _Inspection:
     def _has_lock_row(self) -> bool:
         if "ACTIVEMQ_LOCK" not in self.shapes:
             return True
-        lock = self.tables.lock
-        return self.connection.execute(select(lock.c.ID).where(lock.c.ID == 1)).first() is not None
+        return self._has_row(self.tables.lock)
+
+    def _has_row(self, table: Table) -> bool:
+        return self.connection.execute(select(table.c.ID).where(table.c.ID == 1)).first() is not None
 
     def _expected_indexes(self) -> set[str]:
         """The indexes of a new schema, of the tables that are there."""

@@ -19,19 +19,11 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import LockHeld, TransientStoreError
+from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["alone"]
-
-#: The database's own clock in epoch milliseconds.
-_CLOCK: Final = {
-    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-    "mysql": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
-    "mariadb": "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)",
-    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
-}
-
 
 #: Lock and statement time-out of PostgreSQL; no wait of MariaDB and of MySQL; SQLite.
 _LOCKED: Final = ("55P03", "57014", (1205,), (3572,), "SQLITE_BUSY", "SQLITE_LOCKED")
@@ -118,12 +110,13 @@ def _mysql_lock(connection: Connection, tables: Tables, wait_s: float) -> Iterat
         if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
             raise TransientStoreError(_busy(tables, wait_s))
         # Past its own time-out the client would be gone, and the server would go on waiting and alter the table.
+        before_s = connection.execute(text("SELECT @@SESSION.lock_wait_timeout")).scalar_one()
         connection.execute(text(f"SET SESSION lock_wait_timeout = {max(1, int(wait_s))}"))
         try:
             yield guard
         finally:  # the sessions go back to a pool; whoever waits for the lock wants the row next
             connection.rollback()
-            connection.execute(text("SET SESSION lock_wait_timeout = DEFAULT"))
+            connection.execute(text(f"SET SESSION lock_wait_timeout = {int(before_s)}"))
             guard.rollback()
             guard.execute(text(f"SELECT RELEASE_LOCK({name})"), parameters)
 
@@ -145,7 +138,7 @@ def _refuse_under_a_broker(guard: Connection, tables: Tables) -> None:
     """Lock the lock row ourselves; whoever has it is a running broker, and so is whoever has an unexpired lease."""
     lock = tables.lock.name
     nowait = "" if tables.dialect_name == "sqlite" else " FOR UPDATE NOWAIT"
-    columns = f"BROKER_NAME, TIME - {_CLOCK[tables.dialect_name]}"
+    columns = f"BROKER_NAME, TIME - {dialect_for(tables.dialect_name).epoch_ms}"
     try:
         row = guard.execute(text(f"SELECT {columns} FROM {lock} WHERE ID = 1{nowait}")).first()
     except DBAPIError as error:

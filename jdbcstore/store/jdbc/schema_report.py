@@ -87,6 +87,7 @@ class SchemaReport:
         indexes: names of the indexes of ACTIVEMQ_MSGS and ACTIVEMQ_ACKS, upper case, without the prefix.
         missing_indexes: those that a new schema has and this one has not, named likewise.
         has_paging_index: whether our index on (CONTAINER, PRIORITY DESC, ID) is there.
+        has_term_row: whether our table of terms and its row are there, without which no locker makes a master.
     """
 
     prefix: str
@@ -111,6 +112,7 @@ class SchemaReport:
     indexes: tuple[str, ...]
     missing_indexes: tuple[str, ...]
     has_paging_index: bool
+    has_term_row: bool
 
     @property
     def is_usable(self) -> bool:
@@ -220,6 +222,9 @@ class SchemaReport:
         if not self.has_lock_row:
             text = "ACTIVEMQ_LOCK has no row with ID 1: no broker could become master"
             found.append(Finding("lock_row", text, Remedy.UPGRADE))
+        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_term_row:
+            text = f"{self.prefix}JDBCSTORE_TERM has no row: brokers cannot take turns as master"
+            found.append(Finding("term", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:

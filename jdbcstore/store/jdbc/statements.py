@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PAGE_INDEX", "Statements"]
+__all__ = ["PAGE_INDEX", "TERM_TABLE", "Statements"]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
 PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
+#: Our own table, (ID, TERM, HOLDER); a Java broker never touches it.
+TERM_TABLE: Final = "JDBCSTORE_TERM"
 
 
 class Statements:
@@ -21,12 +23,14 @@ class Statements:
     Args:
         table_prefix: what stands before the table names, already checked to be harmless.
         container: the CONTAINER column, or an expression over it where the column does not tell ``A`` from ``a``.
+        epoch_ms: the database's clock at the start of a statement, as an expression.
     """
 
-    def __init__(self, table_prefix: str, container: str = "CONTAINER") -> None:
+    def __init__(self, table_prefix: str, container: str = "CONTAINER", *, epoch_ms: str = "NULL") -> None:
         self.messages = table_prefix + "ACTIVEMQ_MSGS"
         self.acks = table_prefix + "ACTIVEMQ_ACKS"
         self.lock = table_prefix + "ACTIVEMQ_LOCK"
+        self.term = table_prefix + TERM_TABLE
         self.page_index = table_prefix + PAGE_INDEX
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -61,3 +65,26 @@ class Statements:
         self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"
         self.sequence_last_of_acks = f"SELECT MAX(LAST_ACKED_ID) FROM {self.acks}"
         self.producer_sequence_last = f"SELECT MAX(MSGID_SEQ) FROM {self.messages} WHERE MSGID_PROD = :producer"
+
+        # The row of ACTIVEMQ_LOCK as ActiveMQ's lease locker uses it. In the condition the holder's own name stands for
+        # an answer that was lost: nobody else has it.
+        self.lease_is_free = f"(TIME IS NULL OR TIME < {epoch_ms} OR BROKER_NAME = :holder)"
+        self.lease_end = f"{epoch_ms} + :lease_ms"
+        self.lease_renew = (
+            f"UPDATE {self.lock} SET TIME = {self.lease_end} WHERE ID = 1 AND BROKER_NAME = :holder"
+            f" AND TIME >= {epoch_ms} AND (SELECT TERM FROM {self.term} WHERE ID = 1) = :term"
+        )
+        self.lease_release = (
+            f"UPDATE {self.lock} SET BROKER_NAME = NULL, TIME = 0 WHERE ID = 1 AND BROKER_NAME = :holder"
+        )
+        self.lease_holder = (
+            f"SELECT BROKER_NAME FROM {self.lock} WHERE ID = 1 AND BROKER_NAME IS NOT NULL AND TIME >= {epoch_ms}"
+        )
+        self.lock_status = (
+            f"SELECT l.BROKER_NAME, l.TIME - {epoch_ms}, t.TERM, t.HOLDER"
+            f" FROM {self.lock} l LEFT JOIN {self.term} t ON t.ID = l.ID WHERE l.ID = 1"
+        )
+        self.term_holder = f"SELECT HOLDER FROM {self.term} WHERE ID = 1"
+        self.term_of_holder = f"SELECT TERM FROM {self.term} WHERE ID = 1 AND HOLDER = :holder"
+        self.term_next = f"UPDATE {self.term} SET TERM = TERM + 1, HOLDER = :holder WHERE ID = 1"
+        self.clock = f"SELECT {epoch_ms}"

@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.statements import PAGE_INDEX
+from jdbcstore.store.jdbc.statements import PAGE_INDEX, TERM_TABLE
 
 __all__ = ["Tables", "bytewise_collation"]
 
@@ -54,6 +54,8 @@ class Tables:
     acks: Table
     #: ID, TIME, BROKER_NAME; one row with ID 1
     lock: Table
+    #: Ours: ID, TERM, HOLDER; one row with ID 1, changed by every takeover of one of our brokers
+    term: Table
 
     def __init__(self, prefix: str, dialect_name: str) -> None:
         JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
@@ -65,6 +67,7 @@ class Tables:
         self.messages = self._messages()
         self.acks = self._acks()
         self.lock = self._lock()
+        self.term = self._term()
         self.page_index = self.cased(prefix + PAGE_INDEX)
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
@@ -83,7 +86,7 @@ class Tables:
 
     @property
     def all(self) -> tuple[Table, Table, Table]:
-        """The three tables in the order in which ActiveMQ creates them."""
+        """ActiveMQ's three tables in the order in which it creates them."""
         return self.messages, self.acks, self.lock
 
     def cased(self, name: str) -> str:
@@ -129,6 +132,15 @@ class Tables:
             self._column("ID", BigInteger(), nullable=False),
             self._column("TIME", BigInteger()),
             self._column("BROKER_NAME", String(250)),
+            key=("ID",),
+        )
+
+    def _term(self) -> Table:
+        return self._table(
+            TERM_TABLE,
+            self._column("ID", BigInteger(), nullable=False),
+            self._column("TERM", BigInteger(), nullable=False),
+            self._column("HOLDER", String(250)),
             key=("ID",),
         )
 

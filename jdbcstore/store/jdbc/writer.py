@@ -14,6 +14,8 @@ Who learns what, and when:
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
   their batch had been sent and could not be looked up since, `TransientStoreError` if it surely is not there.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
+* **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
+  whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
 * **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
   with the message, so nobody will ever ask for it. Both are resolved with the batch the add would have been in. If the
   process dies before, the sender has heard nothing and sends again.
@@ -35,6 +37,7 @@ from jdbcstore import faults
 from jdbcstore.errors import (
     DuplicateMessage,
     JdbcStoreError,
+    LeaseLost,
     OutcomeUnknown,
     StoreClosed,
     StoreError,
@@ -43,6 +46,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, Container, Write
 
@@ -64,15 +68,23 @@ class Writer:
         dialect: how this database wants its batches.
         options: batch limits, how long to try again.
         removed: called after each commit with the number of removed rows (housekeeping).
+        fence: what each commit proves; None when nobody else can be master.
     """
 
     def __init__(
-        self, engine: Engine, dialect: Dialect, options: JdbcOptions, removed: Callable[[int], None] = lambda rows: None
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        options: JdbcOptions,
+        removed: Callable[[int], None] = lambda rows: None,
+        fence: Fence | None = None,
     ) -> None:
         self._engine = engine
         self._dialect = dialect
         self._options = options
         self._removed = removed
+        self._fence = fence
+        self._lost: LeaseLost | None = None
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         # Adds that no batch has taken yet, by id. Whoever takes one out decides what becomes of it: the thread commits
         # it, `submit_remove` cancels it. The lock makes taking it out and saying so one step.
@@ -90,7 +102,7 @@ class Writer:
             self._connect()
         except Exception as error:
             self._disconnect()
-            mapped = self._dialect.map_error(_driver_error(error))
+            mapped = self._dialect.map_error(error)
             raise mapped from error
         self._thread.start()
 
@@ -159,6 +171,12 @@ class Writer:
         """Commit a batch, whatever it takes, and resolve every completion in it."""
         try:
             self._attempt(writes)
+        except LeaseLost as error:
+            if self._lost is None:
+                log.warning("not master any more, nothing is written from now on error=%r", str(error))
+                self._lost = error
+            for write in writes:
+                write.fail(error)
         except StoreError as error:
             if len(writes) > 1 and _is_about_the_content(error):
                 middle = len(writes) // 2
@@ -171,6 +189,8 @@ class Writer:
 
     def _attempt(self, writes: Sequence[Write]) -> None:
         """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
+        if self._lost is not None:
+            raise LeaseLost(str(self._lost)) from self._lost
         sent = unknown = collided = False  # the batch went out; in a session that was lost; and met its own rows
         pause_s = _RECONNECT_FIRST_S
         while True:
@@ -184,7 +204,7 @@ class Writer:
                     removed = self._write(connection, batch)
                 break
             except Exception as error:  # any driver's error, mapped right here
-                mapped = self._dialect.map_error(_driver_error(error))
+                mapped = self._dialect.map_error(error)
                 mapped.__cause__ = error
                 if isinstance(mapped, ConnectionLost):
                     unknown = sent
@@ -192,6 +212,7 @@ class Writer:
                     pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
                     continue
                 self._roll_back()
+                self._refuse_if_lost(error)
                 if unknown and not collided and isinstance(mapped, DuplicateMessage):
                     collided = True  # the lost session committed just after we had looked: look again, once
                     continue
@@ -217,6 +238,21 @@ class Writer:
             raise TransientStoreError(f"the database cannot be reached: {error}") from error
         time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
 
+    def _refuse_if_lost(self, error: Exception) -> None:
+        """After a failure: was it the fence, or would it have been, had not the next master's rows been in the way?"""
+        if self._fence is None:
+            return
+        if not self._dialect.is_fence(error):
+            try:
+                self._dialect.prove(raw_connection(self._connect()), self._fence)
+                return
+            except Exception as second:  # noqa: BLE001  # what failed first is what is told
+                if not self._dialect.is_fence(second):
+                    log.info("could not ask who is master error=%r", str(second))
+                    self._disconnect()
+                    return
+        raise LeaseLost(f"another broker is master since term {self._fence.term} of {self._fence.holder}") from error
+
     def _batch(self, connection: Connection, writes: Sequence[Write]) -> Batch:
         """Merge the writes; removes that are known by producer only get their ids."""
         for write in writes:
@@ -236,7 +272,7 @@ class Writer:
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        removed = self._dialect.write(raw_connection(connection), batch)
+        removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")
         return removed
 
@@ -281,7 +317,7 @@ class Writer:
             for container in containers:
                 container.count = connection.execute(statement, {"container": container.name}).scalar_one()
         except Exception as error:  # noqa: BLE001  # the batch is committed: what fails from here on must not undo it
-            mapped = self._dialect.map_error(_driver_error(error))
+            mapped = self._dialect.map_error(error)
             log.warning("counting failed, counts may be off until the next start error=%r", str(mapped))
             if isinstance(mapped, ConnectionLost):
                 self._disconnect()
@@ -291,8 +327,15 @@ class Writer:
     def _connect(self) -> Connection:
         if self._connection is None:
             connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                self._dialect.connected(connection)
+                if self._fence is not None:
+                    self._dialect.fenced(connection, self._fence)
+            except BaseException:  # without its time-outs a session must not write
+                connection.invalidate()
+                connection.close()
+                raise
             self._connection = connection
-            self._dialect.connected(connection)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -313,11 +356,6 @@ class Writer:
 def raw_connection(connection: Connection) -> Any:
     """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
     return connection.connection.dbapi_connection
-
-
-def _driver_error(error: BaseException) -> BaseException:
-    """The driver's error inside SQLAlchemy's."""
-    return getattr(error, "orig", None) or error
 
 
 def _is_about_the_content(error: JdbcStoreError) -> bool:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from jdbcstore.errors import ConfigurationError, StoreError, TransientStoreError
+from jdbcstore.errors import ConfigurationError, LeaseLost, StoreError, TransientStoreError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
 
 if TYPE_CHECKING:
+    from jdbcstore.store.jdbc.fence import Fence
     from jdbcstore.store.jdbc.rows import Batch
 
 __all__ = ["ConnectionLost", "Dialect", "dialect_for"]
@@ -45,6 +46,17 @@ class Dialect:
     blob_length = "LENGTH(MSG)"
     #: Whether removed rows have to be vacuumed by somebody.
     needs_vacuum = False
+    #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.
+    epoch_ms = "NULL"
+    #: How to begin a transaction that writes.
+    begin = "BEGIN"
+    #: What the server says when a fence does not hold; no other statement of ours makes it say so.
+    lease_lost_codes: frozenset[str] = frozenset()
+    #: What the server says when somebody else has a row or table locked.
+    locked_codes: frozenset[str] = frozenset()
+    #: Takes the row of ACTIVEMQ_LOCK, or says at once that somebody has it; ``{lock}`` is the table. Empty where a lock
+    #: that is held would keep ourselves out.
+    row_lock = ""
 
     def __init__(self, options: JdbcOptions, statements: Statements, *, has_page_index: bool) -> None:
         self.options = options
@@ -68,16 +80,51 @@ class Dialect:
     def connected(self, connection: Connection) -> None:
         """The writer has a new connection: set what its session needs and learn the server's limits."""
 
-    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
+    def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         """Apply a batch and commit it; returns how many rows its removes removed.
 
         Args:
             connection: the driver's own, in autocommit mode, so that the dialect decides how a transaction is sent.
             batch: not empty.
+            fence: proved inside the transaction, under a lock that a takeover has to wait for; `fenced` was called. The
+                lock is not taken before work whose length is not known, such as a purge, so that renewals need not
+                wait for that, and the server asks us nothing while it has it.
 
-        Raises whatever the driver raises; then everything is rolled back, or, if the line broke, unknown.
+        Raises whatever the driver raises; then everything is rolled back, or, if the line broke, unknown. A fence that
+        does not hold raises `LeaseLost` or an error with one of `lease_lost_codes`.
         """
         raise NotImplementedError
+
+    # -- mastership ----------------------------------------------------------------------------------------------
+
+    def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
+        """Ask whether a fence holds; inside a transaction it then does until the end of that. Raises as `write`."""
+        raise NotImplementedError
+
+    def fenced(self, connection: Connection, fence: Fence) -> None:
+        """The writer has a new connection and a fence: let the server end it should we fall silent in a transaction."""
+
+    def holding(self, connection: Connection, idle_ms: int) -> None:
+        """A connection is to hold a lock for long: let the server end it when we have been silent for `idle_ms`."""
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        """Take the lease if it is free and begin a new term, both or none; returns whether.
+
+        Args:
+            connection: in autocommit mode.
+            parameters: ``holder``, ``lease_ms``.
+        """
+        raise NotImplementedError
+
+    def end_sessions(self, connection: Connection, holder: str) -> int:
+        """End what is left of a former master's writing sessions; returns how many.
+
+        No time-out of PostgreSQL ends a session that waits for the rest of a COPY from a process that was stopped, and
+        its uncommitted rows would make the new master's wait.
+        """
+        return 0
+
+    # -- reading and errors --------------------------------------------------------------------------------------
 
     def rollback(self, connection: DBAPIConnection) -> None:
         """Make a connection usable again after `write` failed."""
@@ -101,8 +148,17 @@ class Dialect:
             f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
         )
 
+    def is_fence(self, error: BaseException) -> bool:
+        """Whether an error says that a fence does not hold."""
+        return isinstance(error, LeaseLost) or self.error_code(_driver_error(error)) in self.lease_lost_codes
+
+    def is_locked(self, error: BaseException) -> bool:
+        """Whether an error says that somebody else has it locked."""
+        return self.error_code(_driver_error(error)) in self.locked_codes
+
     def map_error(self, error: BaseException) -> StoreError:
         """What a driver's error means, in our words. The caller raises it from `error`."""
+        error = _driver_error(error)
         if isinstance(error, StoreError):
             return error
         code, sentence = (
@@ -119,6 +175,11 @@ class Dialect:
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         """Which of our errors a code (or its first two characters) stands for."""
         return {}
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """The driver's error inside SQLAlchemy's."""
+    return getattr(error, "orig", None) or error
 
 
 def dialect_for(name: str) -> type[Dialect]:

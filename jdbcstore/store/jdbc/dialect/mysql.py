@@ -26,6 +26,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
@@ -72,6 +73,12 @@ class MySQLDialect(Dialect):
     """MariaDB 10.6 and newer, MySQL 8.0 and newer, InnoDB."""
 
     index_hint = "FORCE INDEX ({index})"
+    # Not by way of local time, which goes through one hour twice in autumn.
+    epoch_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
+    # A row's ID was NULL; a subquery that must not have more than one row has two.
+    lease_lost_codes = frozenset({"1048", "1242"})
+    locked_codes = frozenset({"1205", "3572"})
+    row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,13 +89,14 @@ class MySQLDialect(Dialect):
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
         lock_s = max(1, int(options.query_timeout_s))
+        answer_s = options.query_timeout_s + min(10.0, max(lock_s, options.query_timeout_s))
         return {
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": options.connect_timeout_s,
                 # Beyond the server's own time-outs: those leave the connection usable.
-                "read_timeout": options.query_timeout_s + 10,
-                "write_timeout": options.query_timeout_s + 10,
+                "read_timeout": answer_s,
+                "write_timeout": answer_s,
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.
@@ -110,14 +118,53 @@ class MySQLDialect(Dialect):
         room = self._packet_bytes_max - _PACKET_MARGIN_BYTES
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
 
-    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
-        words = [*self._inserts(batch.adds), *self._rest(batch)]
-        if len(words) > 1:  # one statement is a transaction by itself
-            words = [b"BEGIN", *words, b"COMMIT"]
-        removed = 0
-        for packet in _packets(words, self._packet_bytes_max - 64):
-            removed += self._send(connection, packet)
-        return removed
+    def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
+        # The first of the new rows proves the term by its ID, which takes half the time of a statement for it.
+        by_id = fence is not None and bool(batch.adds)
+        packets = self._written(batch, fence, by_id=by_id)
+        if by_id and len(packets) > 1:  # the lock would be held from one to the next
+            packets = self._written(batch, fence, by_id=False)
+        return sum(self._send(connection, packet) for packet in packets)
+
+    def _written(self, batch: Batch, fence: Fence | None, *, by_id: bool) -> list[list[bytes]]:
+        """The packets of a batch; the proof is in the last one, together with the end."""
+        words = [*self._inserts(batch.adds, fence if by_id else None), *self._rest(batch)]
+        end = [b"COMMIT"] if fence is None or by_id else [self._fence(fence), b"COMMIT"]
+        if len(words) + len(end) <= 2:  # one statement is a transaction by itself
+            return [words]
+        packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
+        packets[-1] += end
+        return packets
+
+    def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
+        self._send(connection, [self._fence(fence)])
+
+    def fenced(self, connection: Connection, fence: Fence) -> None:
+        self.end_sessions(connection, fence.holder)  # what a broken line left of ourselves
+        name = {"name": session_name(fence.holder)}  # a session has no name here; it is found by a lock that it has
+        connection.execute(text("SELECT GET_LOCK(:name, 1)"), name)
+        if _is_mariadb(connection):  # MySQL counts idleness between transactions only together with that inside
+            connection.execute(text(f"SET SESSION idle_transaction_timeout = {_seconds(fence.idle_ms)}"))
+
+    def holding(self, connection: Connection, idle_ms: int) -> None:
+        connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        connection.execute(text(f"SET SESSION wait_timeout = {_seconds(idle_ms)}"))
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        statement = (
+            f"UPDATE {names.lock} l JOIN {names.term} t ON t.ID = l.ID"
+            f" SET l.BROKER_NAME = :holder, l.TIME = {names.lease_end}, t.TERM = t.TERM + 1, t.HOLDER = :holder"
+            f" WHERE l.ID = 1 AND {names.lease_is_free}"
+        )
+        return connection.execute(text(statement), parameters).rowcount > 0
+
+    def end_sessions(self, connection: Connection, holder: str) -> int:
+        session = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        if session is None:
+            return 0
+        connection.execute(text(f"KILL {int(session)}"))
+        return 1
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection
@@ -135,14 +182,14 @@ class MySQLDialect(Dialect):
                 removed += affected
         return removed
 
-    def _inserts(self, rows: Sequence[MessageRow]) -> list[bytes]:
+    def _inserts(self, rows: Sequence[MessageRow], fence: Fence | None = None) -> list[bytes]:
         head = self.statements.message_insert.encode()
         words: list[list[bytes]] = []
         values: list[bytes] = []
         room = 0
         for id, producer, sequence, container, expiration, priority, blob in rows:
-            value = b"(%d,%s,%d,%s,%d,%d,%s)" % (
-                id,
+            value = b"(%s,%s,%d,%s,%d,%d,%s)" % (
+                b"%d" % id if fence is None else self._proving(id, fence),
                 _literal(producer),
                 sequence,
                 _literal(container),
@@ -150,6 +197,7 @@ class MySQLDialect(Dialect):
                 priority,
                 _binary(blob),
             )
+            fence = None
             room -= len(value) + 1
             if room < 0:
                 room = self._packet_bytes_max - _PACKET_MARGIN_BYTES - len(value)
@@ -162,6 +210,19 @@ class MySQLDialect(Dialect):
                 words.append(values)
             values.append(value)
         return [head + b",".join(values) for values in words]
+
+    def _fence(self, fence: Fence) -> bytes:
+        """Two rows where one may be, unless the row names us, which the share lock then keeps as it is."""
+        return b"SELECT IF((SELECT COUNT(*) FROM %s)=1,1,(SELECT 1 UNION SELECT 2))" % self._locked_row(fence)
+
+    def _proving(self, id: int, fence: Fence) -> bytes:
+        """An id that is NULL, which no id may be, unless the row names us."""
+        return b"(SELECT %d FROM %s)" % (id, self._locked_row(fence))
+
+    def _locked_row(self, fence: Fence) -> bytes:
+        names = self.statements
+        row = f"{names.lock} WHERE ID=1 AND BROKER_NAME=" if fence.by_lease else f"{names.term} WHERE ID=1 AND HOLDER="
+        return b"%s%s LOCK IN SHARE MODE" % (row.encode(), _literal(fence.holder))
 
     def _rest(self, batch: Batch) -> list[bytes]:
         table = self.statements.messages.encode()
@@ -186,6 +247,14 @@ class MySQLDialect(Dialect):
 
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         return _KINDS
+
+
+def _is_mariadb(connection: Connection) -> bool:
+    return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def _seconds(time_ms: int) -> int:
+    return max(1, time_ms // 1000)
 
 
 def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:

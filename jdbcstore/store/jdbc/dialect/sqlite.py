@@ -12,11 +12,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from jdbcstore.errors import (
     DuplicateMessage,
+    LeaseLost,
     MessageTooLarge,
     SchemaMismatch,
     StoreError,
@@ -25,6 +26,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch
 
@@ -50,6 +52,9 @@ class SQLiteDialect(Dialect):
     """SQLite 3.35 and newer, one file."""
 
     index_hint = "INDEXED BY {index}"
+    epoch_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    begin = "BEGIN IMMEDIATE"
+    locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
@@ -64,10 +69,12 @@ class SQLiteDialect(Dialect):
         raw: Any = connection.connection.dbapi_connection
         self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
 
-    def write(self, connection: DBAPIConnection, batch: Batch) -> int:
+    def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         cursor: Any = connection.cursor()
         table = self.statements.messages
-        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute(self.begin)
+        if fence is not None:
+            self.prove(connection, fence)
         for start, rows in _slices(len(batch.adds)):
             values = ",".join(("(?,?,?,?,?,?,?)",) * rows)
             cursor.execute(
@@ -86,6 +93,31 @@ class SQLiteDialect(Dialect):
             removed += cursor.rowcount
         cursor.execute("COMMIT")
         return removed
+
+    def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
+        # Whoever is in a writing transaction is alone with the file.
+        names = self.statements
+        cursor: Any = connection.cursor()
+        cursor.execute(
+            f"SELECT COUNT(*) FROM {names.lock} l JOIN {names.term} t ON t.ID = l.ID"
+            " WHERE l.ID = 1 AND l.BROKER_NAME = ? AND t.TERM = ?",
+            (fence.holder, fence.term),
+        )
+        if cursor.fetchone()[0] != 1:
+            raise LeaseLost("another broker is master of this store")
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        take = (
+            f"UPDATE {names.lock} SET BROKER_NAME = :holder, TIME = {names.lease_end}"
+            f" WHERE ID = 1 AND {names.lease_is_free}"
+        )
+        connection.exec_driver_sql(self.begin)
+        taken = connection.execute(text(take), parameters).rowcount > 0
+        if taken:
+            connection.execute(text(names.term_next), {"holder": parameters["holder"]})
+        connection.exec_driver_sql("COMMIT")
+        return taken
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection

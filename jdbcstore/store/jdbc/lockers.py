@@ -1,0 +1,390 @@
+"""Who is master of a set of tables: a lease in the row of ACTIVEMQ_LOCK, a lock on it, or nobody asks.
+
+A locker has a connection of its own: whatever keeps the writer or the readers busy, a renewal waits for none of them.
+It says who is master; what makes it sure is the `Fence`, which every commit of the writer proves.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import URL, Connection, NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError
+from jdbcstore.store.contract import Locker, LockStatus
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.lease import Clock, Lease, boot_time_ns
+
+__all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "NoLocker"]
+
+log = logging.getLogger(__name__)
+
+_WHAT_TO_RUN: Final = "Run: jdbcstore schema upgrade URL"
+
+
+class NoLocker(Locker):
+    """For a broker that shares its tables with nobody. Always master, and its commits prove nothing."""
+
+    fence: Final = None
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+
+    @property
+    def lease(self) -> Lease | None:
+        return self._lease
+
+    def acquire(self) -> int:
+        self._lease = Lease.unlimited("", 0)
+        return 0
+
+    def renew(self) -> None:
+        pass
+
+    def release(self) -> None:
+        self._lease = None
+
+    def status(self) -> LockStatus:
+        return LockStatus(None, 0, None)
+
+
+class _SqlLocker(Locker):
+    """What the two that ask a database have in common: a holder's id, a connection, and what was agreed upon.
+
+    Args:
+        url: of the database.
+        options: of the store; `JdbcOptions.lock` are those of the locker.
+        prepare: called before the first attempt to become master: creates tables, or raises `SchemaMismatch`.
+        clock: see `Clock`.
+    """
+
+    def __init__(
+        self,
+        url: URL,
+        options: JdbcOptions,
+        prepare: Callable[[], None] = lambda: None,
+        clock: Clock = boot_time_ns,
+    ) -> None:
+        self.options: Final = options.lock
+        #: Our id: unlike that of any other broker, and of any other mastership of this one.
+        self.holder = self._new_holder()
+        self._prepare = prepare
+        self._prepared = False
+        self._clock = clock
+        self._lease: Lease | None = None
+        self._busy = threading.RLock()
+        self._connection: Connection | None = None
+        dialect = dialect_for(url.get_backend_name())
+        # A question to the database that takes a third of the lease has failed: the next attempt still comes in time.
+        options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
+        self._engine = create_engine(
+            url, isolation_level="AUTOCOMMIT", poolclass=NullPool, **dialect.engine_arguments(options)
+        )
+        self._statements = Statements(options.table_prefix, epoch_ms=dialect.epoch_ms)
+        self._dialect: Dialect = dialect(options, self._statements, has_page_index=False)
+
+    @property
+    def lease(self) -> Lease | None:
+        return self._lease
+
+    @property
+    def fence(self) -> Fence | None:
+        """What commits have to prove while we are master, None while we are not."""
+        lease = self._lease
+        if lease is None:
+            return None
+        # Half of the lease: a master that falls silent in a commit is gone before the next one may come.
+        return Fence(lease.holder, lease.term, self._by_lease, self.options.lease_ms // 2)
+
+    #: Whether ACTIVEMQ_LOCK names us.
+    _by_lease: bool
+
+    def acquire(self) -> int | None:
+        with self._busy:
+            if self._lease is not None:
+                self.renew()
+                return self._lease.term
+            if not self._prepared:
+                self._prepare()
+                self._prepared = True
+            asked_ns = self._clock()
+            term = self._take()
+            if term is None:
+                if self.options.fail_if_locked:
+                    raise LockHeld(f"another broker is master: {_told(self.status())}")
+                return None
+            self._lease = Lease.granted(self.holder, term, asked_ns, self.options)
+            log.info("became master holder=%s term=%d", self.holder, term)
+            return term
+
+    def _new_holder(self) -> str:
+        return f"{self.options.lease_holder_id}-{secrets.token_hex(6)}"
+
+    def _take(self) -> int | None:
+        """Try once; returns the term."""
+        raise NotImplementedError
+
+    def status(self) -> LockStatus:
+        name, expires_in_ms, term, _ = self._rows()
+        return LockStatus(name, term, None if name is None else expires_in_ms)
+
+    def _rows(self) -> tuple[str | None, int | None, int, str | None]:
+        """Who has the lease, for how many ms from now, the term of the last of our brokers that was master, its id."""
+        with self._asking() as connection:
+            row = connection.execute(text(self._statements.lock_status)).first()
+        if row is None:
+            raise SchemaMismatch(f"{self._statements.lock} has no row. {_WHAT_TO_RUN}")
+        name, expires_in_ms, term, last = row
+        return name, None if expires_in_ms is None else int(expires_in_ms), int(term or 0), last
+
+    def _lose(self, why: str) -> LeaseLost:
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return LeaseLost(why)
+        self.holder = self._new_holder()  # whatever still writes in the old name never gets through again
+        return LeaseLost(f"{lease.holder} has lost its lease of term {lease.term}: {why}")
+
+    def _next_term(self, connection: Connection) -> int | None:
+        """Our term if we are the last who began one."""
+        found = connection.execute(text(self._statements.term_of_holder), {"holder": self.holder}).scalar()
+        return None if found is None else int(found)
+
+    def _former(self, connection: Connection) -> str | None:
+        """Who of our brokers was master last."""
+        row = connection.execute(text(self._statements.term_holder)).first()
+        if row is None:
+            raise SchemaMismatch(f"{self._statements.term} has no row. {_WHAT_TO_RUN}")
+        return row[0] if row[0] != self.holder else None
+
+    def _end_sessions_of(self, former: str | None, connection: Connection) -> None:
+        if former is None:
+            return
+        try:
+            if ended := self._dialect.end_sessions(connection, former):
+                log.warning("ended sessions of the former master holder=%s sessions=%d", former, ended)
+        except DBAPIError as error:  # another database user's, say; its time-outs remain
+            log.warning("cannot end sessions of the former master holder=%s error=%r", former, str(error))
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _asking(self) -> Iterator[Connection]:
+        """The connection. After any error it is thrown away, and the next question opens another."""
+        with self._busy:
+            try:
+                if self._connection is None:
+                    self._connection = self._engine.connect()
+                    self._connected(self._connection)
+                yield self._connection
+            except DBAPIError as error:
+                self._disconnect()
+                mapped = self._dialect.map_error(error)
+                if isinstance(mapped, SchemaMismatch):
+                    raise SchemaMismatch(f"{mapped}. {_WHAT_TO_RUN}") from error
+                raise mapped from error
+            except BaseException:
+                self._disconnect()
+                raise
+
+    def _connected(self, connection: Connection) -> None:
+        """The connection is new."""
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+
+class LeaseDatabaseLocker(_SqlLocker):
+    """ActiveMQ's lease in the row of ACTIVEMQ_LOCK, without its holes.
+
+    BROKER_NAME is the holder and TIME the end of its lease, by the database's clock in the statement itself; a Java
+    broker with its ``lease-database-locker`` sees ours and we see its. A takeover counts up our own table of terms in
+    the same transaction. A renewal wants the lease to be ours, of our term, and unexpired.
+    """
+
+    _by_lease = True
+    #: Whether the row may name us: also after an answer that was lost.
+    _may_hold = False
+
+    def _take(self) -> int | None:
+        with self._asking() as connection:
+            former = self._former(connection)
+            parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms}
+            try:
+                self._may_hold = True
+                self._may_hold = taken = self._dialect.take_over(connection, parameters)
+            except DBAPIError as error:
+                if not self._dialect.is_locked(error):
+                    raise
+                log.info("somebody has the lock row locked error=%r", str(error.orig))
+                self._may_hold = False
+                self._disconnect()
+                return None
+            if not taken:
+                return None
+            term = self._next_term(connection)
+            if term is not None:
+                self._warn_of_clock(connection)
+                self._end_sessions_of(former, connection)
+            return term
+
+    def renew(self) -> None:
+        with self._busy:
+            lease = self._lease
+            if lease is None:
+                raise self._lose("not master: acquire first")
+            asked_ns = self._clock()
+            parameters = {"holder": lease.holder, "term": lease.term, "lease_ms": self.options.lease_ms}
+            with self._asking() as connection:
+                renewed = connection.execute(text(self._statements.lease_renew), parameters).rowcount == 1
+            if not renewed:
+                raise self._lose(self._why())
+            self._lease = lease.renewed(asked_ns, self.options)
+
+    def _why(self) -> str:
+        """Why a renewal met no row."""
+        try:
+            return _told(self.status())
+        except StoreError as error:
+            return f"who is master cannot be asked, {error}"
+
+    def release(self) -> None:
+        with self._busy:
+            holder, self.holder = self.holder, self._new_holder()
+            may_hold, self._may_hold, self._lease = self._may_hold, False, None
+            try:
+                if may_hold:
+                    with self._asking() as connection:
+                        connection.execute(text(self._statements.lease_release), {"holder": holder})
+                    log.info("released holder=%s", holder)
+            finally:
+                self._disconnect()
+
+    def _warn_of_clock(self, connection: Connection) -> None:
+        allowed_ms = self.options.max_allowable_diff_from_db_time_ms
+        if allowed_ms:
+            before_ms = time.time_ns() // 1_000_000
+            database_ms = int(connection.execute(text(self._statements.clock)).scalar_one())
+            off_ms = (before_ms + time.time_ns() // 1_000_000) // 2 - database_ms
+            if abs(off_ms) > allowed_ms:
+                log.warning("the clock is off from the database's off_ms=%d allowed_ms=%d", off_ms, allowed_ms)
+
+
+class DatabaseLocker(_SqlLocker):
+    """ActiveMQ's default locker: an exclusive lock on the row of ACTIVEMQ_LOCK for as long as one is master.
+
+    For brokers that share the tables with Java brokers of that locker. The lock goes with its session, so `renew` asks
+    whether that still lives, and the server ends it when it was not asked for a lease's length. On PostgreSQL the lock
+    is on the table, which keeps Java brokers out likewise and does not stand in the way of VACUUM. SQLite has no such
+    lock.
+
+    Raises:
+        ConfigurationError: the database is SQLite.
+    """
+
+    _by_lease = False
+
+    def __init__(
+        self,
+        url: URL,
+        options: JdbcOptions,
+        prepare: Callable[[], None] = lambda: None,
+        clock: Clock = boot_time_ns,
+    ) -> None:
+        super().__init__(url, options, prepare, clock)
+        if not self._dialect.row_lock:
+            raise ConfigurationError("locker 'database' would lock a SQLite file for its own broker too: use 'lease'")
+
+    def _connected(self, connection: Connection) -> None:
+        self._dialect.holding(connection, self.options.lease_ms)
+
+    def _take(self) -> int | None:
+        with self._asking() as connection:
+            former = self._former(connection)
+            connection.exec_driver_sql("BEGIN")
+            try:
+                connection.exec_driver_sql(self._dialect.row_lock.format(lock=self._statements.lock))
+            except DBAPIError as error:
+                if not self._dialect.is_locked(error):
+                    raise
+                connection.exec_driver_sql("ROLLBACK")
+                return None
+            if connection.execute(text(self._statements.lease_holder)).first() is not None:  # one with a lease locker
+                connection.exec_driver_sql("ROLLBACK")
+                return None
+            # Who has the lock counts the term, on another line: here it would be seen only when the lock is gone.
+            with self._engine.connect() as other:
+                other.execute(text(self._statements.term_next), {"holder": self.holder})
+                term = self._next_term(other)
+                self._end_sessions_of(former, other)
+            return term
+
+    def renew(self) -> None:
+        with self._busy:
+            lease = self._lease
+            if lease is None or self._connection is None:
+                raise self._lose("not master: acquire first")
+            asked_ns = self._clock()
+            try:
+                with self._asking() as connection:
+                    last = self._former(connection)
+            except StoreError as error:
+                raise self._lose(f"the session that held the lock is gone, {error}") from error
+            if last is not None:
+                self._disconnect()
+                raise self._lose(f"{last} is master")
+            self._lease = lease.renewed(asked_ns, self.options)
+
+    def release(self) -> None:
+        with self._busy:
+            holder, self.holder = self.holder, self._new_holder()
+            held, self._lease = self._lease is not None, None
+            try:
+                if held and self._connection is not None:
+                    with self._asking() as connection:
+                        connection.exec_driver_sql("ROLLBACK")  # closing alone is noticed a little later
+                    log.info("released holder=%s", holder)
+            finally:
+                self._disconnect()
+
+    def status(self) -> LockStatus:
+        """Who holds the row lock writes no name into it; it is the last one in the table of terms, or a Java broker."""
+        name, expires_in_ms, term, last = self._rows()
+        if name is None and self._is_locked():
+            return LockStatus(last, term, None)
+        return LockStatus(name, term, None if name is None else expires_in_ms)
+
+    def _is_locked(self) -> bool:
+        with self._engine.connect() as other:
+            other.exec_driver_sql("BEGIN")
+            try:
+                other.exec_driver_sql(self._dialect.row_lock.format(lock=self._statements.lock))
+            except DBAPIError as error:
+                return self._dialect.is_locked(error)
+            finally:
+                other.exec_driver_sql("ROLLBACK")
+        return False
+
+
+def _told(status: LockStatus) -> str:
+    """A status in words."""
+    if status.holder is None:
+        return "nobody is master"
+    if status.expires_in_ms is None:
+        return f"{status.holder} is master"
+    if status.expires_in_ms < 0:
+        return f"the lease of {status.holder} ran out {-status.expires_in_ms} ms ago"
+    return f"{status.holder} is master for another {status.expires_in_ms} ms"

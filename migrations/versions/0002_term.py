@@ -1,0 +1,23 @@
+"""Our table of terms: how often one of our brokers became master, and which was the last.
+
+Revision: 0002
+Follows: 0001
+"""
+
+from __future__ import annotations
+
+from alembic import context, op
+
+from jdbcstore.store.jdbc.adoption import add_term, create_term
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Create it, or what is missing of it."""
+    tables = context.config.attributes["tables"]
+    if context.is_offline_mode():
+        create_term(op.execute, tables)
+    else:
+        add_term(op.get_bind(), tables)

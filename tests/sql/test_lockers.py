@@ -1,0 +1,956 @@
+"""Lockers and the fence on every database: who may be master, and that nobody else writes."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import psycopg2
+import pytest
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from jdbcstore import faults
+from jdbcstore.config.urls import open_engine, open_store, store_url
+from jdbcstore.destination import Queue
+from jdbcstore.errors import ConfigurationError, LeaseLost, LockError, LockHeld, SchemaMismatch, TransientStoreError
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import LockStatus, MessageStore, SupportsLocking
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.jdbc.writer import raw_connection
+from jdbcstore.store.lease import LockerOptions, boot_time_ns
+from jdbcstore.testing import text_message
+from tests.servers.proxy import Proxy
+from tests.servers.server import DatabaseServer
+
+WAIT_S = 40.0
+LEASE_MS = 60_000  # nothing expires by itself; tests that want it to set the row back
+
+#: What a Java broker with its lease locker does; its clock is in step with the database's.
+JAVA_OBTAINS = (
+    "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME='java', TIME={now} + 10000 WHERE (TIME IS NULL OR TIME < {now}) AND ID = 1"
+)
+JAVA_RENEWS = "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME='java', TIME={now} + 10000 WHERE BROKER_NAME='java' AND ID = 1"
+IMPATIENT = {
+    "postgresql": "SET lock_timeout = 200",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+    "mariadb": "SET innodb_lock_wait_timeout = 1",
+}
+JAVA_RELEASES = "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME=NULL, TIME=0 WHERE BROKER_NAME='java' AND ID = 1"
+
+
+class Brokers:
+    """Adapters on one database, each with a locker; let go of at the end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.adapters: list[JdbcPersistenceAdapter] = []
+
+    def new(self, kind: str = "lease", **lock: Any) -> JdbcPersistenceAdapter:
+        """An adapter that is not started, as another process would have it."""
+        options = JdbcOptions(locker=kind, lock=LockerOptions(**{"lease_ms": LEASE_MS, **lock}))
+        adapter = open_store(self.url, options)
+        assert isinstance(adapter, JdbcPersistenceAdapter)
+        self.adapters.append(adapter)
+        return adapter
+
+    def master(self, kind: str = "lease", **lock: Any) -> JdbcPersistenceAdapter:
+        """An adapter that is master and started."""
+        adapter = self.new(kind, **lock)
+        assert adapter.locker().acquire() is not None
+        adapter.start()
+        return adapter
+
+    def close(self) -> None:
+        for adapter in self.adapters:
+            adapter.stop()
+            adapter.locker().release()
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Brokers]:
+    brokers = Brokers(url)
+    try:
+        yield brokers
+    finally:
+        brokers.close()
+
+
+@pytest.fixture
+def brokers(database_url: str) -> Iterator[Brokers]:
+    """Brokers on every database in turn."""
+    with opened(database_url) as each:
+        yield each
+
+
+@pytest.fixture
+def server_brokers(sql_server_url: str) -> Iterator[Brokers]:
+    """Brokers on every database server in turn."""
+    with opened(sql_server_url) as each:
+        yield each
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection of somebody else, in autocommit mode."""
+    engine = create_engine(store_url(url), isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def execute(url: str, statement: str) -> int:
+    with connected(url) as connection:
+        return connection.execute(text(statement)).rowcount
+
+
+def java(brokers: Brokers, statement: str) -> bool:
+    """Run a Java broker's statement; whether it met the row."""
+    return execute(brokers.url, statement.format(now=probe(brokers).epoch_ms)) == 1
+
+
+def probe(brokers: Brokers) -> Any:
+    """The dialect of the database."""
+    return cast(LeaseDatabaseLocker, brokers.new().locker())._dialect
+
+
+def age(brokers: Brokers) -> None:
+    """Let the lease run out, as if its holder had not been heard of for long."""
+    assert execute(brokers.url, "UPDATE ACTIVEMQ_LOCK SET TIME = 1000 WHERE ID = 1") == 1
+
+
+def holder(adapter: JdbcPersistenceAdapter) -> str:
+    locker = adapter.locker()
+    assert isinstance(locker, LeaseDatabaseLocker | DatabaseLocker)
+    return locker.holder
+
+
+def queue(adapter: JdbcPersistenceAdapter) -> MessageStore:
+    return adapter.queue_message_store(Queue("TEST"))
+
+
+def stored(url: str) -> list[int]:
+    """The producer's numbers of what is in the table, by somebody who asks the database alone."""
+    with connected(url) as connection:
+        return [int(n) for (n,) in connection.execute(text("SELECT MSGID_SEQ FROM ACTIVEMQ_MSGS ORDER BY ID"))]
+
+
+def rows(url: str) -> list[tuple[object, ...]]:
+    with connected(url) as connection:
+        query = text("SELECT ID, CONTAINER, MSGID_SEQ, MSG FROM ACTIVEMQ_MSGS ORDER BY ID")
+        return [(id, container, sequence, bytes(blob)) for id, container, sequence, blob in connection.execute(query)]
+
+
+def id_of(message: Message) -> MessageId:
+    assert message.message_id is not None
+    return message.message_id
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+# -- taking turns ----------------------------------------------------------------------------------------------------
+
+
+def test_one_is_master_and_the_other_is_not(brokers: Brokers) -> None:
+    one, other = brokers.new(), brokers.new()
+    assert isinstance(one, SupportsLocking)
+    before_ns = boot_time_ns()
+    assert one.locker().acquire() == 1
+    lease = one.locker().lease
+    assert lease is not None
+    assert (lease.holder, lease.term) == (holder(one), 1)
+    assert before_ns <= lease.asked_ns <= boot_time_ns()
+    assert other.locker().acquire() is None
+    assert other.locker().lease is None
+    status = other.locker().status()
+    assert (status.holder, status.term) == (holder(one), 1)
+    assert status.expires_in_ms is not None
+    assert 0 < status.expires_in_ms <= LEASE_MS
+
+
+def test_each_takeover_is_a_term(brokers: Brokers) -> None:
+    one, other = brokers.new(), brokers.new()
+    for term in (1, 3, 5):
+        assert one.locker().acquire() == term
+        assert other.locker().acquire() is None
+        one.locker().release()
+        assert other.locker().acquire() == term + 1
+        assert one.locker().acquire() is None
+        other.locker().release()
+    assert one.locker().status() == LockStatus(None, 6, None)
+
+
+def test_a_release_leaves_the_row_as_activemq_does(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    one.locker().release()
+    one.locker().release()
+    with connected(brokers.url) as connection:
+        assert connection.execute(text("SELECT ID, TIME, BROKER_NAME FROM ACTIVEMQ_LOCK")).all() == [(1, 0, None)]
+
+
+def test_asking_again_keeps_the_term(brokers: Brokers) -> None:
+    one = brokers.new()
+    assert one.locker().acquire() == one.locker().acquire() == 1
+
+
+def test_a_race_has_one_winner(brokers: Brokers) -> None:
+    racers = [brokers.new() for _ in range(4)]
+    racers[0].locker().acquire()  # creates the tables
+    racers[0].locker().release()
+    start = threading.Barrier(len(racers))
+    terms: list[int | None] = []
+
+    def race(locker: Any) -> None:
+        start.wait(WAIT_S)
+        try:
+            terms.append(locker.acquire())
+        except TransientStoreError:  # a deadlock's victim, say: it is not master
+            terms.append(None)
+
+    for _ in range(5):
+        terms.clear()
+        threads = [threading.Thread(target=race, args=(racer.locker(),)) for racer in racers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(WAIT_S)
+        winners = [racer for racer in racers if racer.locker().lease is not None]
+        assert len(winners) == 1
+        assert [term for term in terms if term is not None] == [winners[0].locker().status().term]
+        winners[0].locker().release()
+
+
+def test_brokers_that_start_together_on_an_empty_database_have_one_master(brokers: Brokers) -> None:
+    terms: list[int | None] = []
+    together = [brokers.new() for _ in range(2)]
+    threads = [threading.Thread(target=lambda a=adapter: terms.append(a.locker().acquire())) for adapter in together]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert sorted(terms, key=str) == [1, None]
+
+
+def test_after_a_crash_the_lease_runs_out(brokers: Brokers) -> None:
+    dead, other = brokers.new(), brokers.new()
+    assert dead.locker().acquire() == 1
+    assert other.locker().acquire() is None
+    age(brokers)
+    assert other.locker().acquire() == 2
+    with pytest.raises(LeaseLost, match=holder(other)):
+        dead.locker().renew()
+    assert dead.locker().lease is None
+    dead.locker().release()  # lets go of nothing that is not its own
+    assert other.locker().status().holder == holder(other)
+
+
+def test_a_real_lease_runs_out_by_the_database_s_clock(brokers: Brokers) -> None:
+    dead, other = brokers.new(lease_ms=1000), brokers.new(lease_ms=1000)
+    began = time.monotonic()
+    assert dead.locker().acquire() == 1
+    wait_until(lambda: other.locker().acquire() == 2)
+    assert 0.9 < time.monotonic() - began < 10
+
+
+def test_a_renewal_prolongs_the_lease(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    before = one.locker().lease
+    execute(brokers.url, f"UPDATE ACTIVEMQ_LOCK SET TIME = TIME - {LEASE_MS // 2} WHERE ID = 1")
+    one.locker().renew()
+    after = one.locker().lease
+    assert before is not None
+    assert after is not None
+    assert after.term == before.term
+    assert after.trusted_until_ns > before.trusted_until_ns
+    expires_in_ms = one.locker().status().expires_in_ms
+    assert expires_in_ms is not None
+    assert expires_in_ms > LEASE_MS // 2
+
+
+def test_renewing_twice_in_a_millisecond_is_no_lost_lease(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    for _ in range(20):
+        one.locker().renew()
+
+
+def test_a_renewal_after_the_end_is_refused_although_nobody_came(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    age(brokers)
+    with pytest.raises(LeaseLost, match="ran out"):
+        one.locker().renew()
+    assert one.locker().lease is None
+    assert one.locker().acquire() == 2
+
+
+def test_a_renewal_in_another_term_is_refused(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    execute(brokers.url, "UPDATE JDBCSTORE_TERM SET TERM = 9 WHERE ID = 1")
+    with pytest.raises(LeaseLost, match="term 1"):
+        one.locker().renew()
+
+
+def test_brokers_of_one_name_are_two(brokers: Brokers) -> None:
+    one, other = (brokers.new(lease_holder_id="localhost") for _ in range(2))
+    assert holder(one) != holder(other)
+    assert holder(one).startswith("localhost-")
+    assert one.locker().acquire() == 1
+    assert other.locker().acquire() is None
+    age(brokers)
+    assert other.locker().acquire() == 2
+    with pytest.raises(LeaseLost):
+        one.locker().renew()
+    other.locker().renew()
+
+
+def test_fail_if_locked(brokers: Brokers) -> None:
+    one, other = brokers.new(), brokers.new(fail_if_locked=True)
+    one.locker().acquire()
+    with pytest.raises(LockHeld, match=holder(one)):
+        other.locker().acquire()
+
+
+def test_a_clock_that_is_off_is_said(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time_ns
+    monkeypatch.setattr("jdbcstore.store.jdbc.lockers.time.time_ns", lambda: real() + 3_600_000_000_000)
+    brokers.new(max_allowable_diff_from_db_time_ms=5000).locker().acquire()
+    found = re.search(r"clock is off from the database's off_ms=(\d+)", caplog.text)
+    assert found is not None
+    assert abs(int(found[1]) - 3_600_000) < 60_000
+
+
+# -- Java brokers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_java_broker_is_respected(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    one.locker().release()
+    assert java(brokers, JAVA_OBTAINS)
+    assert one.locker().acquire() is None
+    assert one.locker().status().holder == "java"
+    assert java(brokers, JAVA_RENEWS)
+    assert one.locker().acquire() is None
+    assert java(brokers, JAVA_RELEASES)
+    assert one.locker().acquire() == 2
+
+
+def test_a_java_broker_that_crashed_is_replaced_in_time(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    one.locker().release()
+    assert java(brokers, JAVA_OBTAINS)
+    age(brokers)
+    assert one.locker().acquire() == 2
+    assert not java(brokers, JAVA_RENEWS)
+
+
+def test_a_java_broker_respects_us(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    assert not java(brokers, JAVA_OBTAINS)
+    assert not java(brokers, JAVA_RENEWS)
+    one.locker().renew()
+    one.locker().release()
+    assert java(brokers, JAVA_OBTAINS)
+
+
+def test_after_a_java_master_we_are_none(brokers: Brokers) -> None:
+    one = brokers.master()
+    queue(one).add_message(text_message(1)).result(WAIT_S)
+    age(brokers)
+    assert java(brokers, JAVA_OBTAINS)
+    assert isinstance(queue(one).add_message(text_message(2)).exception(WAIT_S), LeaseLost)
+    assert java(brokers, JAVA_RELEASES)
+    assert isinstance(queue(one).add_message(text_message(3)).exception(WAIT_S), LeaseLost)
+    with pytest.raises(LeaseLost):
+        one.locker().renew()
+    assert stored(brokers.url) == [1]
+
+
+def test_tables_that_only_a_java_broker_made_are_not_enough(brokers: Brokers) -> None:
+    engine = open_engine(brokers.url)
+    upgrade_schema(engine)
+    engine.dispose()
+    for table in ("JDBCSTORE_VERSION", "JDBCSTORE_TERM"):
+        execute(brokers.url, f"DROP TABLE {table}")
+    one = brokers.new()
+    with pytest.raises(SchemaMismatch, match="Run: jdbcstore schema upgrade URL"):
+        one.locker().acquire()
+    with pytest.raises(SchemaMismatch, match="Run: jdbcstore schema upgrade URL"):
+        one.locker().status()
+    engine = open_engine(brokers.url)
+    upgrade_schema(engine)
+    engine.dispose()
+    assert one.locker().acquire() == 1
+
+
+def test_a_lock_table_that_was_made_anew_costs_the_lease(brokers: Brokers) -> None:
+    """A Java broker that was told to delete all messages drops the table; its row is new and names nobody."""
+    one = brokers.master()
+    execute(brokers.url, "DELETE FROM ACTIVEMQ_LOCK")
+    assert isinstance(queue(one).add_message(text_message(1)).exception(WAIT_S), LeaseLost)
+    with pytest.raises((LeaseLost, SchemaMismatch)):
+        one.locker().renew()
+    execute(brokers.url, "INSERT INTO ACTIVEMQ_LOCK (ID) VALUES (1)")
+    assert brokers.new().locker().acquire() == 2
+
+
+# -- an adapter with a locker ----------------------------------------------------------------------------------------
+
+
+def test_an_adapter_starts_as_master_only(brokers: Brokers) -> None:
+    one = brokers.new()
+    with pytest.raises(LockError, match="acquire"):
+        one.start()
+    one.locker().acquire()
+    one.start()
+    queue(one).add_message(text_message(1)).result(WAIT_S)
+
+
+def test_who_takes_over_knows_what_was_left(brokers: Brokers) -> None:
+    standby = brokers.new()
+    master = brokers.master()
+    assert standby.locker().acquire() is None
+    for n in range(1, 4):
+        queue(master).add_message(text_message(n)).result(WAIT_S)
+    master.stop()
+    master.locker().release()
+    assert standby.locker().acquire() == 2
+    standby.start()
+    assert standby.last_message_broker_sequence_id() == 3
+    assert queue(standby).message_count == 3
+    assert queue(standby).add_message(text_message(4)).result(WAIT_S) == 4
+
+
+def test_an_adapter_may_be_master_again(brokers: Brokers) -> None:
+    one, other = brokers.master(), brokers.new()
+    queue(one).add_message(text_message(1)).result(WAIT_S)
+    age(brokers)
+    assert other.locker().acquire() == 2
+    other.start()
+    queue(other).add_message(text_message(2)).result(WAIT_S)
+    assert isinstance(queue(one).add_message(text_message(3)).exception(WAIT_S), LeaseLost)
+    one.stop()
+    other.stop()
+    other.locker().release()
+    with pytest.raises(LeaseLost):
+        one.locker().renew()
+    assert one.locker().acquire() == 3
+    one.start()
+    assert queue(one).message_count == 2
+    queue(one).add_message(text_message(4)).result(WAIT_S)
+    assert stored(brokers.url) == [1, 2, 4]
+
+
+# -- the fence -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def one_batch() -> Iterator[threading.Event]:
+    """Hold the writer at its first commit, so that what the block writes then is one batch; whether it is there."""
+    entered, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        go.wait(WAIT_S)
+
+    with faults.inject("writer.before_commit", hold):
+        try:
+            yield entered
+        finally:
+            go.set()
+
+
+def write(adapter: JdbcPersistenceAdapter, rows: int, *removes: Message) -> Completion[None]:
+    """One unit of so many new messages, numbered from 100 on: from a dozen on PostgreSQL takes another way."""
+    adds = [(queue(adapter), text_message(100 + n)) for n in range(rows)]
+    return adapter.commit_together(adds, [(queue(adapter), id_of(message)) for message in removes])
+
+
+@pytest.mark.parametrize("removing", [False, True])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_a_late_write_of_the_old_master_fails(brokers: Brokers, rows: int, removing: bool) -> None:
+    old = brokers.master()
+    kept = text_message(1)
+    queue(old).add_message(kept).result(WAIT_S)
+    age(brokers)
+    brokers.master()
+    late = write(old, rows, *([kept] if removing else []))
+    assert isinstance(late.exception(WAIT_S), LeaseLost)
+    assert stored(brokers.url) == [1]
+
+
+def test_everything_that_waited_fails_with_it(brokers: Brokers) -> None:
+    old = brokers.master()
+    age(brokers)
+    brokers.master()
+    with one_batch():
+        late = [queue(old).add_message(text_message(n)) for n in range(30)]
+    assert {type(each.exception(WAIT_S)) for each in late} == {LeaseLost}
+    assert isinstance(write(old, 1).exception(WAIT_S), LeaseLost)
+    assert stored(brokers.url) == []
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_numbers_that_the_new_master_gave_out_are_no_duplicates_but_a_lost_lease(brokers: Brokers, rows: int) -> None:
+    old = brokers.master()
+    age(brokers)
+    new = brokers.master()
+    for n in range(3):
+        queue(new).add_message(text_message(n)).result(WAIT_S)
+    assert isinstance(write(old, rows).exception(WAIT_S), LeaseLost)
+    assert stored(brokers.url) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("change", ["update", "purge", "remove", "move", "everything"])
+def test_no_kind_of_write_gets_past_the_fence(brokers: Brokers, change: str) -> None:
+    old = brokers.master()
+    kept = text_message(1)
+    queue(old).add_message(kept).result(WAIT_S)
+    target = old.queue_message_store(Queue("OTHER"))
+    age(brokers)
+    brokers.master()
+    before = rows(brokers.url)
+    if change == "everything":
+        with pytest.raises(LeaseLost):
+            old.delete_all_messages()
+    else:
+        changed = text_message(1, "changed")
+        changed.message_id = kept.message_id
+        writes: dict[str, Callable[[], Any]] = {
+            "update": lambda: queue(old).update_message(changed),
+            "purge": lambda: queue(old).remove_all_messages(),
+            "remove": lambda: queue(old).remove_message(id_of(kept)),
+            "move": lambda: old.move_message(id_of(kept), queue(old), text_message(9), target),
+        }
+        assert isinstance(writes[change]().exception(WAIT_S), LeaseLost)
+    assert rows(brokers.url) == before
+
+
+def test_a_master_writes_everything(brokers: Brokers) -> None:
+    one = brokers.master()
+    with one_batch():
+        pending = [queue(one).add_message(text_message(n)) for n in range(40)]
+    for each in pending:
+        each.result(WAIT_S)
+    with one_batch():
+        more = [queue(one).add_message(text_message(n)) for n in range(40, 80)]
+        more.append(cast(Any, queue(one).remove_message(MessageId(id_of(text_message(0)).producer_id, 0))))
+    for each in more:
+        each.result(WAIT_S)
+    assert queue(one).message_count == 79
+    assert stored(brokers.url) == list(range(1, 80))
+    one.delete_all_messages()
+    assert stored(brokers.url) == []
+
+
+@contextmanager
+def in_transaction(brokers: Brokers) -> Iterator[Connection]:
+    with connected(brokers.url) as connection:
+        connection.exec_driver_sql("BEGIN")
+        yield connection
+
+
+def fence_of(adapter: JdbcPersistenceAdapter) -> Fence:
+    fence = cast(LeaseDatabaseLocker, adapter.locker()).fence
+    assert fence is not None
+    return fence
+
+
+def test_a_takeover_waits_for_who_has_proved_its_term(server_brokers: Brokers) -> None:
+    old, new = server_brokers.master(), server_brokers.new(lease_ms=1000)
+    age(server_brokers)
+    with in_transaction(server_brokers) as writing:
+        old.dialect.prove(raw_connection(writing), fence_of(old))
+        assert new.locker().acquire() is None  # it waited as long as it may
+        assert not blocks_readers(server_brokers)
+        writing.exec_driver_sql("COMMIT")
+    assert new.locker().acquire() == 2
+
+
+def test_a_java_takeover_waits_too(server_brokers: Brokers) -> None:
+    old = server_brokers.master()
+    age(server_brokers)
+    with in_transaction(server_brokers) as writing, connected(server_brokers.url) as other:
+        old.dialect.prove(raw_connection(writing), fence_of(old))
+        other.exec_driver_sql(IMPATIENT[other.dialect.name])
+        with pytest.raises(DBAPIError):
+            other.execute(text(JAVA_OBTAINS.format(now=old.dialect.epoch_ms)))
+        writing.exec_driver_sql("COMMIT")
+        assert other.execute(text(JAVA_OBTAINS.format(now=old.dialect.epoch_ms))).rowcount == 1
+
+
+def blocks_readers(brokers: Brokers) -> bool:
+    """Whether somebody who only looks has to wait."""
+    return brokers.new(lease_ms=1000).locker().status().term < 1
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_write_waits_for_a_takeover_and_then_fails(server_brokers: Brokers, rows: int) -> None:
+    old = server_brokers.master()
+    with in_transaction(server_brokers) as taking:
+        taking.execute(text("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME='java' WHERE ID = 1"))
+        late = write(old, rows)
+        with pytest.raises(TimeoutError):
+            late.exception(0.2)
+        taking.exec_driver_sql("COMMIT")
+    assert isinstance(late.exception(WAIT_S), LeaseLost)
+    assert stored(server_brokers.url) == []
+
+
+def test_a_write_waits_for_a_takeover_that_is_undone_and_then_goes_through(server_brokers: Brokers) -> None:
+    old = server_brokers.master()
+    with in_transaction(server_brokers) as taking:
+        taking.execute(text("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME='java' WHERE ID = 1"))
+        pending = queue(old).add_message(text_message(1))
+        taking.exec_driver_sql("ROLLBACK")
+    pending.result(WAIT_S)
+    assert stored(server_brokers.url) == [1]
+
+
+GATES = {
+    "postgresql": [
+        "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END $$",
+        "CREATE TRIGGER gate AFTER {event} ON ACTIVEMQ_MSGS FOR EACH STATEMENT EXECUTE FUNCTION gate()",
+    ],
+    "mysql": ["CREATE TRIGGER gate AFTER {event} ON ACTIVEMQ_MSGS FOR EACH ROW SET @gate = GET_LOCK('gate', 60)"],
+}
+SHUT = {"postgresql": "SELECT pg_advisory_lock(4711)", "mysql": "SELECT GET_LOCK('gate', 60)"}
+OPEN = {"postgresql": "SELECT pg_advisory_unlock(4711)", "mysql": "SELECT RELEASE_LOCK('gate')"}
+AT_THE_GATE = {
+    "postgresql": "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+    "mysql": "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND DB = DATABASE()",
+}
+
+
+@contextmanager
+def gate(url: str, event: str) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
+    """Stop a kind of writes in the middle of their transaction: whether one is there, and how to let it on."""
+    with connected(url) as keeper, connected(url) as looker:
+        name = "postgresql" if keeper.dialect.name == "postgresql" else "mysql"
+        for statement in GATES[name]:
+            keeper.exec_driver_sql(statement.format(event=event))
+        keeper.exec_driver_sql(SHUT[name])
+        yield (
+            lambda: looker.exec_driver_sql(AT_THE_GATE[name]).scalar_one() > 0,
+            lambda: keeper.exec_driver_sql(OPEN[name]).close(),
+        )
+
+
+def test_a_purge_keeps_neither_renewal_nor_takeover_waiting_and_is_not_committed_late(server_brokers: Brokers) -> None:
+    old = server_brokers.master()
+    queue(old).add_message(text_message(1)).result(WAIT_S)
+    with gate(server_brokers.url, "DELETE") as (somebody_is_there, let_on):
+        with one_batch() as held:
+            queue(old).add_message(text_message(2))
+            assert held.wait(WAIT_S)
+            purge, add = queue(old).remove_all_messages(), queue(old).add_message(text_message(3))
+        wait_until(somebody_is_there)
+        take_over_meanwhile(server_brokers, old)
+        let_on()
+        assert isinstance(purge.exception(WAIT_S), LeaseLost)
+        assert isinstance(add.exception(WAIT_S), LeaseLost)
+    assert stored(server_brokers.url) == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
+def test_nor_does_any_write_on_postgresql(database: str, rows: int, request: pytest.FixtureRequest) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        old = brokers.master()
+        with gate(brokers.url, "INSERT") as (somebody_is_there, let_on):
+            late = write(old, rows)
+            wait_until(somebody_is_there)
+            take_over_meanwhile(brokers, old)
+            let_on()
+            assert isinstance(late.exception(WAIT_S), LeaseLost)
+        assert stored(brokers.url) == []
+
+
+def take_over_meanwhile(brokers: Brokers, old: JdbcPersistenceAdapter) -> None:
+    """Renew, then let another be master, without ending the sessions of the old one, which is another test's matter."""
+    new = brokers.new()
+    old.locker().renew()
+    age(brokers)
+    cast(Any, new.locker())._end_sessions_of = lambda former, connection: None
+    assert new.locker().acquire() == 2
+
+
+def test_without_the_fence_a_late_write_is_seen(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the fence is for, and that the switch for the test that must be able to fail does turn it off."""
+    monkeypatch.setenv("_JDBCSTORE_UNFENCED", "1")
+    old = brokers.master()
+    age(brokers)
+    brokers.master()
+    queue(old).add_message(text_message(1)).result(WAIT_S)
+    assert stored(brokers.url) == [1]
+
+
+# -- stuck holders ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def stuck_in_a_commit(brokers: Brokers, master: JdbcPersistenceAdapter, *, named: bool) -> Iterator[Connection]:
+    """A writing session of the master whose process was stopped in the middle of a transaction."""
+    with connected(brokers.url) as stuck:
+        fence = fence_of(master)
+        if named:
+            master.dialect.fenced(stuck, fence)
+        stuck.exec_driver_sql("BEGIN")
+        stuck.exec_driver_sql("INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER) VALUES (1, 'queue://TEST')")
+        yield stuck
+        stuck.invalidate()
+
+
+def test_a_takeover_ends_what_the_old_master_left(server_brokers: Brokers) -> None:
+    dead = server_brokers.new()
+    dead.locker().acquire()
+    dead.start()
+    dead.stop()  # its own writer's session has the name
+    with stuck_in_a_commit(server_brokers, dead, named=True) as stuck:
+        age(server_brokers)
+        new = server_brokers.master()
+        assert queue(new).add_message(text_message(7)).result(WAIT_S) == 1
+        with pytest.raises(DBAPIError):
+            stuck.exec_driver_sql("COMMIT")
+    assert stored(server_brokers.url) == [7]
+
+
+class Stalled(io.RawIOBase):
+    """Rows for COPY of which the second never comes: as from a process that was stopped while it sent them."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+        self._rows = [b"1\tqueue://TEST\n"]
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._rows:
+            return self._rows.pop()
+        self.asked.set()
+        self.go.wait(WAIT_S)
+        return b""
+
+
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
+def test_a_takeover_ends_a_copy_that_no_time_out_ends(database: str, request: pytest.FixtureRequest) -> None:
+    with opened(request.getfixturevalue(database)) as brokers, connected(brokers.url) as stuck:
+        dead = brokers.new(lease_ms=1000)
+        dead.locker().acquire()
+        dead.start()
+        dead.stop()
+        dead.dialect.fenced(stuck, fence_of(dead))
+        raw: Any = raw_connection(stuck)
+        pid = raw.info.backend_pid
+        cursor = raw.cursor()
+        cursor.execute("BEGIN")
+        rows = Stalled()
+        outcome: list[BaseException] = []
+
+        def copy() -> None:
+            try:
+                cursor.copy_expert("COPY ACTIVEMQ_MSGS (ID, CONTAINER) FROM STDIN", rows)
+            except psycopg2.Error as error:
+                outcome.append(error)
+
+        copying = threading.Thread(target=copy)
+        copying.start()
+        assert rows.asked.wait(WAIT_S)
+        with connected(brokers.url) as other:
+            query = text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
+            new = brokers.new(lease_ms=1000)
+            wait_until(lambda: new.locker().acquire() == 2)
+            wait_until(lambda: other.execute(query, {"pid": pid}).scalar() is None)
+        new.start()
+        assert queue(new).add_message(text_message(7)).result(WAIT_S) == 1
+        rows.go.set()
+        copying.join(WAIT_S)
+        assert outcome
+        stuck.invalidate()
+        assert stored(brokers.url) == [7]
+
+
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url", "mariadb_url"])
+def test_the_server_ends_a_writer_that_falls_silent_in_a_transaction(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        master = brokers.master(lease_ms=1000)
+        with connected(brokers.url) as stuck:
+            master.dialect.fenced(stuck, fence_of(master))
+            stuck.exec_driver_sql("BEGIN")
+            master.dialect.prove(raw_connection(stuck), fence_of(master))
+            other = brokers.new(lease_ms=1000)
+            wait_until(lambda: other.locker().acquire() == 2)  # blocked by the proof until the server ends it
+            with pytest.raises(DBAPIError):
+                stuck.exec_driver_sql("COMMIT")
+            stuck.invalidate()
+
+
+@pytest.mark.parametrize("server_name", ["postgresql", "mariadb", "mysql"])
+def test_an_answer_that_was_lost_is_no_lost_lease(server_name: str, request: pytest.FixtureRequest) -> None:
+    server: DatabaseServer = request.getfixturevalue(server_name)
+    url: str = request.getfixturevalue(f"{server_name}_url")
+    with Proxy(server.port) as proxy:
+        through = proxy.url(url) + ("?ssl_disabled=true" if server_name == "mysql" else "")
+        with opened(through) as brokers:
+            one = brokers.new()
+            one.locker().acquire()
+            one.locker().release()
+            trap = proxy.cut_at(b"TERM + 1", deliver=True)
+            with pytest.raises(TransientStoreError):
+                one.locker().acquire()
+            assert trap.is_set()
+            term = one.locker().acquire()
+            assert term is not None
+            assert term >= 2
+            trap = proxy.cut_at(b"SET TIME =", deliver=True)
+            with pytest.raises(TransientStoreError):
+                one.locker().renew()
+            assert one.locker().lease is not None
+            one.locker().renew()
+
+
+# -- the exclusive row lock ------------------------------------------------------------------------------------------
+
+JAVA_LOCKS = "SELECT * FROM ACTIVEMQ_LOCK FOR UPDATE"
+
+
+def test_the_row_lock_makes_one_master(server_brokers: Brokers) -> None:
+    one, other = server_brokers.new("database"), server_brokers.new("database")
+    assert one.locker().acquire() == 1
+    assert other.locker().acquire() is None
+    assert other.locker().status() == one.locker().status() == LockStatus(holder(one), 1, None)
+    one.locker().renew()
+    one.locker().release()
+    assert other.locker().status() == LockStatus(None, 1, None)
+    assert other.locker().acquire() == 2
+    assert one.locker().acquire() is None
+
+
+def test_the_row_lock_goes_with_its_session(server_brokers: Brokers) -> None:
+    one, other = server_brokers.master("database"), server_brokers.new("database")
+    kill_session_of(one, server_brokers)
+    wait_until(lambda: other.locker().acquire() == 2)
+    with pytest.raises(LeaseLost):
+        one.locker().renew()
+    assert one.locker().lease is None
+    assert isinstance(queue(one).add_message(text_message(1)).exception(WAIT_S), LeaseLost)
+    other.start()
+    queue(other).add_message(text_message(2)).result(WAIT_S)
+    assert stored(server_brokers.url) == [2]
+
+
+def kill_session_of(adapter: JdbcPersistenceAdapter, brokers: Brokers) -> None:
+    connection = cast(Any, adapter.locker())._connection
+    with connected(brokers.url) as other:
+        if other.dialect.name == "postgresql":
+            pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            other.execute(text(f"SELECT pg_terminate_backend({pid})"))
+        else:
+            other.execute(text(f"KILL {connection.execute(text('SELECT CONNECTION_ID()')).scalar_one()}"))
+
+
+def test_the_server_ends_a_row_lock_whose_holder_falls_silent(server_brokers: Brokers) -> None:
+    one, other = (server_brokers.new("database", lease_ms=1000) for _ in range(2))
+    one.locker().acquire()
+    wait_until(lambda: other.locker().acquire() == 2)
+    with pytest.raises(LeaseLost):
+        one.locker().renew()
+
+
+def test_a_java_broker_s_row_lock_is_respected_and_respects_ours(server_brokers: Brokers) -> None:
+    one = server_brokers.new("database")
+    one.locker().acquire()
+    with connected(server_brokers.url) as other:
+        other.exec_driver_sql(IMPATIENT[other.dialect.name])
+        other.exec_driver_sql("BEGIN")
+        with pytest.raises(DBAPIError):
+            other.exec_driver_sql(JAVA_LOCKS)
+        other.exec_driver_sql("ROLLBACK")
+        one.locker().release()
+        other.exec_driver_sql("BEGIN")
+        wait_until(lambda: locks(other))
+        assert one.locker().acquire() is None
+        assert server_brokers.new("lease", lease_ms=1000).locker().acquire() is None
+        other.exec_driver_sql("ROLLBACK")
+    assert one.locker().acquire() == 2
+
+
+def locks(connection: Connection) -> bool:
+    try:
+        connection.exec_driver_sql(JAVA_LOCKS)
+    except DBAPIError:
+        connection.exec_driver_sql("ROLLBACK")
+        connection.exec_driver_sql("BEGIN")
+        return False
+    return True
+
+
+def test_the_row_lock_and_the_lease_respect_each_other(server_brokers: Brokers) -> None:
+    leased, locked = server_brokers.new("lease", lease_ms=1000), server_brokers.new("database")
+    leased.locker().acquire()
+    execute(server_brokers.url, "UPDATE ACTIVEMQ_LOCK SET TIME = TIME + 60000 WHERE ID = 1")
+    assert locked.locker().acquire() is None
+    leased.locker().release()
+    assert locked.locker().acquire() == 2
+    assert leased.locker().acquire() is None
+
+
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
+def test_the_row_lock_does_not_stand_in_the_way_of_vacuum(database: str, request: pytest.FixtureRequest) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        one = brokers.master("database")
+        one.locker().renew()
+        pid = cast(Any, one.locker())._connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with connected(brokers.url) as other:
+            horizon = text("SELECT state, backend_xid, backend_xmin FROM pg_stat_activity WHERE pid = :pid")
+            assert other.execute(horizon, {"pid": pid}).one() == ("idle in transaction", None, None)
+
+
+def test_no_row_lock_on_a_file(tmp_path: object) -> None:
+    with pytest.raises(ConfigurationError, match="use 'lease'"):
+        open_store(f"sqlite:///{tmp_path}/one.db", JdbcOptions(locker="database"))
+
+
+def test_no_locker_asks_nobody(database_url: str) -> None:
+    with open_store(database_url) as adapter:
+        assert isinstance(adapter, JdbcPersistenceAdapter)
+        locker = adapter.locker()
+        assert locker.acquire() == 0
+        locker.renew()
+        lease = locker.lease
+        assert lease is not None
+        assert lease.is_trusted(boot_time_ns())
+        assert locker.status() == LockStatus(None, 0, None)
+        locker.release()
+        queue(adapter).add_message(text_message(1)).result(WAIT_S)

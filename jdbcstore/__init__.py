@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreFull,
         StoreReadOnly,
+        StoreUnavailable,
         TransientStoreError,
     )
     from jdbcstore.identifiers import MessageId, ProducerId
@@ -93,6 +94,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
+    "StoreUnavailable",
     "StreamMessage",
     "TempQueue",
     "TempTopic",

@@ -1,6 +1,7 @@
 """The command line: ``jdbcstore COMMAND``. Each command lives in `jdbcstore.console` and is imported when it is used.
 
-Exit codes: 0 done, 1 it failed (the store, the network), 2 the command or the configuration is wrong.
+Exit codes: 0 done, 1 it failed (the store, the network), 2 the command or the configuration is wrong, 3 another broker
+is master.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 import click
 
-from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockError
 from jdbcstore.version import VERSION
 
 __all__ = ["main"]
@@ -77,6 +78,9 @@ def run(arguments: list[str]) -> int:
     except ConfigurationError as error:
         click.echo(f"jdbcstore: {error}", err=True)
         return 2
+    except LockError as error:
+        click.echo(f"jdbcstore: {error}", err=True)
+        return 3
     except (JdbcStoreError, OSError) as error:
         click.echo(f"jdbcstore: {error}", err=True)
         return 1

@@ -9,7 +9,8 @@
     │   ├── DuplicateMessage      the row's id is taken: another broker writes the same tables
     │   ├── TransientStoreError   connection lost, deadlock, timeout: nothing was written, trying again may help
     │   │   ├── StoreFull         the database has no room left
-    │   │   └── StoreReadOnly     the server accepts no writes (a failover target, a mounted-read-only disk)
+    │   │   ├── StoreReadOnly     the server accepts no writes (a failover target, a mounted-read-only disk)
+    │   │   └── StoreUnavailable  the database cannot be reached, and was waited for as long as the options say
     │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
     │   ├── SchemaMismatch        tables are missing, old or of another shape; ``jdbcstore schema`` tells more
     │   └── StoreClosed           the adapter is stopped
@@ -40,6 +41,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
+    "StoreUnavailable",
     "TransientStoreError",
 ]
 
@@ -74,6 +76,10 @@ class StoreFull(TransientStoreError):
 
 class StoreReadOnly(TransientStoreError):
     """The server accepts no writes at the moment. Nothing was written."""
+
+
+class StoreUnavailable(TransientStoreError):
+    """The database cannot be reached and was waited for long enough. Nothing was written."""
 
 
 class OutcomeUnknown(StoreError):

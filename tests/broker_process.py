@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.servers.server import ServerFailed, free_port
 
@@ -25,6 +28,7 @@ class BrokerProcess:
         folder: for its log, and its working directory.
         arguments: more of the command line.
         program: how to run it.
+        environment: variables that it has besides ours.
     """
 
     def __init__(
@@ -33,11 +37,15 @@ class BrokerProcess:
         folder: Path,
         *arguments: str,
         program: Sequence[str] = (sys.executable, "-m", "jdbcstore"),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
+        self.health_port = free_port()
         self.log_file = folder / f"broker-{self.port}.log"
         self._folder = folder
-        self._command = [*program, "broker", "--url", url, "--bind", f"127.0.0.1:{self.port}", *arguments]
+        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        places = ["--bind", f"127.0.0.1:{self.port}", "--health-bind", f"127.0.0.1:{self.health_port}"]
+        self._command = [*program, "broker", "--url", url, *places, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -48,16 +56,23 @@ class BrokerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
+            self.proceed()
             self.stop()
 
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        assert self._process is not None
-        return self._process.pid
+    # -- its life ------------------------------------------------------------------------------------------------
 
     def start(self, timeout_s: float = 30) -> None:
-        """Start it and return when clients may connect."""
+        """Start it and return when it is master: clients may connect."""
+        self.launch()
+        self.wait_for("master", timeout_s=timeout_s)
+
+    def start_standby(self, timeout_s: float = 30) -> None:
+        """Start it and return when it knows that another broker is master."""
+        self.launch()
+        self.wait_for("standby", timeout_s=timeout_s)
+
+    def launch(self) -> None:
+        """Start it."""
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -65,14 +80,8 @@ class BrokerProcess:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
-                env=self._environment(),
+                env=self._environment,
             )
-        deadline = time.monotonic() + timeout_s
-        while "listens for STOMP" not in self.log():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self._process.kill()
-                raise ServerFailed(f"the broker did not start\n{self.log()[-4000:]}")
-            time.sleep(0.02)
 
     def stop(self) -> int:
         """Ask it to stop; returns its exit code."""
@@ -82,9 +91,64 @@ class BrokerProcess:
         """``kill -9``."""
         self._end(signal.SIGKILL)
 
+    def wait(self, timeout_s: float = 30) -> int:
+        """Wait until it ends by itself; returns its exit code."""
+        assert self._process is not None
+        code = self._process.wait(timeout_s)
+        self._process = None
+        return code
+
+    def pause(self) -> None:
+        """Stop it where it is (SIGSTOP)."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def proceed(self) -> None:
+        """Let it go on (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    # -- what it tells -------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, stopped or not."""
+        return self._process is not None and self._process.poll() is None
+
     def log(self) -> str:
         """Everything that it has printed."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def health(self, path: str = "/live", timeout_s: float = 2) -> tuple[int, dict[str, Any]]:
+        """What its health endpoint says: the code of HTTP, and the state. Raises OSError when it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=timeout_s) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def state(self) -> str:
+        """Where it is in its life; ``gone`` when it does not answer."""
+        try:
+            return str(self.health()[1]["state"])
+        except OSError:
+            return "gone"
+
+    def wait_for(self, *states: str, timeout_s: float = 30) -> str:
+        """Wait until it is in one of these states; returns which."""
+        deadline = time.monotonic() + timeout_s
+        while (state := self.state()) not in states:
+            if not self.is_running or time.monotonic() > deadline:
+                if self._process is not None:
+                    self._process.kill()
+                raise ServerFailed(f"the broker is {state}, not {' or '.join(states)}\n{self.log()[-4000:]}")
+            time.sleep(0.02)
+        return state
 
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None
@@ -96,6 +160,3 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise ServerFailed(f"the broker did not end after {number.name}\n{self.log()[-4000:]}") from None
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,21 +15,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jdbcstore.broker.dead_letter import dead_letter
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.life import Life, State
+from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
+from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import JdbcStoreError
+from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable
 from jdbcstore.message import Message
-from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.contract import PersistenceAdapter, SupportsLocking
+from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
 if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.server import Server
     from jdbcstore.broker.session import Session
 
 __all__ = ["Broker"]
@@ -41,7 +44,8 @@ T = TypeVar("T")
 
 #: Threads that read pages. More would only queue up at the store.
 _READERS = 4
-_SWEEP_S = 10.0
+#: Threads for opening and closing the store and for the lock: one to end what hangs in the other.
+_STORE_THREADS = 2
 
 
 class Broker:
@@ -74,99 +78,117 @@ class Broker:
         self.inbox: Inbox
         self._spool: PersistenceAdapter | None = None
         self._make_spool = spool
-        self._server: Server | None = None
-        self._readers: ThreadPoolExecutor | None = None
+        #: Where it is in its life.
+        self.life = Life()
+        #: `boot_time_ns` from when on it may not act as master any more; the lock keeper's thread moves it on.
+        self.trusted_until_ns = 0
+        self._mastership: Mastership | None = None
+        self._run: asyncio.Task[None] | None = None
+        self._health: Health | None = None
+        self._realm: Realm | None = None
+        self._readers: ThreadPoolExecutor
+        self._store_threads: ThreadPoolExecutor
         #: Subscriptions that cover several destinations, and have to hear of new ones.
         self._wildcards: dict[Consumer, None] = {}
         self._awake: list[Queue] = []
         self._talking: list[Session] = []
         self._turn_scheduled = False
-        self._sweep_timer: asyncio.TimerHandle | None = None
         self._temporary: set[Destination] = set()
         self._connections = self._ack_id_stems = 0
-        self._id_stem = ""
+        #: What the ids of connections begin with.
+        self.id_stem = ""
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the store, bring back its queues, listen.
+        """Begin, and return as soon as it is decided: clients may connect, or another broker is master.
+
+        A standby goes on by itself; `life` tells where it is, ``await life.reached(State.MASTER)`` waits.
 
         Raises:
             StoreError, ConfigurationError: the store cannot be opened.
-            ListenError: the address cannot be listened on. The store is closed again.
+            ListenError: an address cannot be listened on. The store is closed again.
+            LockHeld: another broker is master and the store's ``fail_if_locked`` is set.
         """
-        from jdbcstore.broker.server import Server
-
         self.loop = asyncio.get_running_loop()
-        self.inbox = Inbox(self.loop, self.turn)
+        self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jdbcstore-reader")
+        self._store_threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="jdbcstore-mastership")
+        locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
+        self._realm = Realm(self, self._store_threads)
+        self._mastership = Mastership(self, self._realm, locker, self._store_threads)
+        if self.options.health_bind:
+            self._health = Health(self.options.health_bind, lambda: self.life.status)
+            await self._health.start()
+        self._run = asyncio.create_task(self._live(self._mastership))
+        decided = asyncio.create_task(self.life.reached(State.MASTER, State.STANDBY))
+        await asyncio.wait((self._run, decided), return_when=asyncio.FIRST_COMPLETED)
+        decided.cancel()
+        if self._run.done():
+            await self._run
+
+    async def _live(self, mastership: Mastership) -> None:
         try:
-            await self.read(self.adapter.start)
-            destinations = await self.read(self.adapter.destinations)
-            for destination in destinations:
-                if destination.is_queue:
-                    self.queues[destination] = Queue(self, destination)
-            self._server = Server(self)
-            await self._server.start()
-        except BaseException:
-            await self.read(self.adapter.stop)
-            self._readers.shutdown(wait=False)
-            raise
-        host, port = self.address
-        self._id_stem = f"ID:{socket.gethostname()}-{port}-{now_ms()}"
-        self.is_running = True
-        self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
-        log.info(
-            "broker started name=%s host=%s port=%d queues=%d", self.options.broker_name, host, port, len(self.queues)
-        )
+            await mastership.run()
+        finally:
+            if self._health is not None:
+                self._health.stop()
+            self.drop_spool()
+            self._readers.shutdown()
+            self._store_threads.shutdown()
+            log.info("broker stopped name=%s", self.options.broker_name)
+
+    async def ended(self) -> None:
+        """Wait until it has ended, by `stop` or by itself. Raises what ended it by itself, as `start`."""
+        if self._run is not None:
+            await asyncio.shield(self._run)
 
     async def stop(self) -> None:
-        """Accept nobody any more, let the store answer what it was given, say goodbye, close the store."""
-        if self._server is None:
-            return
-        server, self._server = self._server, None
-        server.stop_listening()
-        for session in self.sessions:
-            session.hold()
-        await self._wait_for_store()
-        self.is_running = False
-        self.turn()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-        await server.close_connections(self.options.stop_timeout_s)
-        await self._wait_for_store()
-        if self._readers is not None:
-            await self.read(self.adapter.stop)
-            if self._spool is not None:
-                await self.read(self._spool.stop)
-            self._readers.shutdown()
-        log.info("broker stopped name=%s", self.options.broker_name)
-
-    async def _wait_for_store(self) -> None:
-        deadline_s = self.loop.time() + self.options.stop_timeout_s
-        while self.inbox.expected and self.loop.time() < deadline_s:
-            await asyncio.sleep(0.01)
+        """Come to a clean end: everything that was taken is answered and stored, and the next master may begin."""
+        if self._run is not None and self._mastership is not None:
+            self._mastership.stop()
+            await asyncio.wait((self._run,))
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens: host and port.
 
         Raises:
-            RuntimeError: it is not started.
+            RuntimeError: it does not listen, because it is not master.
         """
-        if self._server is None:
-            raise RuntimeError("the broker is not started")
-        return self._server.address
+        if self._realm is None or self._realm.server is None:
+            raise RuntimeError(f"the broker does not listen: it is {self.life.state}")
+        return self._realm.server.address
+
+    @property
+    def health_address(self) -> tuple[str, int]:
+        """Where the health endpoint listens: host and port. Raises RuntimeError when there is none."""
+        if self._health is None:
+            raise RuntimeError("the broker has no health endpoint: set health_bind")
+        return self._health.address
+
+    def store_failed(self, error: BaseException) -> None:
+        """A write failed. Without a store to rely on nobody is served, unless the options say so."""
+        gone = isinstance(error, StoreUnavailable | StoreReadOnly | OutcomeUnknown)
+        if self._mastership is not None and (
+            isinstance(error, LockError) or (gone and self.options.on_store_failure != "ignore")
+        ):
+            self._mastership.end(f"the store failed: {error}", error)
+
+    def distrust(self) -> None:
+        """The trust in the lease has run out."""
+        if self._mastership is not None:
+            self._mastership.end("the lease was not renewed in time")
 
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
         self._connections += 1
-        return f"{self._id_stem}-1:{self._connections}"
+        return f"{self.id_stem}-1:{self._connections}"
 
     def next_ack_id_stem(self) -> str:
         """What the ids that a new connection's ACK frames will use begin with, in ActiveMQ's form."""
         self._ack_id_stems += 1
-        return f"{self._id_stem}-{self._ack_id_stems + 1}:"
+        return f"{self.id_stem}-{self._ack_id_stems + 1}:"
 
     def forget(self, session: Session) -> None:
         """A client is gone."""
@@ -186,6 +208,12 @@ class Broker:
             self._spool = self._make_spool()
             self._spool.start()
         return self._spool
+
+    def drop_spool(self) -> None:
+        """What is in the spool is of no use any more."""
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.stop()
 
     def read(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call a function that blocks in a thread."""
@@ -212,6 +240,8 @@ class Broker:
     def turn(self) -> None:
         """Dispatch, then write: once per turn of the loop, whatever the number of frames that arrived in it."""
         self._turn_scheduled = False
+        if self._awake and self.is_running and boot_time_ns() >= self.trusted_until_ns:
+            self.distrust()
         while self._awake or self._talking:
             awake, self._awake = self._awake, []
             for queue in awake:
@@ -386,9 +416,8 @@ class Broker:
 
     # -- housekeeping --------------------------------------------------------------------------------------------
 
-    def _sweep(self) -> None:
-        """Drop what nobody uses."""
-        self._sweep_timer = self.loop.call_later(_SWEEP_S, self._sweep)
+    def sweep(self) -> None:
+        """Drop what nobody uses; called now and then."""
         now_s, timeout_s = self.loop.time(), self.options.idle_queue_timeout_s
         for name, queue in list(self.queues.items()):
             if not queue.idle:

@@ -12,29 +12,32 @@ from contextlib import contextmanager
 from typing import Any
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.life import State, Status
 
 __all__ = ["running", "serve"]
 
 
-def serve(broker: Broker, started: Callable[[tuple[str, int]], object] = lambda address: None) -> None:
+def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None) -> None:
     """Run a broker until SIGTERM or SIGINT, then stop it cleanly. A second signal stops it at once.
 
     Args:
         broker: not started yet.
-        started: called with host and port as soon as clients can connect.
+        told: called in the event loop at every change of its state.
 
     Raises:
-        StoreError, ConfigurationError, ListenError: it cannot start.
+        StoreError, ConfigurationError, ListenError: it cannot start, or failed for good.
+        LockError: another broker is master, and that is to be the end.
     """
     # A broker keeps many objects for a short time and hardly makes cycles: with the usual thresholds the collector
     # walks over all messages in memory again and again, for up to a third of the time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    _run(_serve(broker, started))
+    broker.life.listeners.append(told)
+    _run(_serve(broker))
 
 
-async def _serve(broker: Broker, started: Callable[[tuple[str, int]], object]) -> None:
+async def _serve(broker: Broker) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -44,20 +47,25 @@ async def _serve(broker: Broker, started: Callable[[tuple[str, int]], object]) -
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    until_stopped, until_ended = asyncio.create_task(stopping.wait()), asyncio.create_task(_until_ended(broker))
+    await asyncio.wait((until_stopped, until_ended), return_when=asyncio.FIRST_COMPLETED)
+    await broker.stop()
+    await until_ended
+
+
+async def _until_ended(broker: Broker) -> None:
     await broker.start()
-    try:
-        started(broker.address)
-        await stopping.wait()
-    finally:
-        await broker.stop()
+    await broker.ended()
 
 
 @contextmanager
 def running(broker: Broker) -> Iterator[tuple[str, int]]:
     """Run a broker in a thread of its own for the duration of the block; the value is its host and port.
 
+    Waits until it is master. What ends it for good before the block does is raised at the end of the block.
+
     Raises:
-        StoreError, ConfigurationError, ListenError: it cannot start.
+        StoreError, ConfigurationError, ListenError, LockError: it cannot start.
     """
     ready = threading.Event()
     failure: list[BaseException] = []
@@ -66,15 +74,17 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
 
     async def run() -> None:
         loop.append(asyncio.get_running_loop())
-        try:
-            await broker.start()
-        except BaseException as error:
-            failure.append(error)
-            ready.set()
-            raise
+        until_ended = asyncio.create_task(_until_ended(broker))
+        until_master = asyncio.create_task(broker.life.reached(State.MASTER))
+        await asyncio.wait((until_ended, until_master), return_when=asyncio.FIRST_COMPLETED)
+        if until_ended.done():
+            failure.append(until_ended.exception() or RuntimeError("the broker was stopped before it was master"))
         ready.set()
-        await stopping.wait()
-        await broker.stop()
+        if not failure:
+            until_stopped = asyncio.create_task(stopping.wait())
+            await asyncio.wait((until_ended, until_stopped), return_when=asyncio.FIRST_COMPLETED)
+            await broker.stop()
+            await until_ended
 
     def thread() -> None:
         try:

@@ -29,11 +29,18 @@ class Inbox:
     Args:
         loop: the event loop that all handlers run in.
         after_burst: called once after the handlers of a burst; what they produced leaves the process then.
+        failed: told the error of a write that failed, before its handler is.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, after_burst: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        after_burst: Callable[[], None],
+        failed: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         self._loop = loop
         self._after_burst = after_burst
+        self._failed = failed
         self._finished: deque[Completion[Any]] = deque()
         self._waiting: dict[Completion[Any], tuple[Handler, Any]] = {}
         self._woken = False
@@ -70,8 +77,11 @@ class Inbox:
         while finished:
             completion = finished.popleft()
             handler, subject = waiting.pop(completion)
+            error = completion.error
+            if error is not None:
+                self._failed(error)
             try:
-                handler(subject, completion.error)
+                handler(subject, error)
             except Exception:  # a handler's defect must not cost the others their answers
                 log.exception("handler of a finished write failed")
         self._after_burst()

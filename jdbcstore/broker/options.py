@@ -13,6 +13,8 @@ from jdbcstore.errors import ConfigurationError
 __all__ = ["BrokerOptions", "open_files_max", "parse_bind"]
 
 _MIB: Final = 1 << 20
+_ON_LEASE_LOST: Final = ("standby", "stop")
+_ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,16 @@ class BrokerOptions:
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
         stop_timeout_s: how long a stop waits for what is in flight.
+        health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
+
+        start_timeout_s: how long to go on asking a store that cannot be reached when the process starts; later on a
+            broker asks for ever.
+        on_lease_lost: what to do when another broker has become master: ``standby`` waits for the next turn, ``stop``
+            ends the process.
+        on_store_failure: what to do when the store is gone or of unknown state: ``suspend`` drops all clients and goes
+            on as soon as the store is back and we are still master (ActiveMQ: ``leaseLockerIOExceptionHandler``),
+            ``stop`` ends the process, ``ignore`` answers each send with an ERROR and keeps the clients.
+        resume_check_sleep_s: the longest pause between two attempts to go on (ActiveMQ: ``resumeCheckSleepPeriod``).
 
         command_bytes_max, header_bytes_max, headers_max, body_bytes_max: limits of a frame; exceeding one ends the
             connection.
@@ -71,6 +83,12 @@ class BrokerOptions:
     backlog_max: int = 1024
     connect_timeout_s: float = 30.0
     stop_timeout_s: float = 10.0
+    health_bind: str = ""
+
+    start_timeout_s: float = 30.0
+    on_lease_lost: str = "standby"
+    on_store_failure: str = "suspend"
+    resume_check_sleep_s: float = 1.0
 
     command_bytes_max: int = 1024
     header_bytes_max: int = 10 * 1024
@@ -107,6 +125,11 @@ class BrokerOptions:
 
     def __post_init__(self) -> None:
         parse_bind(self.bind)
+        if self.health_bind:
+            parse_bind(self.health_bind)
+        for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
+            if getattr(self, name) not in known:
+                raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
         if len(Queue(self.dead_letter_queue).qualified_name) > QUALIFIED_NAME_MAX:
             raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
         for option in fields(self):

@@ -100,6 +100,18 @@ class Queue:
         """Those lanes that are there."""
         return [lane for lane in (self._persistent, self._transient) if lane is not None]
 
+    def reopen(self) -> None:
+        """The broker's store was closed and no client is left: forget what was in it. What is only in memory stays."""
+        kept = deque(delivery for delivery in self._returned if delivery.lane is self._transient)
+        gone = [delivery for delivery in self._returned if delivery.lane is not self._transient]
+        self._returned = kept
+        self.in_flight = self._in_flight_bytes = 0
+        if self._persistent is not None:
+            gone += self._persistent.window
+            self._persistent = Lane(self._broker, self, self._open_store, memory_first=False)
+        for delivery in gone:
+            self._forget(delivery)
+
     def next_order(self) -> int:
         """The next place in the queue, for a lane's next delivery."""
         self._order += 1

@@ -18,6 +18,7 @@ from jdbcstore.broker.options import open_files_max, parse_bind
 from jdbcstore.broker.session import Session
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.stomp.heartbeat import HeartBeat
+from jdbcstore.store.lease import boot_time_ns
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
@@ -73,7 +74,10 @@ class Connection(asyncio.Protocol):
         self._timer = self._broker.loop.call_later(self._broker.options.connect_timeout_s, self._connect_timed_out)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes came. Who is not sure to be master any more, a process that was stopped say, does not look at them."""
+        if boot_time_ns() >= self._broker.trusted_until_ns:
+            self._broker.distrust()
+            return
         if self._heart_beat is not None:
             self._heart_beat.data_received(self._broker.loop.time())
         self._session.receive(data)

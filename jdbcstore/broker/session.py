@@ -202,6 +202,10 @@ class Session:
             reason: what the log says.
         """
         log.warning("client disconnected peer=%s reason=%r", self._wire.peer, reason)
+        self.dismiss(text)
+
+    def dismiss(self, text: str) -> None:
+        """End the connection with an ERROR: the broker cannot serve anybody."""
         self._stomp.send_error(text, fatal=True)
         self._end()
 

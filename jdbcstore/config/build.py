@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["build_broker", "open_spool"]
 
@@ -22,7 +26,11 @@ def build_broker(configuration: Configuration) -> Broker:
     Raises:
         ConfigurationError: the store's URL is wrong.
     """
-    store = open_store(configuration.url, configuration.store)
+    lock, name = configuration.store.lock, configuration.broker.broker_name
+    if lock.lease_holder_id == LockerOptions().lease_holder_id:  # tell an operator more than that
+        name = socket.gethostname() if name == BrokerOptions().broker_name else name
+        lock = replace(lock, lease_holder_id=name)
+    store = open_store(configuration.url, replace(configuration.store, lock=lock))
     return Broker(store, configuration.broker, open_spool)
 
 
@@ -33,7 +41,7 @@ def open_spool() -> PersistenceAdapter:
 
 class _Spool(JdbcPersistenceAdapter):
     def __init__(self, folder: Path) -> None:
-        super().__init__(store_url(f"sqlite:///{folder / 'spool.db'}"), JdbcOptions(retry_s=0.0))
+        super().__init__(store_url(f"sqlite:///{folder / 'spool.db'}"), JdbcOptions(retry_s=0.0, locker="none"))
         self._folder = folder
 
     def stop(self) -> None:

@@ -60,13 +60,15 @@ def open_engine(text: str) -> Engine:
     return engine_for(url, options)
 
 
-def open_store(text: str, options: JdbcOptions | None = None) -> PersistenceAdapter:
+def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | None = None) -> PersistenceAdapter:
     """The store that a URL names, not started yet.
 
     Args:
         text: a store URL. The folder of a SQLite file is made when it is missing. ``?table_prefix=…`` and the other
             fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL.
         options: options of a SQL store; parameters of the URL go before.
+        locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
+            broker.
 
     Raises:
         ConfigurationError: the URL is wrong or its driver is not installed.
@@ -76,6 +78,8 @@ def open_store(text: str, options: JdbcOptions | None = None) -> PersistenceAdap
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
     url, options = _options_of(store_url(text), options or JdbcOptions())
+    if locker is not None:
+        options = replace(options, locker=locker)
     _require_driver(url)
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from jdbcstore.broker.host import serve
+from jdbcstore.broker.life import State, Status
 from jdbcstore.config.build import build_broker
 from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration, read_configuration
 from jdbcstore.config.logs import set_up_logs
@@ -37,7 +38,13 @@ __all__ = ["broker"]
     help="Let this user in, and nobody else. May be repeated. Without any, everybody may log in.",
 )
 @click.option("--anonymous", is_flag=True, help="With --user: let in who names no login, too.")
-@click.option("--name", "broker_name", help="The broker's name, for log lines and errors.")
+@click.option("--name", "broker_name", help="The broker's name, for log lines, errors and the lock.")
+@click.option(
+    "--health-bind",
+    envvar="JDBCSTORE_HEALTH_BIND",
+    metavar="HOST:PORT",
+    help="Where to answer health checks: GET /live, and GET /ready for the master alone. [default: nowhere]",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
 def broker(
@@ -47,13 +54,18 @@ def broker(
     users: tuple[str, ...],
     anonymous: bool,
     broker_name: str | None,
+    health_bind: str | None,
     log_level: str | None,
     log_format: str | None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
     Persistent messages to queues are in the store before their sender gets a receipt, and stay there until a consumer
-    has acknowledged them. The store may be one that Apache ActiveMQ filled, while ActiveMQ is stopped.
+    has acknowledged them. The store may be one that Apache ActiveMQ filled.
+
+    Brokers on one store are master and standby: one serves, the others wait for their turn. Exit codes: 0 after a
+    signal, 1 it failed, 2 the configuration is wrong, 3 another broker is master and the options say that this is the
+    end.
 
     \b
     Examples:
@@ -68,6 +80,7 @@ def broker(
     given_broker: dict[str, Any] = {
         "bind": bind,
         "broker_name": broker_name,
+        "health_bind": health_bind,
         "users": dict(map(_user, users)) or None,
         "anonymous_access_allowed": anonymous,
     }
@@ -80,10 +93,15 @@ def broker(
     )
     set_up_logs(configuration.log)
 
-    def started(address: tuple[str, int]) -> None:
-        _welcome(configuration, address)
+    the_broker = build_broker(configuration)
 
-    serve(build_broker(configuration), started)
+    def told(status: Status) -> None:
+        if status.state is State.MASTER:
+            _welcome(configuration, the_broker.address)
+        elif status.state is State.STANDBY:
+            click.echo(f"jdbcstore is standby: {status.reason}")
+
+    serve(the_broker, told)
 
 
 def _user(text: str) -> tuple[str, str]:

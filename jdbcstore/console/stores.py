@@ -38,6 +38,7 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         StoreError: it cannot be opened.
     """
     check_url(url)
-    store = open_store(url, JdbcOptions(create_tables_on_startup=False, pool_size=1, vacuum_rows=0))
+    options = JdbcOptions(create_tables_on_startup=False, pool_size=1, vacuum_rows=0)
+    store = open_store(url, options, locker="none")
     with store:
         yield store

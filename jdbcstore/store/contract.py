@@ -19,17 +19,18 @@ any
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.lease import Lease
+from jdbcstore.store.lease import Lease, LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -173,6 +174,11 @@ class PersistenceAdapter(ABC):
     def stop(self) -> None:
         """Finish what was submitted, then close. Stopping twice is fine."""
 
+    def abandon(self) -> None:
+        """Close at once, without waiting for whatever the store is on. What it has not answered yet fails:
+        `OutcomeUnknown` if it may be stored, else `StoreUnavailable`. `start` may be called again."""
+        self.stop()
+
     @abstractmethod
     def destinations(self) -> set[Destination]:
         """Every destination that has messages or durable subscriptions."""
@@ -195,14 +201,20 @@ class PersistenceAdapter(ABC):
         self,
         adds: Sequence[tuple[MessageStore, Message]],
         removes: Sequence[tuple[MessageStore, MessageId]],
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
     ) -> Completion[None]:
         """Add and remove over several destinations in one commit, all or nothing.
 
         Args:
             adds: messages with the stores of this adapter to add them to; each gets its sequence before this returns.
             removes: ids with the stores to remove them from.
+            producers: how far producers come with this; `last_producer_sequence_id` knows it also when their messages
+                are gone. It never goes back.
+            follows: writes submitted before. This is done only if they succeed, and otherwise fails.
 
         Raises:
+            SchemaMismatch: this store cannot remember producers; the text says what to do.
             As `MessageStore.add_message`; then nothing was done.
         """
 
@@ -218,7 +230,11 @@ class PersistenceAdapter(ABC):
 
     @abstractmethod
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """The highest producer sequence stored of this producer, -1 when none is."""
+        """The highest producer sequence stored of this producer, also when its messages are gone if it was to be
+        remembered (`commit_together`); -1 when none is known. What was submitted before counts.
+
+        A producer that was not heard of for a time that the store's options say, a day or so, may be forgotten.
+        """
 
     @abstractmethod
     def delete_all_messages(self) -> None:
@@ -375,9 +391,13 @@ class LockStatus:
 class Locker(ABC):
     """Makes sure that one broker at most writes. Leadership is a term, not a boolean.
 
-    The order of a broker's life: `acquire` until it gives a term, start the adapter, `renew` in time, stop the adapter,
-    `release`. The methods block, for the options' time-outs at most, and may be called from any thread.
+    The order of a broker's life: `acquire` until it gives a term, with a `wait` in between, start the adapter, `renew`
+    in time (`LockKeeper` does), stop the adapter, `release`. The methods block, for the options' time-outs at most, and
+    may be called from any thread.
     """
+
+    #: How long a lease is, when to renew it, how often a standby looks.
+    options: LockerOptions
 
     @property
     @abstractmethod
@@ -406,6 +426,13 @@ class Locker(ABC):
     @abstractmethod
     def release(self) -> None:
         """Let the next broker in at once, and close what `acquire` opened. Fine when we are not master."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Block until the holder may have released, at most `timeout_s`. A hint for a standby: only `acquire` knows.
+
+        Never raises because the store cannot be asked; then it just waits.
+        """
+        time.sleep(timeout_s)
 
     @abstractmethod
     def status(self) -> LockStatus:

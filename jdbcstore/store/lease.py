@@ -147,5 +147,7 @@ class Lease:
         return max(0, self.trusted_until_ns - now_ns) // _NS_PER_MS
 
     def renewal_due_ns(self, options: LockerOptions) -> int:
-        """Our clock when the next renewal is due."""
+        """Our clock when the next renewal is due; `FOREVER_NS` when nobody has to be asked."""
+        if self.trusted_until_ns == FOREVER_NS:
+            return FOREVER_NS
         return self.asked_ns + options.renew_ms * _NS_PER_MS

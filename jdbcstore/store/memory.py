@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from jdbcstore.destination import Destination, Queue
-from jdbcstore.errors import StoreClosed
+from jdbcstore.errors import StoreClosed, TransientStoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -146,13 +146,22 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         self,
         adds: Sequence[tuple[MessageStore, Message]],
         removes: Sequence[tuple[MessageStore, MessageId]],
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
     ) -> Completion[None]:
         with self.lock:
             self.check_open()
+            for earlier in follows:
+                if earlier.error is not None:
+                    failed: Completion[None] = Completion()
+                    failed.fail(TransientStoreError(f"not stored, because what it follows was not: {earlier.error}"))
+                    return failed
             for store, message in adds:
                 self._own(store)._put(message)
             for store, message_id in removes:
                 self._own(store)._drop(message_id)
+            for producer_id, sequence in (producers or {}).items():
+                self._remember(producer_id, sequence)
             return Completion.resolved(None)
 
     def last_message_broker_sequence_id(self) -> int:
@@ -175,9 +184,11 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         message_id = _id_of(message)
         self._sequence = message_id.broker_sequence_id = self._sequence + 1
         if message_id.producer_id is not None:
-            last = self._producers.get(message_id.producer_id, -1)
-            self._producers[message_id.producer_id] = max(last, message_id.producer_sequence_id)
+            self._remember(message_id.producer_id, message_id.producer_sequence_id)
         return self._sequence
+
+    def _remember(self, producer_id: ProducerId, sequence: int) -> None:
+        self._producers[producer_id] = max(self._producers.get(producer_id, -1), sequence)
 
     def _own(self, store: MessageStore) -> MemoryMessageStore:
         if not isinstance(store, MemoryMessageStore) or store._adapter is not self:

@@ -19,10 +19,11 @@ from typing import TypeAlias
 import pytest
 
 from jdbcstore.destination import Queue
-from jdbcstore.errors import JdbcStoreError, StoreClosed
+from jdbcstore.errors import JdbcStoreError, StoreClosed, TransientStoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.openwire import marshal
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, PersistenceAdapter
 from jdbcstore.testing.messages import PRODUCER, text_message
 
@@ -320,13 +321,11 @@ class PersistenceAdapterContract:
         assert (_texts(store), _texts(target)) == (["message 11"], ["message 10", "message 12"])
         assert (store.message_count, target.message_count) == (1, 2)
 
-    def test_a_store_of_another_adapter_is_refused(
-        self, adapter: PersistenceAdapter, open_adapter: OpenAdapter
-    ) -> None:
+    def test_a_store_of_another_adapter_is_refused(self, open_adapter: OpenAdapter) -> None:
         with open_adapter() as other:
             foreign = other.queue_message_store(Queue("TEST"))
-            with pytest.raises((JdbcStoreError, ValueError)):
-                adapter.commit_together([(foreign, text_message(1))], [])
+        with open_adapter() as adapter, pytest.raises((JdbcStoreError, ValueError)):
+            adapter.commit_together([(foreign, text_message(1))], [])
 
     # -- producers -----------------------------------------------------------------------------------------------
 
@@ -334,6 +333,73 @@ class PersistenceAdapterContract:
         _add(store, 3, 9, 5)
         assert adapter.last_producer_sequence_id(PRODUCER) == 9
         assert adapter.last_producer_sequence_id(ProducerId("ID:nobody", 1, 1)) == -1
+
+    def test_a_producer_is_remembered_when_its_messages_are_gone(
+        self, adapter: PersistenceAdapter, store: MessageStore
+    ) -> None:
+        message = text_message(7)
+        adapter.commit_together([(store, message)], [], {PRODUCER: 7}).result(_WAIT_S)
+        store.remove_message(_id(message)).result(_WAIT_S)
+        assert adapter.last_producer_sequence_id(PRODUCER) == 7
+
+    def test_a_producer_is_remembered_although_its_message_went_before_it_was_written(
+        self, adapter: PersistenceAdapter, store: MessageStore
+    ) -> None:
+        for number in range(1, 30):
+            message = text_message(number)
+            added = adapter.commit_together([(store, message)], [], {PRODUCER: number})
+            store.remove_message(_id(message)).result(_WAIT_S)
+            added.result(_WAIT_S)
+            assert adapter.last_producer_sequence_id(PRODUCER) == number
+
+    def test_producers_are_remembered_without_messages_each_for_itself(self, adapter: PersistenceAdapter) -> None:
+        names = ["a", "A", "a ", "ä", "it's \\ %s", "a"]
+        for number, name in enumerate(names, 1):
+            adapter.commit_together([], [], {ProducerId(name, 0, 0): number}).result(_WAIT_S)
+        many = {ProducerId(f"of {number}", 0, 0): number for number in range(1, 400)}
+        adapter.commit_together([], [], many).result(_WAIT_S)
+        assert [adapter.last_producer_sequence_id(ProducerId(name, 0, 0)) for name in names] == [6, 2, 3, 4, 5, 6]
+        assert all(adapter.last_producer_sequence_id(producer) == last for producer, last in list(many.items())[::50])
+
+    def test_what_is_remembered_of_a_producer_never_goes_back(
+        self, adapter: PersistenceAdapter, store: MessageStore
+    ) -> None:
+        last = (1 << 63) - 1
+        for number in (5, last, 3):
+            adapter.commit_together([], [], {PRODUCER: number}).result(_WAIT_S)
+        _add(store, 9)
+        assert adapter.last_producer_sequence_id(PRODUCER) == last
+
+    def test_what_was_submitted_counts_for_the_last_sequence(self, adapter: PersistenceAdapter) -> None:
+        for number in range(1, 50):
+            adapter.commit_together([], [], {PRODUCER: number})
+            assert adapter.last_producer_sequence_id(PRODUCER) == number
+
+    def test_what_follows_a_failed_write_fails_too(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        _add(store, 1)
+        failed: Completion[None] = Completion()
+        failed.fail(TransientStoreError("the first one"))
+        done = adapter.commit_together([(store, text_message(2))], [], {PRODUCER: 2})
+        third = adapter.commit_together(
+            [(store, text_message(3))], [(store, MessageId(PRODUCER, 1))], {PRODUCER: 3}, [done, failed]
+        )
+        fourth = adapter.commit_together([(store, text_message(4))], [], {PRODUCER: 4}, [third])
+        fifth = adapter.commit_together([(store, text_message(5))], [], follows=[done])
+        assert [completion.exception(_WAIT_S) is None for completion in (done, third, fourth, fifth)] == [
+            True,
+            False,
+            False,
+            True,
+        ]
+        assert isinstance(fourth.error, TransientStoreError)
+        assert _texts(store) == ["message 1", "message 2", "message 5"]
+        assert store.message_count == 3
+        assert adapter.last_producer_sequence_id(PRODUCER) == 5  # by the message, not by a mark
+
+    def test_delete_all_messages_forgets_producers(self, adapter: PersistenceAdapter) -> None:
+        adapter.commit_together([], [], {PRODUCER: 9}).result(_WAIT_S)
+        adapter.delete_all_messages()
+        assert adapter.last_producer_sequence_id(PRODUCER) == -1
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -384,6 +450,15 @@ class DurablePersistenceAdapterContract(PersistenceAdapterContract):
             assert adapter.last_message_broker_sequence_id() == last
             assert store.add_message(text_message(99)).result(_WAIT_S) == last + 1
             assert adapter.last_producer_sequence_id(PRODUCER) == 99
+
+    def test_producers_are_remembered_after_a_restart(self, open_adapter: OpenAdapter) -> None:
+        with open_adapter() as adapter:
+            store = adapter.queue_message_store(Queue("TEST"))
+            message = text_message(7)
+            adapter.commit_together([(store, message)], [], {PRODUCER: 7})
+            store.remove_message(_id(message))
+        with open_adapter() as adapter:
+            assert adapter.last_producer_sequence_id(PRODUCER) == 7
 
 
 def _add(store: MessageStore, *numbers: int) -> None:

@@ -17,8 +17,9 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore import faults
 from jdbcstore.config.urls import open_engine, open_store, store_url
+from jdbcstore.console.stores import looking_into
 from jdbcstore.destination import Queue
-from jdbcstore.errors import ConfigurationError, LeaseLost, LockError, LockHeld, SchemaMismatch, TransientStoreError
+from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, TransientStoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -27,7 +28,7 @@ from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.jdbc.schema import SchemaKind, inspect_schema, upgrade_schema
 from jdbcstore.store.jdbc.writer import raw_connection
 from jdbcstore.store.lease import LockerOptions, boot_time_ns
 from jdbcstore.testing import text_message
@@ -57,9 +58,10 @@ class Brokers:
         self.url = url
         self.adapters: list[JdbcPersistenceAdapter] = []
 
-    def new(self, kind: str = "lease", **lock: Any) -> JdbcPersistenceAdapter:
+    def new(self, kind: str = "lease", *, creates: bool = True, **lock: Any) -> JdbcPersistenceAdapter:
         """An adapter that is not started, as another process would have it."""
-        options = JdbcOptions(locker=kind, lock=LockerOptions(**{"lease_ms": LEASE_MS, **lock}))
+        locker = LockerOptions(**{"lease_ms": LEASE_MS, **lock})
+        options = JdbcOptions(locker=kind, lock=locker, create_tables_on_startup=creates)
         adapter = open_store(self.url, options)
         assert isinstance(adapter, JdbcPersistenceAdapter)
         self.adapters.append(adapter)
@@ -398,7 +400,7 @@ def test_tables_that_only_a_java_broker_made_are_not_enough(brokers: Brokers) ->
     engine.dispose()
     for table in ("JDBCSTORE_VERSION", "JDBCSTORE_TERM"):
         execute(brokers.url, f"DROP TABLE {table}")
-    one = brokers.new()
+    one = brokers.new(creates=False)
     with pytest.raises(SchemaMismatch, match="Run: jdbcstore schema upgrade URL"):
         one.locker().acquire()
     with pytest.raises(SchemaMismatch, match="Run: jdbcstore schema upgrade URL"):
@@ -407,6 +409,23 @@ def test_tables_that_only_a_java_broker_made_are_not_enough(brokers: Brokers) ->
     upgrade_schema(engine)
     engine.dispose()
     assert one.locker().acquire() == 1
+
+
+def test_of_tables_that_only_a_java_broker_made_nothing_is_changed_at_a_start(brokers: Brokers) -> None:
+    engine = open_engine(brokers.url)
+    upgrade_schema(engine)
+    for statement in (
+        "DROP TABLE JDBCSTORE_VERSION",
+        "DROP TABLE JDBCSTORE_TERM",
+        "DROP INDEX JDBCSTORE_MSGS_PAGE"
+        + ("" if engine.dialect.name in ("sqlite", "postgresql") else " ON ACTIVEMQ_MSGS"),
+    ):
+        execute(brokers.url, statement)
+    with brokers.new() as one, engine.connect() as connection:
+        queue(one).add_message(text_message(1)).result(WAIT_S)
+        report = inspect_schema(connection)
+    engine.dispose()
+    assert (report.kind, report.has_paging_index, report.has_term_row) == (SchemaKind.ACTIVEMQ, False, True)
 
 
 def test_a_lock_table_that_was_made_anew_costs_the_lease(brokers: Brokers) -> None:
@@ -423,13 +442,62 @@ def test_a_lock_table_that_was_made_anew_costs_the_lease(brokers: Brokers) -> No
 # -- an adapter with a locker ----------------------------------------------------------------------------------------
 
 
-def test_an_adapter_starts_as_master_only(brokers: Brokers) -> None:
+def test_an_adapter_that_nobody_made_master_makes_itself_and_resigns_when_it_stops(brokers: Brokers) -> None:
     one = brokers.new()
-    with pytest.raises(LockError, match="acquire"):
-        one.start()
-    one.locker().acquire()
+    with one:
+        assert one.locker().status().holder == holder(one)
+        queue(one).add_message(text_message(1)).result(WAIT_S)
+        second = brokers.new()
+        with pytest.raises(LockHeld, match=f"{holder(one)} is master for another .* ms. Stop that broker"):
+            second.start()
+        assert stored(brokers.url) == [1]
+    assert one.locker().status() == LockStatus(None, 1, None)
+    with second:
+        assert queue(second).message_count == 1
+
+
+def test_such_an_adapter_keeps_its_lease(brokers: Brokers) -> None:
+    with brokers.new(lease_ms=1000) as one:
+        first = one.locker().lease
+        time.sleep(1.5)
+        queue(one).add_message(text_message(1)).result(WAIT_S)
+        assert first is not None
+        assert one.locker().lease is not None
+        assert one.locker().status() != LockStatus(None, 1, None)
+
+
+def test_an_adapter_whose_broker_is_master_leaves_the_lease_to_it(brokers: Brokers) -> None:
+    one = brokers.master()
+    one.stop()
+    assert one.locker().status().holder == holder(one)
     one.start()
     queue(one).add_message(text_message(1)).result(WAIT_S)
+
+
+def test_a_start_that_fails_leaves_nobody_master(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = brokers.new()
+
+    def fails(*arguments: object) -> None:
+        raise TransientStoreError("no more connections")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(one, "_take_stock", fails)
+        with pytest.raises(TransientStoreError, match="no more connections"):
+            one.start()
+    assert one.locker().status() == LockStatus(None, 1, None)
+    with one:
+        assert one.locker().lease is not None
+
+
+def test_two_on_one_store_need_no_options_to_be_safe(database_url: str) -> None:
+    with open_store(database_url), pytest.raises(LockHeld):
+        open_store(database_url).start()
+
+
+def test_who_only_looks_needs_no_mastership(brokers: Brokers) -> None:
+    brokers.master()
+    with looking_into(f"{brokers.url}?locker=lease") as looking:
+        assert looking.destinations() == set()
 
 
 def test_who_takes_over_knows_what_was_left(brokers: Brokers) -> None:
@@ -943,7 +1011,7 @@ def test_no_row_lock_on_a_file(tmp_path: object) -> None:
 
 
 def test_no_locker_asks_nobody(database_url: str) -> None:
-    with open_store(database_url) as adapter:
+    with open_store(database_url, JdbcOptions(locker="none")) as adapter:
         assert isinstance(adapter, JdbcPersistenceAdapter)
         locker = adapter.locker()
         assert locker.acquire() == 0

@@ -248,7 +248,9 @@ def _lookups(adapter: JdbcPersistenceAdapter, connection: Connection, row: Row) 
             {"producer": producer, "sequence": row.id, "container": container},
         ),
         ("highest id", statements.sequence_last_of_messages, {}),
-        ("highest of a producer", statements.producer_sequence_last, {"producer": producer}),
+        ("highest of a producer", statements.producer_sequence_stored, {"producer": producer}),
+        ("remembered of a producer", statements.producer_sequence_remembered, {"producer": producer}),
+        ("producers to forget", statements.producers_page, {"after": producer, "rows": 20}),
         ("in doubt", statements.containers_in_doubt, {}),
     ):
         with captured() as sent:

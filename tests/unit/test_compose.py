@@ -81,15 +81,22 @@ def test_a_broker_stores_in_the_database_of_its_service(
     environment: dict[str, str] = services[database]["environment"]
     user, password, name = (environment[variable] for variable in ACCOUNTS[database])
     assert f"://{user}:{password}@" in url
-    assert f"/{name}?" in url
+    assert url.endswith(f"/{name}")
 
 
 @pytest.mark.parametrize("database", BROKERS)
-def test_two_brokers_never_write_the_same_tables(services: dict[str, Service], database: str) -> None:
+def test_the_brokers_of_a_pair_are_master_and_standby_of_one_store(services: dict[str, Service], database: str) -> None:
     first, second = (option(services[broker], "--url") for broker in BROKERS[database])
-    assert "table_prefix=" in first
-    assert "table_prefix=" in second
-    assert first != second
+    assert first == second
+    assert "locker=" not in first
+    names = [services[broker]["hostname"] for broker in BROKERS[database]]
+    assert names == BROKERS[database], "the lock's holder is told by them"
+
+
+@pytest.mark.parametrize(("database", "broker"), PAIRS)
+def test_a_standby_counts_as_healthy(services: dict[str, Service], database: str, broker: str) -> None:
+    host, port = parse_bind(services[broker]["environment"]["JDBCSTORE_HEALTH_BIND"])
+    assert f"http://{host}:{port}/live" in services[broker]["healthcheck"]["test"][-1]
 
 
 @pytest.mark.parametrize(("database", "broker"), PAIRS)

@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, parse_destination
-from jdbcstore.errors import ConfigurationError, LeaseLost, LockError, StoreClosed, StoreError
+from jdbcstore.errors import ConfigurationError, LeaseLost, StoreClosed, StoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -29,12 +29,21 @@ from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
-from jdbcstore.store.jdbc.messages import JdbcMessageStore
+from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Container, Write
-from jdbcstore.store.jdbc.schema import SchemaReport, create_tables, inspect_schema, require_term, require_usable
+from jdbcstore.store.jdbc.producers import Producers
+from jdbcstore.store.jdbc.rows import Container, ProducerRow, Write
+from jdbcstore.store.jdbc.schema import (
+    SchemaReport,
+    create_own_tables,
+    create_tables,
+    inspect_schema,
+    require_term,
+    require_usable,
+)
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
+from jdbcstore.store.keeper import LockKeeper
 
 __all__ = ["JdbcPersistenceAdapter", "engine_for"]
 
@@ -79,23 +88,25 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self.dialect: Dialect
         self.writer: Writer
         self._vacuum: Vacuum
+        self._producers: Producers
         self._fence: Fence | None = None
         self._locker = self._new_locker()
+        self._keeper: LockKeeper | None = None
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
     def locker(self) -> Locker:
         """The adapter's locker, the same from construction on; kind and times are options.
 
-        With one that is not ``none`` acquire it first, then `start`: what is read at the start must be what the last
-        master left. The way back is `stop`, then `Locker.release`. Both may be repeated, for one mastership after
-        another.
+        Who wants to wait for mastership acquires it first, then calls `start`: what is read at the start must be what
+        the last master left. The way back is `stop`, then `Locker.release`. Both may be repeated, for one mastership
+        after another. `start` acquires, keeps and in the end releases by itself what nobody has acquired before.
         """
         return self._locker
 
     def _new_locker(self) -> NoLocker | LeaseDatabaseLocker | DatabaseLocker:
         if self.options.locker == "none":
-            return NoLocker()
+            return NoLocker(self.options.lock)
         kind = LeaseDatabaseLocker if self.options.locker == "lease" else DatabaseLocker
         return kind(self.url, self.options, self._prepare)
 
@@ -107,10 +118,28 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         finally:
             engine.dispose()
 
+    def _become_master(self) -> LockKeeper | None:
+        """Acquire for a caller who did not; what keeps the lease until it is stopped, None when the caller has it."""
+        locker = self._locker
+        if isinstance(locker, NoLocker) or locker.lease is not None:
+            return None
+        if locker.acquire() is None:
+            raise locker.held_by_another()
+        keeper = LockKeeper(locker, lost=lambda error: log.error("nothing can be written any more: %s", error))
+        keeper.start()
+        return keeper
+
+    def _resign(self, keeper: LockKeeper) -> None:
+        keeper.stop()
+        try:
+            self._locker.release()
+        except StoreError as error:  # all is written and closed; the lease ends by itself
+            log.warning("could not release, others have to wait for the end of the lease error=%r", str(error))
+
     def _proof(self) -> Fence | None:
         fence = self._locker.fence
         if self.options.locker != "none" and fence is None:
-            raise LockError("not master: acquire the adapter's locker before starting the adapter")
+            raise LeaseLost("not master any more: acquire again")
         if fence is not None and os.environ.get(_UNFENCED) == "1":
             log.error("fencing is turned off by %s: two masters may write", _UNFENCED)
             return None
@@ -121,14 +150,17 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._engine is not None:
             raise StoreError("the store is started already")
-        self._fence = self._proof()
+        keeper = self._become_master()
         engine = engine_for(self.url, self.options)
         try:
+            self._fence = self._proof()
             self._open(engine)
         except BaseException:
             engine.dispose()
+            if keeper is not None:
+                self._resign(keeper)
             raise
-        self._engine = engine
+        self._engine, self._keeper = engine, keeper
 
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
@@ -138,13 +170,14 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
-            self.statements = Statements(prefix, container)
+            self.statements = Statements(prefix, container, epoch_ms=dialect.epoch_ms)
             fitting = replace(
                 self.options, message_bytes_max=min(self.options.message_bytes_max, report.message_bytes_max)
             )
             self.dialect = dialect(fitting, self.statements, has_page_index=report.has_paging_index)
             self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence)
+            self._producers = Producers(self, has_table=report.has_producers)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             with engine.connect() as connection:
                 self._take_stock(connection)
@@ -159,6 +192,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
             if self.options.create_tables_on_startup:
                 report = create_tables(engine, prefix)
+                has_own = report.has_term_row and report.has_producers
+                if self.options.locker != "none" and report.is_usable and not has_own:
+                    report = create_own_tables(engine, prefix)
                 engine.dispose()  # its sessions have other time-outs than ours
             else:
                 with engine.connect() as connection:
@@ -196,6 +232,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._vacuum.stop()
         self._stores.clear()
         engine.dispose()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            self._resign(keeper)
 
     # -- destinations --------------------------------------------------------------------------------------------
 
@@ -235,8 +274,13 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self,
         adds: Sequence[tuple[MessageStore, Message]],
         removes: Sequence[tuple[MessageStore, MessageId]],
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
     ) -> Completion[None]:
         self._opened()
+        marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
+        if marks:
+            self._producers.require_table()
         completion: Completion[None] = Completion()
         targets = [(self._own(store), message) for store, message in adds]
         sources = [(self._own(store), message_id) for store, message_id in removes]
@@ -245,7 +289,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         counts = [(store.container, 1) for store, _ in targets] + [(store.container, -1) for store, _ in sources]
         with self.order:
             rows = [store.row_of(message) for store, message in targets]
-            self.writer.submit(Write(completion, adds=rows, removes=known, keys=keys, counts=counts))
+            self.writer.submit(
+                Write(completion, adds=rows, removes=known, keys=keys, counts=counts, producers=marks, follows=follows)
+            )
         return completion
 
     def _own(self, store: MessageStore) -> JdbcMessageStore:
@@ -269,6 +315,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         try:
             for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
                 connection.execute(text(statement))
+            if self._producers.has_table:
+                connection.execute(text(self.statements.producers_delete_all))
             if self._fence is not None:
                 self.dialect.prove(raw_connection(connection), self._fence)
             connection.exec_driver_sql("COMMIT")
@@ -291,11 +339,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         return self._sequence
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        with self.reading() as connection:
-            last = connection.execute(
-                text(self.statements.producer_sequence_last), {"producer": str(producer_id)}
-            ).scalar()
-        return -1 if last is None else int(last)
+        self._opened()
+        return self._producers.last_sequence(str(producer_id))
 
     def checkpoint(self) -> None:
         with self.reading() as connection:

@@ -20,7 +20,7 @@ from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["add_term", "adopt", "create", "create_term", "refuse_by_hand"]
+__all__ = ["add_producers", "add_term", "adopt", "create", "create_producers", "create_term", "refuse_by_hand"]
 
 _logger = logging.getLogger(__name__)
 
@@ -84,6 +84,17 @@ def add_term(connection: Connection, tables: Tables) -> None:
         create_term(connection.execute, tables)
     elif connection.execute(select(tables.term.c.ID).where(tables.term.c.ID == 1)).first() is None:
         connection.execute(insert(tables.term).values(ID=1, TERM=0))
+
+
+def create_producers(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our table of producers, empty; the arguments are those of `create`."""
+    execute(CreateTable(tables.producers))
+
+
+def add_producers(connection: Connection, tables: Tables) -> None:
+    """Create our table of producers unless it is there; the arguments are those of `add_term`."""
+    if not inspect(connection).has_table(tables.producers.name):
+        create_producers(connection.execute, tables)
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

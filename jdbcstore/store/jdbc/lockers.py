@@ -24,7 +24,7 @@ from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.lease import Clock, Lease, boot_time_ns
+from jdbcstore.store.lease import Clock, Lease, LockerOptions, boot_time_ns
 
 __all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "NoLocker"]
 
@@ -38,7 +38,8 @@ class NoLocker(Locker):
 
     fence: Final = None
 
-    def __init__(self) -> None:
+    def __init__(self, options: LockerOptions | None = None) -> None:
+        self.options = options or LockerOptions()
         self._lease: Lease | None = None
 
     @property
@@ -76,7 +77,7 @@ class _SqlLocker(Locker):
         prepare: Callable[[], None] = lambda: None,
         clock: Clock = boot_time_ns,
     ) -> None:
-        self.options: Final = options.lock
+        self.options = options.lock
         #: Our id: unlike that of any other broker, and of any other mastership of this one.
         self.holder = self._new_holder()
         self._prepare = prepare
@@ -122,11 +123,20 @@ class _SqlLocker(Locker):
             term = self._take()
             if term is None:
                 if self.options.fail_if_locked:
-                    raise LockHeld(f"another broker is master: {_told(self.status())}")
+                    raise self.held_by_another()
                 return None
             self._lease = Lease.granted(self.holder, term, asked_ns, self.options)
             log.info("became master holder=%s term=%d", self.holder, term)
             return term
+
+    def held_by_another(self) -> LockHeld:
+        """What to tell who cannot wait: who is master, for how long, and what to do."""
+        status = self.status()
+        told = _told(status) if status.holder is not None else "somebody else was master a moment ago"
+        return LockHeld(
+            f"{told}. Stop that broker or script, or wait: when it has crashed its lease runs out by itself. Two that"
+            " are to take turns run as 'jdbcstore broker', which waits"
+        )
 
     def _new_holder(self) -> str:
         return f"{self.options.lease_holder_id}-{secrets.token_hex(6)}"

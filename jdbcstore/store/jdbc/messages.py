@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, text
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
-from jdbcstore.identifiers import MessageId
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
@@ -25,7 +25,7 @@ from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge, 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
-__all__ = ["JdbcMessageStore"]
+__all__ = ["JdbcMessageStore", "producer_text"]
 
 #: MSGID_PROD is VARCHAR(250).
 _PRODUCER_MAX: Final = 250
@@ -76,9 +76,7 @@ class JdbcMessageStore(MessageStore):
         message_id = message.message_id
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
-        producer = str(message_id.producer_id)
-        if len(producer) > _PRODUCER_MAX or "\0" in producer:
-            raise StoreError(f"the producer id has {len(producer)} characters, column MSGID_PROD takes {_PRODUCER_MAX}")
+        producer = producer_text(message_id.producer_id)
         adapter = self._adapter
         id = message_id.broker_sequence_id = adapter.next_sequence()
         blob = marshal(message)
@@ -199,6 +197,14 @@ class JdbcMessageStore(MessageStore):
             return {}
         statement = text(self._adapter.statements.message_blobs).bindparams(bindparam("ids", expanding=True))
         return {id: bytes(blob) for id, blob in connection.execute(statement, {"ids": ids}) if blob is not None}
+
+
+def producer_text(producer_id: ProducerId) -> str:
+    """A producer as MSGID_PROD has it. Raises `StoreError` when it does not fit."""
+    producer = str(producer_id)
+    if len(producer) > _PRODUCER_MAX or "\0" in producer:
+        raise StoreError(f"the producer id has {len(producer)} characters, column MSGID_PROD takes {_PRODUCER_MAX}")
+    return producer
 
 
 def _fitting(rows: Iterable[_PageRow], messages_max: int, bytes_max: int) -> list[_PageRow]:

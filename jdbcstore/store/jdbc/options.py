@@ -21,12 +21,11 @@ class JdbcOptions:
 
     Args:
         table_prefix: put before the three table names, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
-        create_tables_on_startup: create the tables when there are none (ActiveMQ: ``createTablesOnStartup``). Tables
-        that are
-            there are never altered at start; ``jdbcstore schema upgrade`` does that.
+        create_tables_on_startup: create the tables when there are none, and our table of terms when only ActiveMQ's are
+            there (ActiveMQ: ``createTablesOnStartup``). Tables that are there are never altered at start; ``jdbcstore
+            schema upgrade`` does that.
         concurrent_store_and_dispatch_queues: let a message that is acknowledged before its commit began skip the
-        database
-            (ActiveMQ: the KahaDB option of this name). The consumer had it, so a crash loses nothing.
+            database (ActiveMQ: the KahaDB option of this name). The consumer had it, so a crash loses nothing.
         batch_rows_max: the most rows in one commit.
         batch_bytes_max: the most message bytes in one commit; one message always fits.
         message_bytes_max: the largest stored message.
@@ -34,9 +33,11 @@ class JdbcOptions:
         query_timeout_s: how long a statement may take before it counts as failed (ActiveMQ: ``queryTimeout``).
         retry_s: how long the writer goes on reconnecting and trying again before it fails what is waiting.
         vacuum_rows: PostgreSQL: vacuum the message table after this many removed rows, 0 to leave it to the server.
+        producer_memory_s: how long the number of a producer's last message is remembered after it was sent, for
+            producers that number their messages themselves: what they send again is not stored again.
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
-            process is the only one, and nobody checks.
+            process is the only one that writes, and nobody checks.
         lock: options of the locker.
     """
 
@@ -50,8 +51,14 @@ class JdbcOptions:
     query_timeout_s: float = 30.0
     retry_s: float = 10.0
     vacuum_rows: int = 20_000
-    locker: str = "none"
+    producer_memory_s: float = 24 * 3600.0
+    locker: str = "lease"
     lock: LockerOptions = field(default_factory=LockerOptions)
+
+    @property
+    def producer_memory_ms(self) -> int:
+        """`producer_memory_s` as databases count."""
+        return round(self.producer_memory_s * 1000)
 
     @property
     def connect_timeout_s(self) -> int:
@@ -73,6 +80,7 @@ class JdbcOptions:
             ("query_timeout_s", 0.1),
             ("retry_s", 0),
             ("vacuum_rows", 0),
+            ("producer_memory_s", 1),
         ):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} must be at least {least}, got {getattr(self, name)}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from jdbcstore.errors import JdbcStoreError
+from jdbcstore.errors import JdbcStoreError, TransientStoreError
 from jdbcstore.store.completion import Completion
 
-__all__ = ["Batch", "Container", "MessageKey", "MessageRow", "Purge", "Write"]
+__all__ = ["Batch", "Container", "MessageKey", "MessageRow", "ProducerRow", "Purge", "Write"]
 
 #: id, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG: the order of `Statements.columns`.
 MessageRow: TypeAlias = tuple[int, str, int, str, int, int, bytes]
@@ -46,6 +46,13 @@ class Purge(NamedTuple):
     id: int
 
 
+class ProducerRow(NamedTuple):
+    """How far a producer has come that numbers its messages itself."""
+
+    producer: str
+    sequence: int
+
+
 class Write:
     """One unit of work: all of it is committed, or none.
 
@@ -54,9 +61,25 @@ class Write:
         adds, updates, purges, removes: what to do, applied in this order.
         keys: messages to remove whose ids have to be looked up first.
         counts: containers whose message count changes with the commit, and by how much.
+        producers: what to remember of producers; a mark never goes back.
+        forgets: producers to forget that were not heard of for too long.
+        follows: submitted before; this is done only if they succeed.
     """
 
-    __slots__ = ("adds", "completion", "counts", "keys", "partner", "purges", "removes", "result", "updates")
+    __slots__ = (
+        "adds",
+        "completion",
+        "counts",
+        "follows",
+        "forgets",
+        "keys",
+        "partner",
+        "producers",
+        "purges",
+        "removes",
+        "result",
+        "updates",
+    )
 
     def __init__(
         self,
@@ -69,6 +92,9 @@ class Write:
         keys: Sequence[MessageKey] = (),
         purges: Sequence[Purge] = (),
         counts: Sequence[tuple[Container, int]] = (),
+        producers: Sequence[ProducerRow] = (),
+        forgets: Sequence[str] = (),
+        follows: Sequence[Completion[Any]] = (),
     ) -> None:
         self.completion = completion
         self.result = result
@@ -78,6 +104,9 @@ class Write:
         self.keys = keys
         self.purges = purges
         self.counts = counts
+        self.producers = producers
+        self.forgets = forgets
+        self.follows = follows
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
@@ -98,6 +127,14 @@ class Write:
         if self.partner is not None:
             self.partner.fail(error)
 
+    def is_let_down(self) -> bool:
+        """Whether something that this follows has failed; then this has failed, too. Those in one batch do together."""
+        for earlier in self.follows:
+            if earlier.error is not None:
+                self.fail(TransientStoreError(f"not stored, because what it follows was not: {earlier.error}"))
+                return True
+        return False
+
     @property
     def size(self) -> int:
         """Message bytes that this unit carries to the database."""
@@ -110,13 +147,16 @@ class Batch:
     Adds keep their order; removes are sorted, so that two batches never lock crosswise, and come last.
     """
 
-    __slots__ = ("adds", "purges", "removes", "updates")
+    __slots__ = ("adds", "forgets", "producers", "purges", "removes", "updates")
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.adds: list[MessageRow] = [row for write in writes for row in write.adds]
         self.updates: list[tuple[int, bytes]] = [update for write in writes for update in write.updates]
         self.purges: list[Purge] = [purge for write in writes for purge in write.purges]
+        self.forgets: list[str] = [producer for write in writes for producer in write.forgets]
+        #: By producer, sorted likewise; the last of several marks counts.
+        self.producers: dict[str, int] = dict(sorted(mark for write in writes for mark in write.producers))
         self.removes: list[int] = sorted(id for write in writes for id in write.removes)
 
     def __bool__(self) -> bool:
-        return bool(self.adds or self.removes or self.updates or self.purges)
+        return bool(self.adds or self.removes or self.updates or self.purges or self.producers or self.forgets)

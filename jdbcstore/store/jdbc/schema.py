@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.store.jdbc.adoption import add_term, adopt, refuse_by_hand
+from jdbcstore.store.jdbc.adoption import add_producers, add_term, adopt, refuse_by_hand
 from jdbcstore.store.jdbc.migration import migrate, migrations_sql
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
@@ -24,6 +24,7 @@ __all__ = [
     "Remedy",
     "SchemaKind",
     "SchemaReport",
+    "create_own_tables",
     "create_tables",
     "inspect_schema",
     "require_term",
@@ -88,6 +89,17 @@ def create_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -
         return report if report.kind is not SchemaKind.NONE else _upgrade(connection, tables)
 
 
+def create_own_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
+    """Create our own tables beside those that ActiveMQ made; nothing of ActiveMQ's is changed or adopted by it.
+
+    The arguments and the answer are those of `create_tables`.
+    """
+    with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
+        add_term(connection, tables)
+        add_producers(connection, tables)
+        return inspect_schema(connection, prefix)
+
+
 def require_usable(report: SchemaReport) -> None:
     """Make sure that a store can work on a schema.
 
@@ -144,5 +156,8 @@ def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
         report = inspect_schema(connection, tables.prefix)
     if not report.has_term_row:  # likewise
         add_term(connection, tables)
+        report = inspect_schema(connection, tables.prefix)
+    if not report.has_producers:  # likewise
+        add_producers(connection, tables)
         report = inspect_schema(connection, tables.prefix)
     return report

@@ -132,6 +132,7 @@ class _Inspection:
             missing_indexes=tuple(sorted(self._expected_indexes() - indexes)),
             has_paging_index=PAGE_INDEX in indexes,
             has_term_row=self.catalogue.has_table(self.tables.term.name) and self._has_row(self.tables.term),
+            has_producers=self.catalogue.has_table(self.tables.producers.name),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:

@@ -88,6 +88,7 @@ class SchemaReport:
         missing_indexes: those that a new schema has and this one has not, named likewise.
         has_paging_index: whether our index on (CONTAINER, PRIORITY DESC, ID) is there.
         has_term_row: whether our table of terms and its row are there, without which no locker makes a master.
+        has_producers: whether our table of producers is there, without which none may number its messages itself.
     """
 
     prefix: str
@@ -113,6 +114,7 @@ class SchemaReport:
     missing_indexes: tuple[str, ...]
     has_paging_index: bool
     has_term_row: bool
+    has_producers: bool
 
     @property
     def is_usable(self) -> bool:
@@ -225,6 +227,9 @@ class SchemaReport:
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_term_row:
             text = f"{self.prefix}JDBCSTORE_TERM has no row: brokers cannot take turns as master"
             found.append(Finding("term", text, Remedy.UPGRADE))
+        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_producers:
+            text = f"{self.prefix}JDBCSTORE_PRODUCERS is missing: what is sent again cannot be told from what is new"
+            found.append(Finding("producers", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:

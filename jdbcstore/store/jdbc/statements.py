@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PAGE_INDEX", "TERM_TABLE", "Statements"]
+__all__ = ["PAGE_INDEX", "PRODUCERS_TABLE", "TERM_TABLE", "Statements"]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
 PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
 #: Our own table, (ID, TERM, HOLDER); a Java broker never touches it.
 TERM_TABLE: Final = "JDBCSTORE_TERM"
+#: Our own table, (PRODUCER, LAST_SEQ, LAST_USED_MS); a Java broker never touches it.
+PRODUCERS_TABLE: Final = "JDBCSTORE_PRODUCERS"
 
 
 class Statements:
@@ -31,6 +33,7 @@ class Statements:
         self.acks = table_prefix + "ACTIVEMQ_ACKS"
         self.lock = table_prefix + "ACTIVEMQ_LOCK"
         self.term = table_prefix + TERM_TABLE
+        self.producers = table_prefix + PRODUCERS_TABLE
         self.page_index = table_prefix + PAGE_INDEX
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -64,7 +67,18 @@ class Statements:
         self.containers_of_acks = f"SELECT DISTINCT {container} FROM {self.acks}"
         self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"
         self.sequence_last_of_acks = f"SELECT MAX(LAST_ACKED_ID) FROM {self.acks}"
-        self.producer_sequence_last = f"SELECT MAX(MSGID_SEQ) FROM {self.messages} WHERE MSGID_PROD = :producer"
+        # Where CONTAINER's collation confuses names, MSGID_PROD's does as well.
+        same_producer = "MSGID_PROD = :producer" + (
+            "" if container == "CONTAINER" else f" AND {container.replace('CONTAINER', 'MSGID_PROD')} = :producer"
+        )
+        self.producer_sequence_stored = f"SELECT MAX(MSGID_SEQ) FROM {self.messages} WHERE {same_producer}"
+        self.producers_delete_all = f"DELETE FROM {self.producers}"
+        self.producer_sequence_remembered = f"SELECT LAST_SEQ FROM {self.producers} WHERE PRODUCER = :producer"
+        #: Some producers behind one, and for how long the database has not heard of them.
+        self.producers_page = (
+            f"SELECT PRODUCER, {epoch_ms} - LAST_USED_MS FROM {self.producers} WHERE PRODUCER > :after"
+            " ORDER BY PRODUCER LIMIT :rows"
+        )
 
         # The row of ACTIVEMQ_LOCK as ActiveMQ's lease locker uses it. In the condition the holder's own name stands for
         # an answer that was lost: nobody else has it.

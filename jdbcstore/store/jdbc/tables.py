@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.statements import PAGE_INDEX, TERM_TABLE
+from jdbcstore.store.jdbc.statements import PAGE_INDEX, PRODUCERS_TABLE, TERM_TABLE
 
 __all__ = ["Tables", "bytewise_collation"]
 
@@ -56,6 +56,8 @@ class Tables:
     lock: Table
     #: Ours: ID, TERM, HOLDER; one row with ID 1, changed by every takeover of one of our brokers
     term: Table
+    #: Ours: PRODUCER, LAST_SEQ, LAST_USED_MS; how far the producers came that number their messages themselves
+    producers: Table
 
     def __init__(self, prefix: str, dialect_name: str) -> None:
         JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
@@ -68,6 +70,7 @@ class Tables:
         self.acks = self._acks()
         self.lock = self._lock()
         self.term = self._term()
+        self.producers = self._producers()
         self.page_index = self.cased(prefix + PAGE_INDEX)
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
@@ -142,6 +145,15 @@ class Tables:
             self._column("TERM", BigInteger(), nullable=False),
             self._column("HOLDER", String(250)),
             key=("ID",),
+        )
+
+    def _producers(self) -> Table:
+        return self._table(
+            PRODUCERS_TABLE,
+            self._column("PRODUCER", String(250), nullable=False),
+            self._column("LAST_SEQ", BigInteger(), nullable=False),
+            self._column("LAST_USED_MS", BigInteger(), nullable=False),
+            key=("PRODUCER",),
         )
 
     def _column(

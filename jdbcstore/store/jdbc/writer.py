@@ -9,10 +9,11 @@ Who learns what, and when:
 * **Stored.** Completions are resolved after the database has answered COMMIT, in the order of submission, never before.
 * **A bad write fails alone.** When the database refuses a batch for what is in it, the batch is halved until the
   culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed.
+* **What follows a write that failed fails, too.** Halves are tried in their order, so its outcome is known by then.
 * **A broken line leaves three outcomes, not two.** If it broke while the commit was under way the rows may be there.
   So the writer connects again and looks: a batch is atomic, so any one row that it added, or removed, tells about all
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
-  their batch had been sent and could not be looked up since, `TransientStoreError` if it surely is not there.
+  their batch had been sent and could not be looked up since, `StoreUnavailable` if it surely is not there.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
 * **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
   whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
@@ -43,6 +44,7 @@ from jdbcstore.errors import (
     StoreError,
     StoreFull,
     StoreReadOnly,
+    StoreUnavailable,
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
@@ -169,6 +171,7 @@ class Writer:
 
     def _commit(self, writes: Sequence[Write]) -> None:
         """Commit a batch, whatever it takes, and resolve every completion in it."""
+        writes = [write for write in writes if not (write.follows and write.is_let_down())]
         try:
             self._attempt(writes)
         except LeaseLost as error:
@@ -235,7 +238,7 @@ class Writer:
                 raise OutcomeUnknown(
                     f"the connection broke during the commit and the database is still away: {error}"
                 ) from error
-            raise TransientStoreError(f"the database cannot be reached: {error}") from error
+            raise StoreUnavailable(f"the database cannot be reached: {error}") from error
         time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
 
     def _refuse_if_lost(self, error: Exception) -> None:

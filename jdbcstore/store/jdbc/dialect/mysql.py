@@ -36,6 +36,8 @@ __all__ = ["MySQLDialect"]
 _PACKET_MARGIN_BYTES: Final = 1 << 14
 #: Ids in one DELETE; from some hundred on the server plans longer than it deletes.
 _REMOVES_AT_ONCE: Final = 500
+#: Producers in one statement, which cannot be cut to fit a packet.
+_MARKS_AT_ONCE: Final = 100
 #: A server's packet is at least 1 MiB unless somebody made it smaller.
 _HEXADECIMAL_BYTES_MAX: Final = 256 << 10
 
@@ -89,7 +91,8 @@ class MySQLDialect(Dialect):
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
         lock_s = max(1, int(options.query_timeout_s))
-        answer_s = options.query_timeout_s + min(10.0, max(lock_s, options.query_timeout_s))
+        # MySQL looks once a second who has waited for a lock too long.
+        answer_s = max(lock_s, options.query_timeout_s) + min(10.0, max(1.5, options.query_timeout_s / 3))
         return {
             "connect_args": {
                 "charset": "utf8mb4",
@@ -119,8 +122,9 @@ class MySQLDialect(Dialect):
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
 
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
-        # The first of the new rows proves the term by its ID, which takes half the time of a statement for it.
-        by_id = fence is not None and bool(batch.adds)
+        # The first of the new rows proves the term by its ID, which takes half the time of a statement for it. Not
+        # before a purge: that may take long, and renewals would wait for the lock.
+        by_id = fence is not None and bool(batch.adds) and not batch.purges
         packets = self._written(batch, fence, by_id=by_id)
         if by_id and len(packets) > 1:  # the lock would be held from one to the next
             packets = self._written(batch, fence, by_id=False)
@@ -233,9 +237,30 @@ class MySQLDialect(Dialect):
             % (table, _literal(name), container, _literal(name), last)
             for name, last in batch.purges
         ]
+        words += self._marks(batch)
         for start in range(0, len(batch.removes), _REMOVES_AT_ONCE):
             ids = ",".join(map(str, batch.removes[start : start + _REMOVES_AT_ONCE])).encode()
             words.append(b"DELETE FROM %s WHERE ID IN (%s)" % (table, ids))
+        return words
+
+    def _marks(self, batch: Batch) -> list[bytes]:
+        """What a batch remembers and forgets of producers."""
+        table, now = self.statements.producers.encode(), self.epoch_ms.encode()
+        words = []
+        marks = list(batch.producers.items())
+        for start in range(0, len(marks), _MARKS_AT_ONCE):
+            rows = [b"SELECT %s AS name,%d AS seq" % (_literal(n), s) for n, s in marks[start : start + _MARKS_AT_ONCE]]
+            # Both servers know this wording; of the shorter ones each knows another.
+            words.append(
+                b"INSERT INTO %s (PRODUCER,LAST_SEQ,LAST_USED_MS) SELECT new.name,new.seq,%s FROM (%s) new ON DUPLICATE"
+                b" KEY UPDATE LAST_SEQ=GREATEST(LAST_SEQ,new.seq),LAST_USED_MS=%s"
+                % (table, now, b" UNION ALL ".join(rows), now)
+            )
+        if batch.forgets:
+            words.append(
+                b"DELETE FROM %s WHERE LAST_USED_MS<%s-%d AND PRODUCER IN (%s)"
+                % (table, now, self.options.producer_memory_ms, b",".join(map(_literal, batch.forgets)))
+            )
         return words
 
     def error_code(self, error: BaseException) -> str:

@@ -171,10 +171,29 @@ class PostgreSQLDialect(Dialect):
             b"DELETE FROM %s WHERE CONTAINER=%s AND ID<=%d AND XID IS NULL" % (table, _literal(container), last)
             for container, last in batch.purges
         ]
+        words += self._marks(batch)
         if fence is not None:
             words.append(b"EXECUTE " + _FENCE)  # what comes after is known by its keys and soon done
         if batch.removes:
             words.append(b"DELETE FROM %s WHERE ID=ANY('{%s}')" % (table, ",".join(map(str, batch.removes)).encode()))
+        return words
+
+    def _marks(self, batch: Batch) -> list[bytes]:
+        """What a batch remembers and forgets of producers."""
+        table, now = self.statements.producers.encode(), self.epoch_ms.encode()
+        words = []
+        if batch.producers:
+            values = [b"(%s,%d,%s)" % (_literal(name), sequence, now) for name, sequence in batch.producers.items()]
+            words.append(
+                b"INSERT INTO %s AS mark (PRODUCER,LAST_SEQ,LAST_USED_MS) VALUES %s ON CONFLICT (PRODUCER) DO UPDATE"
+                b" SET LAST_SEQ=GREATEST(mark.LAST_SEQ,EXCLUDED.LAST_SEQ),LAST_USED_MS=EXCLUDED.LAST_USED_MS"
+                % (table, b",".join(values))
+            )
+        if batch.forgets:
+            words.append(
+                b"DELETE FROM %s WHERE LAST_USED_MS<%s-%d AND PRODUCER IN (%s)"
+                % (table, now, self.options.producer_memory_ms, b",".join(map(_literal, batch.forgets)))
+            )
         return words
 
     def _insert(self, rows: Sequence[MessageRow]) -> bytes:

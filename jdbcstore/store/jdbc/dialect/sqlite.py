@@ -86,6 +86,7 @@ class SQLiteDialect(Dialect):
         purge = f"DELETE FROM {table} {self.hint} WHERE CONTAINER=? AND ID<=? AND XID IS NULL"
         for container, last in batch.purges:
             cursor.execute(purge, (container, last))
+        self._mark(cursor, batch)
         removed = 0
         for start, rows in _slices(len(batch.removes)):
             marks = ",".join("?" * rows)
@@ -93,6 +94,24 @@ class SQLiteDialect(Dialect):
             removed += cursor.rowcount
         cursor.execute("COMMIT")
         return removed
+
+    def _mark(self, cursor: Any, batch: Batch) -> None:
+        """Remember and forget of producers what a batch says."""
+        table, now = self.statements.producers, self.epoch_ms
+        marks = list(batch.producers.items())
+        for start, rows in _slices(len(marks)):
+            values = ",".join((f"(?,?,{now})",) * rows)
+            cursor.execute(
+                f"INSERT INTO {table} (PRODUCER,LAST_SEQ,LAST_USED_MS) VALUES {values} ON CONFLICT (PRODUCER) DO UPDATE"
+                " SET LAST_SEQ=MAX(LAST_SEQ,EXCLUDED.LAST_SEQ),LAST_USED_MS=EXCLUDED.LAST_USED_MS",
+                [value for mark in marks[start : start + rows] for value in mark],
+            )
+        for start, rows in _slices(len(batch.forgets)):
+            names = ",".join("?" * rows)
+            cursor.execute(
+                f"DELETE FROM {table} WHERE LAST_USED_MS<{now}-? AND PRODUCER IN ({names})",
+                [self.options.producer_memory_ms, *batch.forgets[start : start + rows]],
+            )
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
         # Whoever is in a writing transaction is alone with the file.

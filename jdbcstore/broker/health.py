@@ -1,0 +1,114 @@
+"""A small HTTP endpoint for whoever watches the process: is it alive, and is it ready for clients?
+
+``GET /live`` is answered with 200 as long as the event loop turns, in whatever state: a standby is healthy.
+``GET /ready`` with 200 only while the broker is master, else with 503, so that a load balancer sends clients to the
+master alone. Both tell the state as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+import h11
+
+from jdbcstore.broker.life import State, Status
+from jdbcstore.broker.options import parse_bind
+from jdbcstore.errors import JdbcStoreError
+
+__all__ = ["Health"]
+
+log = logging.getLogger(__name__)
+
+#: How long a client may take for its question, and to read the answer.
+_TIMEOUT_S: Final = 5.0
+_REQUEST_BYTES_MAX: Final = 8192
+_CONNECTIONS_MAX: Final = 100
+
+
+class Health:
+    """Listens and answers.
+
+    Args:
+        bind: ``HOST:PORT``.
+        status: asked for each answer.
+    """
+
+    def __init__(self, bind: str, status: Callable[[], Status]) -> None:
+        self._bind = bind
+        self._status = status
+        self._server: asyncio.Server | None = None
+        self._connections = 0
+        self.address = ("", 0)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            JdbcStoreError: the address is taken or not ours.
+        """
+        host, port = parse_bind(self._bind)
+        try:
+            self._server = await asyncio.start_server(self._serve, host or None, port)
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise JdbcStoreError(f"cannot listen for health checks on {self._bind}: {reason}") from error
+        bound = self._server.sockets[0].getsockname()
+        self.address = (bound[0], bound[1])
+
+    def stop(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= _CONNECTIONS_MAX:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    await self._answer(reader, writer)
+        except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+            log.debug("health check failed error=%r", error)
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, one answer, and good-bye."""
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_REQUEST_BYTES_MAX)
+        request: object = h11.NEED_DATA
+        while request is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_REQUEST_BYTES_MAX))
+            request = connection.next_event()
+        if not isinstance(request, h11.Request):
+            return
+        code, told = self._told(request)
+        body = json.dumps(told).encode() + b"\n"
+        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        parts = [
+            connection.send(h11.Response(status_code=code, headers=headers)),
+            connection.send(h11.Data(data=b"" if request.method == b"HEAD" else body)),
+            connection.send(h11.EndOfMessage()),
+        ]
+        writer.write(b"".join(part for part in parts if part))
+        await writer.drain()
+
+    def _told(self, request: h11.Request) -> tuple[int, dict[str, object]]:
+        path = request.target.partition(b"?")[0]
+        if path not in (b"/live", b"/ready"):
+            return 404, {"error": "there are /live and /ready"}
+        if request.method not in (b"GET", b"HEAD"):
+            return 405, {"error": "use GET"}
+        status = self._status()
+        code = 200 if path == b"/live" or status.state is State.MASTER else 503
+        return code, {
+            "state": status.state,
+            "since": status.since.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "reason": status.reason,
+            "term": status.term,
+            "holder": status.holder,
+        }

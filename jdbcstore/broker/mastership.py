@@ -1,0 +1,269 @@
+"""Mastership: what drives a broker through its life (`jdbcstore.broker.life`), from standby to master and back.
+
+Three rules, in the order of their importance:
+
+1. **Who is not sure to be master serves nobody.** A lease is trusted for less time than the database gives it. When the
+   trust runs out, when the lease is lost or the store is gone, clients are dropped at once, in the event loop, before
+   anybody is asked anything. `Connection` looks at the trust before it reads, so a process that was stopped and goes on
+   does not even read what arrived meanwhile.
+2. **A thread of its own renews** (`LockKeeper`), so neither clients nor a slow store keep it waiting.
+3. **Nothing here makes the data safe.** That is the store's fence, which every commit proves. If all of this went
+   wrong, clients would see two brokers, and one of them would fail to store anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from jdbcstore.broker.life import State
+from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
+from jdbcstore.store.contract import Locker
+from jdbcstore.store.keeper import LockKeeper
+from jdbcstore.store.lease import FOREVER_NS, Lease, boot_time_ns
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.realm import Realm
+
+__all__ = ["Mastership"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSE_FIRST_S: Final = 0.1
+#: Who has served for so long may resume at once after a failure; who fails right away, not so soon.
+_STEADY_S: Final = 5.0
+
+
+class Mastership:
+    """The driver.
+
+    Args:
+        broker: whose life it is: `Broker.life`, ``options``, ``trusted_until_ns``.
+        realm: what is opened and closed.
+        locker: says who is master; None for a store that only one process can have.
+        threads: to ask the locker in.
+    """
+
+    def __init__(self, broker: Broker, realm: Realm, locker: Locker | None, threads: Executor) -> None:
+        self._broker = broker
+        self._realm = realm
+        self._locker = locker
+        self._life = broker.life
+        self._options = broker.options
+        self._loop = broker.loop
+        self._threads = threads
+        self._stopping = asyncio.Event()
+        #: Something has happened that a pause need not be waited out for.
+        self._news = asyncio.Event()
+        self._ended: asyncio.Future[BaseException | None] | None = None
+        self._trust_timer: asyncio.TimerHandle | None = None
+        self._pause_s = 0.0
+        self._last_term = 0
+
+    # -- from outside --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live until `stop`.
+
+        Raises:
+            StoreError, ConfigurationError: the store cannot be opened, or failed and ``on_store_failure`` is ``stop``.
+            ListenError: the address cannot be listened on.
+            LockError: another broker is master and that is to be the end.
+        """
+        try:
+            while await self._stand_by():
+                await self._reign()
+        finally:
+            if self._life.state is not State.STOPPING:
+                self._change(State.STOPPING, "it was told to stop" if self._stopping.is_set() else "it failed")
+            await self._release()
+
+    def stop(self) -> None:
+        """Come to an end; `run` returns then."""
+        self._stopping.set()
+        self._news.set()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def end(self, reason: str, error: BaseException | None = None) -> None:
+        """Stop serving now: the store failed, or the trust is over. Does nothing unless we serve, or are about to."""
+        if self._ended is None or self._ended.done():
+            return
+        self._realm.cease(reason)
+        self._change(State.SUSPENDED, reason)
+        self._ended.set_result(error)
+
+    # -- standby ---------------------------------------------------------------------------------------------------
+
+    async def _stand_by(self) -> bool:
+        """Ask until we are master; False when it is time to stop."""
+        locker = self._locker
+        began_s, outage = self._loop.time(), ""
+        while not self._stopping.is_set():
+            if locker is None:
+                return True
+            try:
+                if await self._call(locker.acquire) is not None:
+                    return True
+                holder = (await self._call(locker.status)).holder
+            except TransientStoreError as error:
+                if self._life.state is State.STARTING and self._loop.time() - began_s > self._options.start_timeout_s:
+                    raise
+                if not outage:
+                    outage = str(error)
+                    log.warning("cannot ask who is master, trying again error=%r", outage)
+                await self._pause()
+                continue
+            outage, self._pause_s = "", 0.0
+            reason = f"{holder or 'another broker'} is master"
+            if (self._life.state, self._life.status.reason) != (State.STANDBY, reason):
+                self._change(State.STANDBY, reason)
+            poll_s = locker.options.lock_acquire_sleep_interval_ms / 1000
+            await self._call(locker.wait, poll_s * random.uniform(0.9, 1.0))
+        return False
+
+    # -- master ----------------------------------------------------------------------------------------------------
+
+    async def _reign(self) -> None:
+        """Be master until we are not any more, or until it is time to stop."""
+        lease = None if self._locker is None else self._locker.lease
+        if self._locker is None or lease is None or lease.trusted_until_ns == FOREVER_NS:
+            self._broker.trusted_until_ns = FOREVER_NS
+            await self._serve_terms(None)
+            return
+        if lease.term != self._last_term + 1:
+            self._realm.forget()
+        self._last_term = lease.term
+        keeper = LockKeeper(self._locker, self._renewed, self._lost)
+        self._broker.trusted_until_ns = lease.trusted_until_ns
+        keeper.start()
+        try:
+            await self._serve_terms(self._locker)
+        finally:
+            await self._call(keeper.stop)
+            await self._release()
+
+    async def _release(self) -> None:
+        if self._locker is not None:
+            try:
+                await self._call(self._locker.release)
+            except JdbcStoreError as error:  # the lease runs out by itself
+                log.warning("the lock could not be released error=%r", str(error))
+
+    async def _serve_terms(self, locker: Locker | None) -> None:
+        """Open, serve, suspend; and again as long as the lock is ours."""
+        while await self._is_trusted(locker):
+            ended = self._ended = self._loop.create_future()
+            self._watch_trust()
+            try:
+                self._change(State.RECOVERING, "it has the lock" if locker else "the store is its own")
+                await self._serve(ended)
+            finally:
+                self._ended = None
+                if self._trust_timer is not None:
+                    self._trust_timer.cancel()
+            if not self._stopping.is_set():
+                await self._pause()
+        if not self._stopping.is_set():
+            if self._options.on_lease_lost == "stop":
+                raise LeaseLost(f"another broker is master: {self._life.status.reason}")
+            self._change(State.STANDBY, self._life.status.reason)
+
+    async def _serve(self, ended: asyncio.Future[BaseException | None]) -> None:
+        """From recovery to the end of serving."""
+        try:
+            await self._realm.open_store()
+        except (TransientStoreError, LockError) as error:
+            if self._life.state is State.RECOVERING:
+                self._change(State.SUSPENDED, f"the store cannot be opened: {error}")
+            await self._realm.abandon()
+            return
+        try:
+            if not ended.done():
+                await self._realm.listen()
+            if not ended.done():
+                self._change(State.MASTER, "clients may connect")
+            began_s = self._loop.time()
+            failure = await ended
+        except BaseException:
+            await self._realm.abandon()
+            raise
+        if self._life.state is not State.SUSPENDED:
+            self._change(State.STOPPING, "it was told to stop")
+            await self._realm.retire()
+            return
+        await self._realm.abandon()
+        if self._loop.time() - began_s > _STEADY_S:
+            self._pause_s = 0.0
+        if failure is not None and not isinstance(failure, LockError) and self._options.on_store_failure == "stop":
+            raise failure
+
+    # -- trust -----------------------------------------------------------------------------------------------------
+
+    async def _is_trusted(self, locker: Locker | None) -> bool:
+        """Wait until the lease is trusted; False when it is lost, or when it is time to stop."""
+        while not self._stopping.is_set():
+            if locker is None:
+                return True
+            self._news.clear()
+            lease = locker.lease
+            if lease is None:
+                return False
+            if lease.is_trusted(boot_time_ns()):
+                return True
+            await self._news.wait()
+        return False
+
+    def _watch_trust(self) -> None:
+        """End when the trust runs out; look again when it would."""
+        left_ns = self._broker.trusted_until_ns - boot_time_ns()
+        if left_ns <= 0:
+            self.end("the lease was not renewed in time")
+        elif self._broker.trusted_until_ns != FOREVER_NS:
+            self._trust_timer = self._loop.call_later(left_ns / 1e9, self._watch_trust)
+
+    def _renewed(self, lease: Lease) -> None:
+        """The keeper's thread: the lease is good for longer."""
+        self._broker.trusted_until_ns = lease.trusted_until_ns
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    def _lost(self, error: LeaseLost) -> None:
+        """The keeper's thread: somebody else is, or may be, master."""
+        self._broker.trusted_until_ns = 0
+        self._loop.call_soon_threadsafe(self._end_lost, error)
+
+    def _end_lost(self, error: LeaseLost) -> None:
+        self._news.set()
+        self.end(str(error), error)
+
+    # -- tools -----------------------------------------------------------------------------------------------------
+
+    def _change(self, state: State, reason: str) -> None:
+        lease = None if self._locker is None else self._locker.lease
+        is_ours = state is not State.STANDBY and lease is not None and lease.term > 0
+        self._life.change(
+            state,
+            reason,
+            term=lease.term if lease and is_ours else None,
+            holder=lease.holder if lease and is_ours else None,
+        )
+
+    def _call(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """Call something that blocks, in a thread."""
+        return self._loop.run_in_executor(self._threads, function, *args)
+
+    async def _pause(self) -> None:
+        """Wait before the next attempt, each time longer, and not in step with other brokers."""
+        self._pause_s = min(max(2 * self._pause_s, _PAUSE_FIRST_S), self._options.resume_check_sleep_s)
+        try:
+            async with asyncio.timeout(self._pause_s * random.uniform(0.5, 1.0)):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass

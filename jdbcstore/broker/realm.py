@@ -1,0 +1,146 @@
+"""What a master has and others have not: an open store, and clients. Opened and closed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.server import Server
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["Realm"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How long dismissed clients have to read why.
+_DISMISS_S: Final = 1.0
+_SWEEP_S: Final = 10.0
+
+
+class Realm:
+    """The store and the clients of one broker.
+
+    Args:
+        broker: whose.
+        threads: to open and close the store in; the broker's readers may all be waiting for it.
+    """
+
+    def __init__(self, broker: Broker, threads: Executor) -> None:
+        self._broker = broker
+        self._threads = threads
+        self._server: Server | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def server(self) -> Server | None:
+        """Listens; None while no clients are served."""
+        return self._server
+
+    # -- the beginning -------------------------------------------------------------------------------------------
+
+    async def open_store(self) -> None:
+        """Open the store, bring back its queues. Raises as `PersistenceAdapter.start`."""
+        broker = self._broker
+        await self._call(broker.adapter.start)
+        for destination in await self._call(broker.adapter.destinations):
+            if destination.is_queue and destination not in broker.queues:
+                broker.queues[destination] = Queue(broker, destination)
+
+    async def listen(self) -> None:
+        """Let clients in. Raises ListenError."""
+        broker = self._broker
+        server = Server(broker)
+        await server.start()
+        self._server = server
+        host, port = server.address
+        broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
+        broker.is_running = True
+        self._sweep_timer = broker.loop.call_later(_SWEEP_S, self._sweep)
+        name, queues = broker.options.broker_name, len(broker.queues)
+        log.info("broker started name=%s host=%s port=%d queues=%d", name, host, port, queues)
+
+    def _sweep(self) -> None:
+        self._sweep_timer = self._broker.loop.call_later(_SWEEP_S, self._sweep)
+        self._broker.sweep()
+
+    # -- the end in need -----------------------------------------------------------------------------------------
+
+    def cease(self, reason: str) -> None:
+        """Serve nobody any more, from this moment on."""
+        broker = self._broker
+        broker.is_running = False
+        if self._server is not None:
+            self._server.stop_listening()
+        for session in list(broker.sessions):
+            session.dismiss(f"This broker serves nobody now: {reason}. Connect to the other one, or again later")
+        broker.turn()
+
+    async def abandon(self) -> None:
+        """Close the store without waiting for it; what it has not answered yet has failed."""
+        server = self._take_server()
+        if server is not None:
+            await server.close_connections(_DISMISS_S)
+        await self._call(self._broker.adapter.abandon)
+        await self._all_answered()
+        for queue in self._broker.queues.values():
+            queue.reopen()
+
+    def forget(self) -> None:
+        """Somebody else was master in between: forget also what was in memory only."""
+        broker = self._broker
+        messages = sum(queue.depth for queue in broker.queues.values())
+        if messages:
+            log.warning("another broker was master, non-persistent messages are dropped messages=%d", messages)
+        broker.queues.clear()
+        broker.topics.clear()
+        broker.memory.used = 0
+        broker.drop_spool()
+
+    # -- the clean end -------------------------------------------------------------------------------------------
+
+    async def retire(self) -> None:
+        """Accept nobody any more, let the store answer what it was given, say goodbye, close the store."""
+        broker, stop_timeout_s = self._broker, self._broker.options.stop_timeout_s
+        server = self._take_server()
+        if server is not None:
+            for session in broker.sessions:
+                session.hold()
+            await self._all_answered()
+            broker.is_running = False
+            broker.turn()
+            await server.close_connections(stop_timeout_s)
+            await self._all_answered()
+        stopped = self._call(broker.adapter.stop)
+        await asyncio.wait((stopped,), timeout=stop_timeout_s)
+        if not stopped.done():
+            log.warning("the store does not answer, it is closed without an answer")
+            await self._call(broker.adapter.abandon)
+        await stopped
+
+    # -- tools ---------------------------------------------------------------------------------------------------
+
+    def _take_server(self) -> Server | None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop_listening()
+        return server
+
+    async def _all_answered(self) -> None:
+        """Wait until the store has answered everything, but not for ever."""
+        deadline_s = self._broker.loop.time() + self._broker.options.stop_timeout_s
+        while self._broker.inbox.expected and self._broker.loop.time() < deadline_s:
+            await asyncio.sleep(0.01)
+
+    def _call(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        return self._broker.loop.run_in_executor(self._threads, function)

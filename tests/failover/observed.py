@@ -1,0 +1,100 @@
+"""Runs ``jdbcstore`` as its command does, and lets the harness see what it does and stop it at a point.
+
+The first argument is a folder of the harness, the rest is the command line. In the folder:
+
+* ``clock_s``: by how many seconds the process's wall clock is off (libfaketime; monotonic clocks stay right);
+* ``states``: written here, a line for each change of state: monotonic time in seconds, process id, state, term;
+* ``stop_before_commit``: when it is there, the process removes it as soon as a batch is about to be sent to the
+  database, and stops itself there (SIGSTOP).
+
+Each database session is marked with the folder's name and the process id, for the triggers of `tests.failover.witness`.
+Nothing else is changed: no time-out, no order, no statement.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
+
+from jdbcstore import faults
+from jdbcstore.cli import main
+
+_PRELOADED = "_CHAOS_CLOCK"
+
+
+def set_clock(folder: Path) -> None:
+    """Start this program anew under libfaketime if its clock is to be off."""
+    clock = folder / "clock_s"
+    if _PRELOADED in os.environ or not clock.exists():
+        return
+    offset_s, library = clock.read_text().split()
+    environment = {
+        **os.environ,
+        _PRELOADED: "1",
+        "LD_PRELOAD": library,
+        "FAKETIME": f"{int(offset_s):+d}s",
+        "DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    os.execve(sys.executable, sys.orig_argv, environment)
+
+
+def mark_sessions(name: str) -> Callable[[Any, object], None]:
+    """Let every database session say whose it is. Returns what listens for connections."""
+
+    def mark(connection: Any, record: object) -> None:
+        driver = type(connection).__module__.partition(".")[0]
+        if driver == "sqlite3":
+            connection.create_function("chaos_broker", 0, lambda: name)
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET chaos.broker = '{name}'" if driver == "psycopg2" else f"SET @chaos_broker = '{name}'")
+        connection.commit()
+
+    event.listen(Pool, "connect", mark)
+    return mark
+
+
+class StateLog(logging.Handler):
+    """Writes changes of state down, with a time that is the same for every process."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file.open("a", buffering=1)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, unless it is about something else."""
+        if record.msg.startswith("state changed") and isinstance(record.args, tuple):
+            _, state, term, _ = record.args
+            print(time.monotonic(), os.getpid(), state, term or 0, file=self._file)
+
+
+def stop_here(order: Path) -> None:
+    """Stop this process if that is wanted."""
+    if order.exists():
+        order.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def run(folder: Path) -> None:
+    """Run the command line."""
+    set_clock(folder)
+    del sys.argv[1]
+    mark_sessions(f"{folder.name}/{os.getpid()}")
+    logging.getLogger("jdbcstore.broker.life").addHandler(StateLog(folder / "states"))
+    order = folder / "stop_before_commit"
+    with faults.inject("writer.before_commit", lambda: stop_here(order)):
+        main()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]))

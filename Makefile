@@ -7,7 +7,7 @@ WORKERS ?= 3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help broker test lint test-servers lock benchmark clean
+.PHONY: help broker test lint test-servers lock benchmark chaos clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +29,9 @@ test-servers: ## install database servers, Java and ActiveMQ for the tests
 
 benchmark: test-servers .venv/.test ## compare with ActiveMQ on this machine, with ARGS
 	$(BIN)/python -m benchmarks $(ARGS)
+
+chaos: test-servers .venv/.test ## break brokers and database under load, check that nothing is lost; ARGS='--help'
+	$(BIN)/python -m tests.failover.chaos $(ARGS)
 
 # Both locks hold for every Python from 3.11 on and for every platform; they name no host. The build backend is locked too.
 LOCK = printf 'editables\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

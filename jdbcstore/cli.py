@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "browse": "jdbcstore.console.browse:browse",
     "stats": "jdbcstore.console.stats:stats",
     "schema": "jdbcstore.console.schema:schema",
+    "lock": "jdbcstore.console.lock:lock",
 }
 
 

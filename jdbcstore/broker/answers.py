@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery
 
 if TYPE_CHECKING:
+    from jdbcstore.broker.producers import Number
     from jdbcstore.broker.session import Session
 
-__all__ = ["AcknowledgementAnswer", "SendAnswer"]
+__all__ = ["AcknowledgementAnswer", "NumberedAnswer", "SendAnswer"]
 
 #: What an acknowledgement counts among the uncommitted bytes of its connection.
 _ACKNOWLEDGEMENT_BYTES: Final = 512
@@ -41,6 +43,34 @@ class SendAnswer:
             for delivery in self._acknowledged:
                 self._session.restore(delivery)
         self._session.answered(self._size, self._receipt, error)
+
+
+class NumberedAnswer(SendAnswer):
+    """The answer to a SEND or a COMMIT of messages that their producers have numbered.
+
+    Args:
+        session, receipt, size, acknowledged: as `SendAnswer`.
+        numbers: which of them have to be sent again if it is an ERROR.
+    """
+
+    __slots__ = ("_numbers",)
+
+    def __init__(
+        self,
+        session: Session,
+        receipt: str | None,
+        size: int,
+        numbers: Sequence[Number],
+        acknowledged: list[Delivery] | None = None,
+    ) -> None:
+        super().__init__(session, receipt, size, acknowledged)
+        self._numbers = numbers
+
+    def __call__(self, error: BaseException | None) -> None:
+        if error is not None:
+            for number in self._numbers:
+                self._session.numbering.refused(number)
+        super().__call__(error)
 
 
 class AcknowledgementAnswer:

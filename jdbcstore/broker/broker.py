@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,13 +21,17 @@ from jdbcstore.broker.life import Life, State
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.realm import Realm
+from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable
+from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import PersistenceAdapter, SupportsLocking
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -68,6 +72,8 @@ class Broker:
         self.adapter = adapter
         self.options = options or BrokerOptions()
         self.memory = Memory(self.options.memory_bytes_max)
+        self.producers = Producers(self)
+        self.redeliveries = Redeliveries(self)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.sessions: set[Session] = set()
@@ -132,7 +138,7 @@ class Broker:
             await mastership.run()
         finally:
             if self._health is not None:
-                self._health.stop()
+                await self._health.stop()
             self.drop_spool()
             self._readers.shutdown()
             self._store_threads.shutdown()
@@ -145,8 +151,9 @@ class Broker:
 
     async def stop(self) -> None:
         """Come to a clean end: everything that was taken is answered and stored, and the next master may begin."""
-        if self._run is not None and self._mastership is not None:
+        if self._mastership is not None:
             self._mastership.stop()
+        if self._run is not None:
             await asyncio.wait((self._run,))
 
     @property
@@ -340,11 +347,26 @@ class Broker:
             answer(None)
 
     def commit(
-        self, sends: Sequence[Message], acknowledged: Sequence[Delivery], publisher: Session, answer: Answer
-    ) -> None:
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Session,
+        answer: Answer,
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
+    ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
 
         What is not in the store (topics, non-persistent messages) follows when the store has committed.
+
+        Args:
+            sends, acknowledged: what to publish and to settle.
+            publisher: whose they are.
+            answer: told how it went.
+            producers, follows: as `PersistenceAdapter.commit_together`.
+
+        Returns:
+            The store's completion; None if it refused the order, then `answer` was told.
         """
         durable = [message for message in sends if _is_durable(message)]
         stored = [delivery for delivery in acknowledged if delivery.lane is not None and delivery.lane.is_durable]
@@ -353,10 +375,12 @@ class Broker:
             completion = self.adapter.commit_together(
                 [(lane.store, message) for lane, message in zip(lanes, durable, strict=True)],
                 [(d.lane.store, d.message_id) for d in stored if d.lane is not None and not d.failed],
+                producers,
+                follows,
             )
         except JdbcStoreError as error:
             answer(error)
-            return
+            return None
         entries = [lane.admit(message, visible=False) for lane, message in zip(lanes, durable, strict=True)]
 
         def done(_: object, error: BaseException | None) -> None:
@@ -374,6 +398,7 @@ class Broker:
             answer(error)
 
         self.inbox.expect(completion, done, None)
+        return completion
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
@@ -418,6 +443,7 @@ class Broker:
 
     def sweep(self) -> None:
         """Drop what nobody uses; called now and then."""
+        self.producers.sweep()
         now_s, timeout_s = self.loop.time(), self.options.idle_queue_timeout_s
         for name, queue in list(self.queues.items()):
             if not queue.idle:

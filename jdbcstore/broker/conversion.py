@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from jdbcstore.broker.java_text import java_text
@@ -24,11 +25,11 @@ from jdbcstore.broker.stomp_destination import (
 from jdbcstore.broker.transformation import transformed_body, untransformed
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
-from jdbcstore.identifiers import MessageId
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
 
-__all__ = ["message_of", "stomp_body", "stomp_headers", "transform"]
+__all__ = ["message_of", "number_of", "stomp_body", "stomp_headers", "transform"]
 
 # --- SEND → message ---------------------------------------------------------------------------------------------------
 
@@ -59,6 +60,37 @@ def _long(name: str, value: str) -> int:
     if _INTEGER.fullmatch(value) is None or not -(1 << 63) <= int(value) < 1 << 63:
         raise ProtocolError(f"Invalid {name} header '{value}': a whole number is needed")
     return int(value)
+
+
+_PRODUCER: Final = re.compile(r"[!-~](?:[ -~]{0,98}[!-~])?", re.ASCII)
+_SEQUENCE: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+NUMBER_HEADERS: Final = frozenset({"producer-id", "producer-sequence"})
+
+
+def number_of(headers: Mapping[str, str]) -> tuple[ProducerId, int]:
+    """Producer and number of a SEND frame that has a ``producer-id``.
+
+    No broker gives out a producer id with session 0 and value 0, so the names cannot meet others.
+
+    Raises:
+        ProtocolError: a name or a number that is none, or no number at all.
+    """
+    name, number = headers["producer-id"], headers.get("producer-sequence")
+    if number is None:
+        raise ProtocolError("A producer-id needs a producer-sequence beside it: send both or neither")
+    if _PRODUCER.fullmatch(name) is None:
+        raise ProtocolError(
+            f"Invalid producer-id header '{name[:120]}': 1 to 100 printable ASCII characters are needed, with no blank"
+            " at either end"
+        )
+    if _SEQUENCE.fullmatch(number) is None or not 1 <= int(number) < 1 << 63:
+        raise ProtocolError(f"Invalid producer-sequence header '{number[:120]}': a number from 1 to 2^63-1 is needed")
+    return _producer(name), int(number)
+
+
+@lru_cache(maxsize=1024)
+def _producer(name: str) -> ProducerId:
+    return ProducerId(f"ID:{name}", 0, 0)
 
 
 def message_of(
@@ -231,6 +263,10 @@ def _set_redelivered(message: Message, value: str) -> None:
     message.redelivery_counter = 1 if value.lower() == "true" else 0
 
 
+def _refuse_number(message: Message, value: str) -> None:
+    raise ProtocolError("A producer-sequence needs a producer-id beside it: send both or neither")
+
+
 def _set_jms_reply_to(message: Message, value: str) -> None:
     try:
         message.reply_to = parse_destination(value)
@@ -258,6 +294,7 @@ _JMS_FIELDS: Final[dict[str, Callable[[Message, str], None]]] = {
     "JMSXDeliveryCount": _set_delivery_count,
     "JMSXGroupID": _set_group_id,
     "JMSXGroupSeq": _set_group_sequence,
+    "producer-sequence": _refuse_number,
 }
 
 
@@ -276,7 +313,7 @@ _SPECIAL: Final = _JMS_FIELDS.keys() | _SCHEDULED.keys()
 
 
 def stomp_headers(
-    message: Message, message_id: str, own_names: Mapping[Destination, str], *, redelivered: bool
+    message: Message, message_id: str, own_names: Mapping[Destination, str], *, redeliveries: int
 ) -> dict[str, str]:
     """The headers of a MESSAGE frame, but for ``subscription``, ``ack`` and ``content-length``.
 
@@ -284,7 +321,7 @@ def stomp_headers(
         message: what is delivered.
         message_id: its id as a string.
         own_names: the receiving connection's names of its temporary destinations.
-        redelivered: whether it was delivered before.
+        redeliveries: how often it was delivered before.
 
     Raises:
         CodecError: the stored properties cannot be read.
@@ -298,8 +335,9 @@ def stomp_headers(
     }
     if message.persistent:
         headers["persistent"] = "true"
-    if redelivered:
+    if redeliveries:
         headers["redelivered"] = "true"
+        headers["JMSXDeliveryCount"] = str(redeliveries + 1)
     if message.correlation_id is not None:
         headers["correlation-id"] = message.correlation_id
     if message.reply_to is not None:

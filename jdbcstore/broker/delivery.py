@@ -30,6 +30,8 @@ class Delivery:
         "consumer",
         "durable",
         "failed",
+        "is_being_marked",
+        "is_marked",
         "key",
         "lane",
         "message",
@@ -64,10 +66,25 @@ class Delivery:
         self.visible = visible
         #: The store refused it after it had been offered: it must not be delivered (again).
         self.failed = False
-        #: How often it came back from a consumer since this process has it.
-        self.redeliveries = 0
+        #: How often it was delivered before: what the store knew, and what was counted since.
+        self.redeliveries = message.redelivery_counter
+        #: Whether the store knows that it is going to be delivered, and whether it is being told.
+        self.is_marked = self.is_being_marked = False
         self.consumer: Consumer | None = None
         #: Its place among all that was sent to the connection; a cumulative acknowledgement goes by it.
         self.sent = 0
         #: What the consumer's acknowledgement will call it.
         self.key = ""
+
+    @property
+    def is_rewritable(self) -> bool:
+        """Whether the store has it, for longer than this process, and we have all of it."""
+        lane = self.lane
+        return (
+            self.stored
+            and not self.failed
+            and self.message is not None
+            and lane is not None
+            and lane.is_durable
+            and not lane.is_closed
+        )

@@ -42,7 +42,7 @@ class Health:
         self._bind = bind
         self._status = status
         self._server: asyncio.Server | None = None
-        self._connections = 0
+        self._writers: set[asyncio.StreamWriter] = set()
         self.address = ("", 0)
 
     async def start(self) -> None:
@@ -60,38 +60,47 @@ class Health:
         bound = self._server.sockets[0].getsockname()
         self.address = (bound[0], bound[1])
 
-    def stop(self) -> None:
-        """Listen no more."""
+    async def stop(self) -> None:
+        """Listen no more, and be done with those who have not asked yet."""
         if self._server is not None:
             self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        while self._writers:
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        self._writers.add(writer)
         try:
-            if self._connections <= _CONNECTIONS_MAX:
+            if len(self._writers) <= _CONNECTIONS_MAX:
                 async with asyncio.timeout(_TIMEOUT_S):
                     await self._answer(reader, writer)
-        except (OSError, TimeoutError, h11.RemoteProtocolError) as error:
+        except (OSError, TimeoutError) as error:
             log.debug("health check failed error=%r", error)
         finally:
-            self._connections -= 1
             writer.close()
+            self._writers.discard(writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request, one answer, and good-bye."""
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_REQUEST_BYTES_MAX)
         request: object = h11.NEED_DATA
-        while request is h11.NEED_DATA:
-            connection.receive_data(await reader.read(_REQUEST_BYTES_MAX))
-            request = connection.next_event()
-        if not isinstance(request, h11.Request):
-            return
-        code, told = self._told(request)
+        try:
+            while request is h11.NEED_DATA:
+                connection.receive_data(await reader.read(_REQUEST_BYTES_MAX))
+                request = connection.next_event()
+        except h11.RemoteProtocolError as error:
+            code, told = error.error_status_hint, {"error": str(error)}
+        else:
+            if not isinstance(request, h11.Request):
+                return  # gone without a question
+            code, told = self._told(request)
+        is_head = isinstance(request, h11.Request) and request.method == b"HEAD"
         body = json.dumps(told).encode() + b"\n"
         headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
         parts = [
             connection.send(h11.Response(status_code=code, headers=headers)),
-            connection.send(h11.Data(data=b"" if request.method == b"HEAD" else body)),
+            connection.send(h11.Data(data=b"" if is_head else body)),
             connection.send(h11.EndOfMessage()),
         ]
         writer.write(b"".join(part for part in parts if part))

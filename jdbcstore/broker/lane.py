@@ -87,6 +87,9 @@ class Lane:
         "_unpaged",
         "_window_bytes",
         "_window_half",
+        "in_flight",
+        "in_flight_bytes",
+        "is_closed",
         "queue",
         "window",
     )
@@ -101,6 +104,10 @@ class Lane:
         self._store: MessageStore | None = None
         #: Deliveries ready to go, in order.
         self.window: deque[Delivery] = deque()
+        #: Deliveries that are with consumers, or whose removal the store has not answered yet.
+        self.in_flight = self.in_flight_bytes = 0
+        #: Whether another lane has taken its place: what comes for this one is too late.
+        self.is_closed = False
         self._window_bytes = 0
         self._window_half = broker.options.window_messages_max // 2
         self._position = 0
@@ -151,6 +158,14 @@ class Lane:
             return []
         held = [d for consumer in self.queue.consumers for d in consumer.unacknowledged.values() if d.lane is self]
         return [delivery for delivery in [*held, *self.window] if not delivery.stored]
+
+    def close(self) -> list[Delivery]:
+        """The store was closed under it. Returns what was ready to go; what is still under way comes too late."""
+        self.is_closed = True
+        self._generation += 1
+        window, self.window = self.window, deque()
+        self._window_bytes = 0
+        return list(window)
 
     # -- in ------------------------------------------------------------------------------------------------------
 
@@ -264,7 +279,8 @@ class Lane:
         """Read the next page if there is one and the window is half empty, in a thread (rule 2)."""
         options, memory = self._broker.options, self._broker.memory
         if (
-            self._unpaged <= self._pending
+            self.is_closed
+            or self._unpaged <= self._pending
             or self._reading
             or self._retry_s > 0
             or not self.queue.has_consumers

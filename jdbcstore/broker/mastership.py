@@ -21,6 +21,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jdbcstore.broker.life import State
+from jdbcstore.broker.server import ListenError
 from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.keeper import LockKeeper
@@ -39,6 +40,8 @@ T = TypeVar("T")
 _PAUSE_FIRST_S: Final = 0.1
 #: Who has served for so long may resume at once after a failure; who fails right away, not so soon.
 _STEADY_S: Final = 5.0
+#: Of the time for a clean end, what is kept for releasing the lock when a store does not answer.
+_RELEASE_PART: Final = 0.2
 
 
 class Mastership:
@@ -60,12 +63,15 @@ class Mastership:
         self._loop = broker.loop
         self._threads = threads
         self._stopping = asyncio.Event()
-        #: Something has happened that a pause need not be waited out for.
-        self._news = asyncio.Event()
+        self._deadline_s = 0.0
         self._ended: asyncio.Future[BaseException | None] | None = None
         self._trust_timer: asyncio.TimerHandle | None = None
         self._pause_s = 0.0
         self._last_term = 0
+        #: What the locker said when it lost the lock.
+        self._loss: LeaseLost | None = None
+        #: Whether it has stood by or served: what hinders it from now on may be another broker's, and pass.
+        self._is_settled = False
 
     # -- from outside --------------------------------------------------------------------------------------------
 
@@ -80,15 +86,19 @@ class Mastership:
         try:
             while await self._stand_by():
                 await self._reign()
+        except Exception as error:
+            self._change(State.STOPPING, f"it failed: {error}")
+            raise
         finally:
             if self._life.state is not State.STOPPING:
-                self._change(State.STOPPING, "it was told to stop" if self._stopping.is_set() else "it failed")
+                self._change(State.STOPPING, "it was told to stop")
             await self._release()
+            await self._realm.farewell(self._deadline_s)
 
     def stop(self) -> None:
-        """Come to an end; `run` returns then."""
+        """Come to an end, within ``stop_timeout_s``; `run` returns then."""
+        self._deadline_s = self._loop.time() + self._options.stop_timeout_s
         self._stopping.set()
-        self._news.set()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
@@ -125,6 +135,7 @@ class Mastership:
             reason = f"{holder or 'another broker'} is master"
             if (self._life.state, self._life.status.reason) != (State.STANDBY, reason):
                 self._change(State.STANDBY, reason)
+            self._is_settled = True
             poll_s = locker.options.lock_acquire_sleep_interval_ms / 1000
             await self._call(locker.wait, poll_s * random.uniform(0.9, 1.0))
         return False
@@ -140,7 +151,7 @@ class Mastership:
             return
         if lease.term != self._last_term + 1:
             self._realm.forget()
-        self._last_term = lease.term
+        self._last_term, self._loss = lease.term, None
         keeper = LockKeeper(self._locker, self._renewed, self._lost)
         self._broker.trusted_until_ns = lease.trusted_until_ns
         keeper.start()
@@ -159,22 +170,23 @@ class Mastership:
 
     async def _serve_terms(self, locker: Locker | None) -> None:
         """Open, serve, suspend; and again as long as the lock is ours."""
-        while await self._is_trusted(locker):
+        is_ours = True
+        while is_ours and not self._stopping.is_set():
             ended = self._ended = self._loop.create_future()
+            self._change(State.RECOVERING, "it has the lock" if locker else "the store is its own")
             self._watch_trust()
             try:
-                self._change(State.RECOVERING, "it has the lock" if locker else "the store is its own")
                 await self._serve(ended)
             finally:
                 self._ended = None
                 if self._trust_timer is not None:
                     self._trust_timer.cancel()
-            if not self._stopping.is_set():
-                await self._pause()
-        if not self._stopping.is_set():
+            is_ours = await self._is_still_ours(locker)
+        if not is_ours:
+            loss = self._loss or LeaseLost("the lock is lost")
             if self._options.on_lease_lost == "stop":
-                raise LeaseLost(f"another broker is master: {self._life.status.reason}")
-            self._change(State.STANDBY, self._life.status.reason)
+                raise loss
+            self._change(State.STANDBY, str(loss))
 
     async def _serve(self, ended: asyncio.Future[BaseException | None]) -> None:
         """From recovery to the end of serving."""
@@ -186,10 +198,10 @@ class Mastership:
             await self._realm.abandon()
             return
         try:
-            if not ended.done():
-                await self._realm.listen()
+            await self._listen(ended)
             if not ended.done():
                 self._change(State.MASTER, "clients may connect")
+                self._is_settled = True
             began_s = self._loop.time()
             failure = await ended
         except BaseException:
@@ -197,7 +209,7 @@ class Mastership:
             raise
         if self._life.state is not State.SUSPENDED:
             self._change(State.STOPPING, "it was told to stop")
-            await self._realm.retire()
+            await self._realm.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)
             return
         await self._realm.abandon()
         if self._loop.time() - began_s > _STEADY_S:
@@ -205,21 +217,42 @@ class Mastership:
         if failure is not None and not isinstance(failure, LockError) and self._options.on_store_failure == "stop":
             raise failure
 
+    async def _listen(self, ended: asyncio.Future[BaseException | None]) -> None:
+        """Let clients in. An address that the master before us has not left yet, one that was stopped say, is waited
+        for; one that is taken when the process starts is an error at once."""
+        deadline_s = self._loop.time() + self._options.start_timeout_s
+        while not ended.done():
+            try:
+                await self._realm.listen()
+            except ListenError as error:
+                if not self._is_settled or self._loop.time() > deadline_s:
+                    raise
+                if self._life.status.reason != str(error):
+                    self._change(State.RECOVERING, str(error))
+                await self._pause()
+            else:
+                break
+
     # -- trust -----------------------------------------------------------------------------------------------------
 
-    async def _is_trusted(self, locker: Locker | None) -> bool:
-        """Wait until the lease is trusted; False when it is lost, or when it is time to stop."""
+    async def _is_still_ours(self, locker: Locker | None) -> bool:
+        """After a failure: ask until it is certain whether the lock is ours. What we believed is worth nothing now."""
         while not self._stopping.is_set():
+            await self._pause()
             if locker is None:
                 return True
-            self._news.clear()
-            lease = locker.lease
-            if lease is None:
+            try:
+                await self._call(locker.renew)
+            except LeaseLost as error:
+                self._loss = self._loss or error
                 return False
-            if lease.is_trusted(boot_time_ns()):
+            except TransientStoreError:
+                continue  # the keeper tells the log
+            lease = locker.lease
+            if lease is not None and lease.is_trusted(boot_time_ns()):
+                self._broker.trusted_until_ns = lease.trusted_until_ns
                 return True
-            await self._news.wait()
-        return False
+        return True
 
     def _watch_trust(self) -> None:
         """End when the trust runs out; look again when it would."""
@@ -232,7 +265,6 @@ class Mastership:
     def _renewed(self, lease: Lease) -> None:
         """The keeper's thread: the lease is good for longer."""
         self._broker.trusted_until_ns = lease.trusted_until_ns
-        self._loop.call_soon_threadsafe(self._news.set)
 
     def _lost(self, error: LeaseLost) -> None:
         """The keeper's thread: somebody else is, or may be, master."""
@@ -240,7 +272,7 @@ class Mastership:
         self._loop.call_soon_threadsafe(self._end_lost, error)
 
     def _end_lost(self, error: LeaseLost) -> None:
-        self._news.set()
+        self._loss = self._loss or error
         self.end(str(error), error)
 
     # -- tools -----------------------------------------------------------------------------------------------------

@@ -60,6 +60,11 @@ class BrokerOptions:
             the id and reads the message again when it has to be delivered again.
         concurrent_store_and_dispatch_queues: offer a message to consumers while it is being stored. Its sender gets the
             receipt after the commit in any case.
+        persist_jms_redelivered: let the store know of each delivery of a persistent message before it is made, so that
+            what comes again is flagged as redelivered even after a crash (ActiveMQ: ``persistJMSRedelivered``). Each
+            message is written twice then.
+        redelivery_writes_max: of the messages of one queue that a consumer gives back, how many have their count
+            written to the store; of the others it is kept in memory.
         idle_queue_timeout_s: an empty queue that nobody used for so long is dropped from memory.
 
         uncommitted_bytes_max: message bytes that one connection may have sent without the store having answered;
@@ -110,6 +115,8 @@ class BrokerOptions:
     memory_bytes_max: int = 256 * _MIB
     in_flight_bytes_max: int = 32 * _MIB
     concurrent_store_and_dispatch_queues: bool = True
+    persist_jms_redelivered: bool = False
+    redelivery_writes_max: int = 100
     idle_queue_timeout_s: float = 60.0
 
     uncommitted_bytes_max: int = 8 * _MIB

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,7 +24,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.lane import Lane
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import CodecError, JdbcStoreError
+from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
 
@@ -59,14 +60,12 @@ class Queue:
         self.last_used_s = broker.loop.time()
         #: Messages added, settled, dead-lettered or dropped as expired, since this object exists.
         self.enqueued = self.dequeued = self.expired = 0
-        #: Deliveries that are with consumers, or whose removal the store has not answered yet.
-        self.in_flight = 0
-        self._in_flight_bytes = 0
         self._broker = broker
         self._ready: deque[Consumer] = deque()
         self._returned: deque[Delivery] = deque()
         self._order = 0
         self._is_awake = self._is_deleted = False
+        self._marks = broker.options.persist_jms_redelivered
         self._loading: asyncio.Future[Message | None] | None = None
         self._persistent = (
             None if destination.is_temporary else Lane(broker, self, self._open_store, memory_first=False)
@@ -102,20 +101,29 @@ class Queue:
 
     def reopen(self) -> None:
         """The broker's store was closed and no client is left: forget what was in it. What is only in memory stays."""
-        kept = deque(delivery for delivery in self._returned if delivery.lane is self._transient)
-        gone = [delivery for delivery in self._returned if delivery.lane is not self._transient]
-        self._returned = kept
-        self.in_flight = self._in_flight_bytes = 0
         if self._persistent is not None:
-            gone += self._persistent.window
+            self._close(self._persistent)
             self._persistent = Lane(self._broker, self, self._open_store, memory_first=False)
-        for delivery in gone:
+
+    def close(self) -> None:
+        """Forget everything that is in memory; no client is left."""
+        for lane in self.lanes():
+            self._close(lane)
+
+    def _close(self, lane: Lane) -> None:
+        for delivery in [*lane.close(), *(delivery for delivery in self._returned if delivery.lane is lane)]:
             self._forget(delivery)
+        self._returned = deque(delivery for delivery in self._returned if delivery.lane is not lane)
 
     def next_order(self) -> int:
         """The next place in the queue, for a lane's next delivery."""
         self._order += 1
         return self._order
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that are with consumers, or whose removal the store has not answered yet."""
+        return sum(lane.in_flight for lane in self.lanes())
 
     @property
     def depth(self) -> int:
@@ -215,10 +223,9 @@ class Queue:
             delivery = self._take(now_ms)
             if delivery is None:
                 return
-            self.in_flight += 1
-            self._in_flight_bytes += delivery.size
+            in_flight_bytes = _hand_out(delivery)
             consumer.deliver(delivery)
-            if self._in_flight_bytes > self._broker.options.in_flight_bytes_max:
+            if in_flight_bytes > self._broker.options.in_flight_bytes_max:
                 self._unload(delivery)
             if len(ready) > 1:
                 ready.rotate(-1)
@@ -238,9 +245,22 @@ class Queue:
             elif 0 < delivery.message.expiration < now_ms:
                 self._pop(delivery)
                 self._expire(delivery)
+            elif self._marks and not delivery.is_marked:
+                self._mark(delivery)
+                if not delivery.is_marked:
+                    return None
             else:
                 self._pop(delivery)
                 return delivery
+
+    def _mark(self, first: Delivery) -> None:
+        """Let the store know what is going to be delivered: as much as the consumers that are ready can take."""
+        self._broker.redeliveries.mark(first)
+        room = min(sum(consumer.credit for consumer in self._ready), self._broker.options.page_messages_max)
+        waiting = chain(self._returned, *(lane.window for lane in self.lanes()))
+        for delivery in islice(waiting, room):
+            if delivery.visible and not delivery.is_marked and delivery.message is not None:
+                self._broker.redeliveries.mark(delivery)
 
     def _first(self) -> Delivery | None:
         if self._returned:
@@ -271,17 +291,20 @@ class Queue:
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Take back what a consumer did not acknowledge; it is delivered again first, in its old order."""
-        returned = list(deliveries)
-        for delivery in returned:
-            self.in_flight -= 1
-            self._in_flight_bytes -= delivery.size
+        returned = []
+        for delivery in deliveries:
+            _take_back(delivery)
             delivery.consumer = None
             delivery.redeliveries += 1
-        if self._is_deleted:
-            for delivery in returned:
+            delivery.is_marked = False
+            if self._is_deleted or _is_late(delivery):
                 self._forget(delivery)
-        elif returned:
+            else:
+                returned.append(delivery)
+        if returned:
+            returned.sort(key=_by_order)
             self._returned = deque(sorted([*self._returned, *returned], key=_by_order))
+            self._broker.redeliveries.given_back(returned)
             self.wake()
 
     def acknowledge(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
@@ -308,16 +331,14 @@ class Queue:
 
     def settled(self, delivery: Delivery) -> None:
         """A delivery has left the store, or goes with the commit that just succeeded."""
-        self.in_flight -= 1
-        self._in_flight_bytes -= delivery.size
+        _take_back(delivery)
         self.dequeued += 1
         self._forget(delivery)
 
     def _expire(self, delivery: Delivery) -> None:
         """Let a message go whose time is over: to the dead letters if it is persistent."""
         self.expired += 1
-        self.in_flight += 1
-        self._in_flight_bytes += delivery.size
+        _hand_out(delivery)
         if delivery.lane is not None and delivery.lane.is_durable:
             self.bury(delivery)
         else:
@@ -337,6 +358,9 @@ class Queue:
             if error is not None:
                 answer(delivery, error)
                 return
+            if _is_late(delivery):
+                answer(delivery, StoreClosed("the store was closed before this was done"))
+                return
             delivery.message = future.result()
             if delivery.message is None:  # somebody removed it from the store meanwhile: nothing is left to be kept
                 self.settled(delivery)
@@ -352,36 +376,45 @@ class Queue:
         self._broker.dead_letter(delivery, self._buried)
 
     def _buried(self, delivery: Delivery, error: BaseException | None) -> None:
-        if error is not None and self._broker.is_running:
-            log.warning("message could not be moved destination=%s error=%r", self.destination, str(error))
-            self._broker.loop.call_later(_RETRY_S, self.bury, delivery)
+        if error is not None:
+            self._try_again(self.bury, delivery, error)
 
     def consumed(self, delivery: Delivery) -> None:
         """A consumer in mode auto has the message. It gets room for another one when this one is removed."""
         self.acknowledge(delivery, self._consumed)
 
     def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
-        if error is None:
-            if delivery.consumer is not None:
-                delivery.consumer.release()
-        elif self._broker.is_running:
-            log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
-            self._broker.loop.call_later(_RETRY_S, self.consumed, delivery)
+        if error is not None:
+            self._try_again(self.consumed, delivery, error)
+        elif delivery.consumer is not None:
+            delivery.consumer.release()
 
     def discard(self, delivery: Delivery) -> None:
         """Remove a message that nobody waits for, however long it takes the store to do it."""
         self.acknowledge(delivery, self._discarded)
 
     def _discarded(self, delivery: Delivery, error: BaseException | None) -> None:
-        if error is not None and self._broker.is_running:
-            log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
-            self._broker.loop.call_later(_RETRY_S, self.discard, delivery)
+        if error is not None:
+            self._try_again(self.discard, delivery, error)
+
+    def _try_again(self, action: Callable[[Delivery], None], delivery: Delivery, error: BaseException) -> None:
+        """Nobody else will do it. But while the broker does not serve, it is left to who reads the store next."""
+        if not self._broker.is_running or _is_late(delivery):
+            self._forget(delivery)
+            return
+        log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
+        self._broker.loop.call_later(_RETRY_S, self._again, action, delivery)
+
+    def _again(self, action: Callable[[Delivery], None], delivery: Delivery) -> None:
+        if _is_late(delivery):
+            self._forget(delivery)
+        else:
+            action(delivery)
 
     def purge(self, answer: Answer) -> None:
         """Forget all messages that no consumer has."""
         for delivery in self._returned:
-            self.in_flight += 1
-            self._in_flight_bytes += delivery.size
+            _hand_out(delivery)
             self.discard(delivery)
         self._returned.clear()
         completions = [completion for lane in self.lanes() if (completion := lane.purge()) is not None]
@@ -419,6 +452,9 @@ class Queue:
             if future.cancelled():
                 return
             error = future.exception()
+            if _is_late(delivery):
+                self.wake()
+                return
             if isinstance(error, CodecError):
                 log.error("unreadable message skipped destination=%s error=%r", self.destination, str(error))
                 delivery.failed = True  # it stays in the store
@@ -437,3 +473,26 @@ class Queue:
 
         self._loading = self._broker.read(delivery.lane.store.get_message, delivery.message_id)
         self._loading.add_done_callback(loaded)
+
+
+def _hand_out(delivery: Delivery) -> int:
+    """The delivery is in flight now; returns how many bytes of its lane are."""
+    lane = delivery.lane
+    if lane is None:
+        return 0
+    lane.in_flight += 1
+    lane.in_flight_bytes += delivery.size
+    return lane.in_flight_bytes
+
+
+def _take_back(delivery: Delivery) -> None:
+    """The delivery is in flight no more."""
+    lane = delivery.lane
+    if lane is not None:
+        lane.in_flight -= 1
+        lane.in_flight_bytes -= delivery.size
+
+
+def _is_late(delivery: Delivery) -> bool:
+    """Whether the store that the delivery came from was closed since."""
+    return delivery.lane is not None and delivery.lane.is_closed

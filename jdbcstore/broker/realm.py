@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 #: How long dismissed clients have to read why.
 _DISMISS_S: Final = 1.0
+#: How long a clean end waits for clients to be gone; who reads what he is sent is gone in less.
+_QUICK_S: Final = 0.2
 _SWEEP_S: Final = 10.0
 
 
@@ -38,6 +40,7 @@ class Realm:
         self._broker = broker
         self._threads = threads
         self._server: Server | None = None
+        self._leaving: Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -50,6 +53,7 @@ class Realm:
     async def open_store(self) -> None:
         """Open the store, bring back its queues. Raises as `PersistenceAdapter.start`."""
         broker = self._broker
+        broker.producers.forget()
         await self._call(broker.adapter.start)
         for destination in await self._call(broker.adapter.destinations):
             if destination.is_queue and destination not in broker.queues:
@@ -86,11 +90,13 @@ class Realm:
 
     async def abandon(self) -> None:
         """Close the store without waiting for it; what it has not answered yet has failed."""
+        self._broker.is_running = False
         server = self._take_server()
         if server is not None:
             await server.close_connections(_DISMISS_S)
+            await server.abort_connections()
         await self._call(self._broker.adapter.abandon)
-        await self._all_answered()
+        await self._all_answered(self._broker.loop.time() + self._broker.options.stop_timeout_s)
         for queue in self._broker.queues.values():
             queue.reopen()
 
@@ -100,31 +106,45 @@ class Realm:
         messages = sum(queue.depth for queue in broker.queues.values())
         if messages:
             log.warning("another broker was master, non-persistent messages are dropped messages=%d", messages)
+        for queue in broker.queues.values():
+            queue.close()
         broker.queues.clear()
         broker.topics.clear()
-        broker.memory.used = 0
         broker.drop_spool()
 
     # -- the clean end -------------------------------------------------------------------------------------------
 
-    async def retire(self) -> None:
-        """Accept nobody any more, let the store answer what it was given, say goodbye, close the store."""
-        broker, stop_timeout_s = self._broker, self._broker.options.stop_timeout_s
-        server = self._take_server()
+    async def retire(self, deadline_s: float) -> None:
+        """Accept nobody any more, let the store answer what it was given, say goodbye, close the store.
+
+        Clients that do not read are not waited for: `farewell` does that, when the next master may begin already.
+
+        Args:
+            deadline_s: when to give up, by the loop's clock.
+        """
+        broker = self._broker
+        server = self._leaving = self._take_server()
         if server is not None:
             for session in broker.sessions:
                 session.hold()
-            await self._all_answered()
+            await self._all_answered(deadline_s)
             broker.is_running = False
             broker.turn()
-            await server.close_connections(stop_timeout_s)
-            await self._all_answered()
+            await server.close_connections(_QUICK_S)
+            await self._all_answered(deadline_s)
         stopped = self._call(broker.adapter.stop)
-        await asyncio.wait((stopped,), timeout=stop_timeout_s)
+        await asyncio.wait((stopped,), timeout=max(0.0, deadline_s - broker.loop.time()))
         if not stopped.done():
             log.warning("the store does not answer, it is closed without an answer")
             await self._call(broker.adapter.abandon)
         await stopped
+
+    async def farewell(self, deadline_s: float) -> None:
+        """Give slow clients the time until then to read what they were told last."""
+        server, self._leaving = self._leaving, None
+        if server is not None:
+            await server.close_connections(deadline_s - self._broker.loop.time())
+            await server.abort_connections()
 
     # -- tools ---------------------------------------------------------------------------------------------------
 
@@ -136,9 +156,8 @@ class Realm:
             server.stop_listening()
         return server
 
-    async def _all_answered(self) -> None:
+    async def _all_answered(self, deadline_s: float) -> None:
         """Wait until the store has answered everything, but not for ever."""
-        deadline_s = self._broker.loop.time() + self._broker.options.stop_timeout_s
         while self._broker.inbox.expected and self._broker.loop.time() < deadline_s:
             await asyncio.sleep(0.01)
 

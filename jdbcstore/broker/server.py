@@ -97,8 +97,10 @@ class Connection(asyncio.Protocol):
         """The client is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._session.close()
-        self._server.forget(self)
+        try:
+            self._session.close()
+        finally:
+            self._server.forget(self)
         log.debug("connection closed peer=%s error=%r", self.peer, error)
 
     # -- the session's side ----------------------------------------------------------------------------------------
@@ -229,12 +231,15 @@ class Server:
             self._listener.close()
 
     async def close_connections(self, timeout_s: float) -> None:
-        """Close all connections; those that do not take what was written to them within the time are cut off."""
+        """Close all connections; returns when they are, or when the time is over and `abort_connections` has to."""
         for connection in self._connections:
             connection.close()
         deadline_s = self._broker.loop.time() + timeout_s
         while self._connections and self._broker.loop.time() < deadline_s:
             await asyncio.sleep(0.005)
+
+    async def abort_connections(self) -> None:
+        """Cut off those who have not taken what was written to them."""
         for connection in list(self._connections):
             connection.abort()
         while self._connections:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
-from jdbcstore.broker.answers import AcknowledgementAnswer, SendAnswer
+from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, give_back
-from jdbcstore.broker.conversion import message_of, stomp_body, stomp_headers, transform
+from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, stomp_headers, transform
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.ledger import Ledger
+from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
 from jdbcstore.broker.subscribing import consumer_for
 from jdbcstore.broker.temporaries import Temporaries
@@ -92,6 +93,8 @@ class Session:
         self._unheard: list[Event] = []
         self._producer = ProducerId(self.connection_id, 1, -1)
         self._sent = 0
+        #: What is missing of producers that number their messages.
+        self.numbering = Numbering()
         self._ledger = Ledger()
         #: Sent to subscriptions that acknowledge by themselves; settled when the bytes have left.
         self._unflushed: list[Delivery] = []
@@ -304,6 +307,9 @@ class Session:
     # -- SEND ----------------------------------------------------------------------------------------------------
 
     def _on_send(self, event: Send) -> None:
+        if "producer-id" in event.headers:
+            self._send_numbered(event)
+            return
         destination = parse_stomp_destination(event.destination, self._temporaries.get)
         self._sent += 1
         message_id = MessageId(self._producer, self._sent)
@@ -322,6 +328,78 @@ class Session:
             self._broker.publish(singles[0], self, answer)
         else:
             self._broker.commit(singles, [], self, answer)
+
+    def _send_numbered(self, event: Send) -> None:
+        """A message of a producer that numbers them itself; `jdbcstore.broker.producers` has the theory."""
+        transaction = None if event.transaction is None else self._transactions.get(event.transaction)
+        try:
+            number = producer_id, sequence = number_of(event.headers)
+        except ProtocolError:
+            if transaction is not None:
+                transaction.is_incomplete = True
+            raise
+        if self._has_to_learn([producer_id], event, lambda: self._refuse(number, transaction)):
+            return
+        try:
+            self.numbering.admit(number)
+            self._check_turn(producer_id, sequence, transaction)
+            headers = {name: value for name, value in event.headers.items() if name not in NUMBER_HEADERS}
+            destination = parse_stomp_destination(event.destination, self._temporaries.get)
+            message_id = MessageId(producer_id, sequence)
+            message = message_of(
+                headers, event.body, destination, message_id, self._broker.now_ms(), self._temporaries.get
+            )
+            singles = self._singles(message, destination)
+            if event.transaction is not None:
+                transaction = self._transaction(event.transaction)
+                transaction.number(producer_id, sequence)
+                for single in singles:
+                    transaction.send(single)
+        except JdbcStoreError:
+            self._refuse(number, transaction)
+            raise
+        if transaction is not None:
+            self._done(event.receipt)
+        else:
+            answer = NumberedAnswer(self, event.receipt, len(event.body), [number])
+            self._broker.producers.commit(singles, [], self, answer, [producer_id])
+
+    def _refuse(self, number: Number, transaction: Transaction | None) -> None:
+        """The client will hear an ERROR for a numbered message."""
+        self.numbering.refused(number)
+        if transaction is not None:
+            transaction.refused.append(number)
+            transaction.is_incomplete = True
+
+    def _check_turn(self, producer_id: ProducerId, sequence: int, transaction: Transaction | None) -> None:
+        """Raise ProtocolError if lower numbers of the producer wait in another open transaction."""
+        for other in self._transactions.values():
+            waiting = other.numbers.get(producer_id)
+            if other is not transaction and waiting and waiting[0] < sequence:
+                raise ProtocolError(
+                    f"Message {sequence} would be stored before message {waiting[0]} of the same"
+                    f" producer, which waits in transaction {other.name}: commit that first"
+                )
+
+    def _has_to_learn(
+        self, producers: Iterable[ProducerId], event: Event, failed: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Whether the broker has to ask the store about a producer first. Then nothing is heard until it knows."""
+        unknown = next((producer for producer in producers if not self._broker.producers.knows(producer)), None)
+        if unknown is None:
+            return False
+
+        def learned(error: BaseException | None) -> None:
+            if error is not None and not self._is_closed:
+                self._unheard.remove(event)
+                failed()
+                self._error(error, event.receipt)
+            self.let_go()
+
+        self._unheard.append(event)  # it is heard again, before all that comes behind it
+        self.hold()
+        self._broker.producers.learn(unknown, learned)
+        return True
 
     def _singles(self, message: Message, destination: Destination) -> list[Message]:
         """The message for each of its destinations: itself unless the destination is a composite."""
@@ -418,7 +496,7 @@ class Session:
                 message,
                 message_id,
                 self._temporaries.names,
-                redelivered=delivery.redeliveries > 0 or message.redelivery_counter > 0,
+                redeliveries=delivery.redeliveries,
             )
             body, has_length = stomp_body(message)
             if self._transformations and (form := self._transformations.get(consumer)) is not None and not has_length:
@@ -517,16 +595,28 @@ class Session:
 
     def _on_commit(self, event: Commit) -> None:
         transaction = self._transaction(event.transaction)
+        if self._has_to_learn(transaction.numbers, event):
+            return
         del self._transactions[event.transaction]
         size = sum(message.size for message in transaction.sends)
-        answer = SendAnswer(self, event.receipt, size, transaction.acknowledged)
-        self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
+        if not (transaction.numbers or transaction.is_incomplete):
+            answer = SendAnswer(self, event.receipt, size, transaction.acknowledged)
+            self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
+            return
+        answer = NumberedAnswer(self, event.receipt, size, transaction.all_numbers(), transaction.acknowledged)
+        if transaction.is_incomplete:
+            answer(ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused"))
+        else:
+            producers = self._broker.producers
+            producers.commit(transaction.sends, transaction.acknowledged, self, answer, transaction.numbers)
 
     def _on_abort(self, event: Abort) -> None:
         transaction = self._transaction(event.transaction)
         del self._transactions[event.transaction]
         for delivery in transaction.acknowledged:
             self.restore(delivery)
+        for number in transaction.refused:
+            self.numbering.forgiven(number)
         self._done(event.receipt)
 
     # -- flow control ----------------------------------------------------------------------------------------------

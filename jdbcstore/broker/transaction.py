@@ -5,7 +5,7 @@ from __future__ import annotations
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import LocalTransactionId
+from jdbcstore.identifiers import LocalTransactionId, ProducerId
 from jdbcstore.message import Message
 
 __all__ = ["Transaction"]
@@ -20,13 +20,29 @@ class Transaction:
         options: how much it may hold.
     """
 
-    __slots__ = ("_bytes", "_options", "acknowledged", "name", "sends", "transaction_id")
+    __slots__ = (
+        "_bytes",
+        "_options",
+        "acknowledged",
+        "is_incomplete",
+        "name",
+        "numbers",
+        "refused",
+        "sends",
+        "transaction_id",
+    )
 
     def __init__(self, name: str, transaction_id: LocalTransactionId, options: BrokerOptions) -> None:
         self.name = name
         self.transaction_id = transaction_id
         self.sends: list[Message] = []
         self.acknowledged: list[Delivery] = []
+        #: By producer that numbers its messages: its numbers among the sends, in order.
+        self.numbers: dict[ProducerId, list[int]] = {}
+        #: Numbered messages that were refused.
+        self.refused: list[tuple[ProducerId, int]] = []
+        #: Whether something is missing in it that its client may believe to be there: it cannot be committed.
+        self.is_incomplete = False
         self._options = options
         self._bytes = 0
 
@@ -41,6 +57,20 @@ class Transaction:
         """Keep acknowledgements until COMMIT. Raises ProtocolError when the transaction is full."""
         self._check(len(deliveries), 0)
         self.acknowledged.extend(deliveries)
+
+    def number(self, producer_id: ProducerId, number: int) -> None:
+        """Keep the number of a message that is being sent. Raises ProtocolError when it comes after a higher one."""
+        numbers = self.numbers.setdefault(producer_id, [])
+        if numbers and number <= numbers[-1]:
+            raise ProtocolError(
+                f"Message {number} comes after message {numbers[-1]} in transaction {self.name}: the numbers of a"
+                " producer grow"
+            )
+        numbers.append(number)
+
+    def all_numbers(self) -> list[tuple[ProducerId, int]]:
+        """The numbers of all messages in it, refused ones too."""
+        return [(producer, number) for producer, of in self.numbers.items() for number in of] + self.refused
 
     def _check(self, count: int, size: int) -> None:
         options = self._options

@@ -15,7 +15,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
-__all__ = ["open_engine", "open_store", "store_url"]
+__all__ = ["open_engine", "open_store", "store_options", "store_url"]
 
 _DRIVERS: Final = {
     "sqlite": "sqlite",
@@ -23,6 +23,17 @@ _DRIVERS: Final = {
     "postgres": "postgresql+psycopg2",
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
+}
+#: Parameters by ActiveMQ's names, which mean ours in the same unit.
+_ACTIVEMQ_NAMES: Final = {
+    "createTablesOnStartup": "create_tables_on_startup",
+    "failIfLocked": "fail_if_locked",
+    "leaseHolderId": "lease_holder_id",
+    "lockAcquireSleepInterval": "lock_acquire_sleep_interval_ms",
+    "lockKeepAlivePeriod": "lock_keep_alive_period_ms",
+    "maxAllowableDiffFromDBTime": "max_allowable_diff_from_db_time_ms",
+    "queryTimeout": "query_timeout_s",
+    "tablePrefix": "table_prefix",
 }
 _EXAMPLES: Final = "use sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…, mariadb://… or memory:"
 
@@ -55,8 +66,7 @@ def open_engine(text: str) -> Engine:
     """
     from jdbcstore.store.jdbc.adapter import engine_for
 
-    url, options = _options_of(store_url(text), JdbcOptions())
-    _require_driver(url)
+    url, options = store_options(text)
     return engine_for(url, options)
 
 
@@ -65,7 +75,8 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
 
     Args:
         text: a store URL. The folder of a SQLite file is made when it is missing. ``?table_prefix=…`` and the other
-            fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL.
+            fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL, also by ActiveMQ's
+            names for them: ``?lockKeepAlivePeriod=3000``.
         options: options of a SQL store; parameters of the URL go before.
         locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
             broker.
@@ -77,33 +88,60 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
         return MemoryPersistenceAdapter()
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
-    url, options = _options_of(store_url(text), options or JdbcOptions())
+    url, options = store_options(text, options)
     if locker is not None:
         options = replace(options, locker=locker)
-    _require_driver(url)
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     return JdbcPersistenceAdapter(url, options)
 
 
-def _options_of(url: URL, options: JdbcOptions) -> tuple[URL, JdbcOptions]:
-    """Take the parameters of the URL that are options of the store; the rest is the driver's."""
-    of_store, of_lock = _given(url, options), _given(url, options.lock)
+def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, JdbcOptions]:
+    """Read the URL of a SQL store with the options in it.
+
+    Args:
+        text: as for `open_store`.
+        options: what the parameters of the URL go before.
+
+    Returns:
+        The URL without the parameters that are options of the store; what is left is the driver's. And the options.
+
+    Raises:
+        ConfigurationError: the URL or an option in it is wrong, or the driver is not installed.
+    """
+    url, options = store_url(text), options or JdbcOptions()
+    given = _given(url)
+    of_store, of_lock = _fields_of(options, given), _fields_of(options.lock, given)
     if of_lock:
         of_store["lock"] = replace(options.lock, **of_lock)  # type: ignore[arg-type]  # each is of its field's type
     if of_store:
         options = replace(options, **of_store)  # type: ignore[arg-type]  # likewise
-    return url.difference_update_query([*of_store, *of_lock]), options
+    known = {*of_store, *of_lock}
+    url = url.difference_update_query([name for name in url.query if _ACTIVEMQ_NAMES.get(name, name) in known])
+    _require_driver(url)
+    return url, options
 
 
-def _given(url: URL, options: JdbcOptions | LockerOptions) -> dict[str, object]:
-    """The parameters of the URL that are fields of these options, each of its field's type."""
-    current = {field.name: getattr(options, field.name) for field in fields(options)}
-    return {
-        name: _typed(name, str(url.query[name]), value)
-        for name, value in current.items()
-        if name in url.query and isinstance(value, int | float | str)
-    }
+def _given(url: URL) -> dict[str, list[tuple[str, str]]]:
+    """The parameters of a URL by our names: how each is spelled there, and its value."""
+    given: dict[str, list[tuple[str, str]]] = {}
+    for spelled, values in url.query.items():
+        pairs = [(spelled, value) for value in ((values,) if isinstance(values, str) else values)]
+        given.setdefault(_ACTIVEMQ_NAMES.get(spelled, spelled), []).extend(pairs)
+    return given
+
+
+def _fields_of(options: JdbcOptions | LockerOptions, given: dict[str, list[tuple[str, str]]]) -> dict[str, object]:
+    """The parameters that are fields of these options, each of its field's type."""
+    found: dict[str, object] = {}
+    for field in fields(options):
+        current = getattr(options, field.name)
+        pairs = given.get(field.name, [])
+        if pairs and isinstance(current, int | float | str):
+            if len(pairs) > 1:
+                raise ConfigurationError(f"the URL gives {' and '.join(spelled for spelled, _ in pairs)}: say it once")
+            found[field.name] = _typed(*pairs[0], current)
+    return found
 
 
 def _typed(name: str, text: str, current: object) -> object:
@@ -114,7 +152,8 @@ def _typed(name: str, text: str, current: object) -> object:
             return int(text)
         return float(text) if isinstance(current, float) else text
     except (ValueError, KeyError):
-        raise ConfigurationError(f"option {name} in the URL: {text!r} is not a {type(current).__name__}") from None
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(current)]
+        raise ConfigurationError(f"option {name} in the URL must be {kind}, got {text!r}") from None
 
 
 def _require_driver(url: URL) -> None:

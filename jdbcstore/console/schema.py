@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 from urllib.parse import parse_qsl
@@ -19,10 +20,9 @@ from rich.text import Text
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from jdbcstore.config.urls import store_url
-from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.config.urls import store_options
+from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.jdbc.adapter import engine_for
-from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
 
 __all__ = ["schema"]
@@ -87,7 +87,8 @@ def sql(url: str, table_prefix: str) -> None:
     """Print the SQL that creates the tables in an empty database. Connects to nothing: mysql:// will do for URL."""
     with _errors():
         dialect = url.partition(":")[0].partition("+")[0]
-        prefix = dict(parse_qsl(url.partition("?")[2])).get("table_prefix", "")
+        query = dict(parse_qsl(url.partition("?")[2]))
+        prefix = query.get("table_prefix") or query.get("tablePrefix", "")
         click.echo(schema_sql("postgresql" if dialect == "postgres" else dialect, table_prefix or prefix), nl=False)
 
 
@@ -97,20 +98,16 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, str]]:
 
     SQLite makes the file that it opens. Who only looks gets an empty database in its place.
     """
-    url = store_url(text)
-    prefix = url.query.get("table_prefix", "")
-    if not isinstance(prefix, str):
-        raise ConfigurationError("the URL names table_prefix more than once")
+    url, options = store_options(text)
     file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
     if file and not file.exists() and not creates:
         engine = create_engine("sqlite://")
     else:
         if file and creates:
             file.parent.mkdir(parents=True, exist_ok=True)
-        options = [name for name in url.query if name in JdbcOptions.__slots__]
-        engine = engine_for(url.difference_update_query(options), JdbcOptions(query_timeout_s=_STATEMENT_TIMEOUT_S))
+        engine = engine_for(url, replace(options, query_timeout_s=_STATEMENT_TIMEOUT_S))
     try:
-        yield engine, prefix
+        yield engine, options.table_prefix
     finally:
         engine.dispose()
 

@@ -410,6 +410,7 @@ class Locker(ABC):
 
         Raises:
             LockHeld: somebody else is master and ``fail_if_locked`` is set.
+            LeaseLost: we were master, and are not any more; the next attempt begins anew.
             TransientStoreError: the store cannot be asked; try again.
             SchemaMismatch: there is nothing to hold; the text says what to run.
         """

@@ -56,6 +56,7 @@ class LockerOptions:
             that is random for each mastership follows, so that two brokers of one name are two. 200 characters at most.
         fail_if_locked: end with `LockHeld` instead of waiting when somebody else is master (ActiveMQ:
             ``failIfLocked``).
+        detect_dead_holder: do not wait for the lease of a holder whose process is known to have ended on this machine.
 
     Raises:
         ConfigurationError: values with which two brokers could be master, or a master would lose its lease for nothing.
@@ -67,29 +68,35 @@ class LockerOptions:
     max_allowable_diff_from_db_time_ms: int = 0
     lease_holder_id: str = "jdbcstore"
     fail_if_locked: bool = False
+    detect_dead_holder: bool = True
 
     def __post_init__(self) -> None:
         if self.lease_ms < _LEASE_LEAST_MS:
-            raise ConfigurationError(f"lease_ms must be at least {_LEASE_LEAST_MS}, got {self.lease_ms}")
+            raise ConfigurationError(
+                f"lease_ms must be at least {_LEASE_LEAST_MS}, got {self.lease_ms}: a healthy master would be taken for"
+                " dead"
+            )
         if not 0 <= self.lock_keep_alive_period_ms < self.lease_ms / 2:
             raise ConfigurationError(
-                f"lock_keep_alive_period_ms {self.lock_keep_alive_period_ms} must be less than half of lease_ms"
-                f" {self.lease_ms}, so that one renewal may fail: leave it out, or give at most"
-                f" {(self.lease_ms - 1) // 2}"
+                f"lock_keep_alive_period_ms (lockKeepAlivePeriod) {self.lock_keep_alive_period_ms} must be less than"
+                f" half of lease_ms {self.lease_ms}, so that one renewal may fail: leave it out, or give at most"
+                f" {(self.lease_ms - 1) // 2}, or make lease_ms longer"
             )
         if not 0 < self.lock_acquire_sleep_interval_ms <= self.lease_ms:
             raise ConfigurationError(
-                f"lock_acquire_sleep_interval_ms {self.lock_acquire_sleep_interval_ms} must be 1 to lease_ms"
-                f" {self.lease_ms}: a standby that looks seldom takes over late"
+                f"lock_acquire_sleep_interval_ms (lockAcquireSleepInterval) {self.lock_acquire_sleep_interval_ms} must"
+                f" be 1 to lease_ms {self.lease_ms}: a standby that looks seldom takes over late. In ActiveMQ it is the"
+                " length of the lease too; here that is lease_ms"
             )
         if self.max_allowable_diff_from_db_time_ms < 0:
             raise ConfigurationError(
-                "max_allowable_diff_from_db_time_ms must be at least 0, 0 being no limit, got"
-                f" {self.max_allowable_diff_from_db_time_ms}"
+                "max_allowable_diff_from_db_time_ms (maxAllowableDiffFromDBTime) must be at least 0, 0 being no limit,"
+                f" got {self.max_allowable_diff_from_db_time_ms}"
             )
         if not 1 <= len(self.lease_holder_id) <= _HOLDER_ID_MAX or not self.lease_holder_id.isprintable():
             raise ConfigurationError(
-                f"lease_holder_id {self.lease_holder_id[:60]!r} must be 1 to {_HOLDER_ID_MAX} printable characters"
+                f"lease_holder_id (leaseHolderId) {self.lease_holder_id[:60]!r} must be 1 to {_HOLDER_ID_MAX}"
+                " printable characters"
             )
 
     @property

@@ -1,15 +1,20 @@
-"""The database goes away and comes back: clients are told, nothing is lost, the broker goes on by itself."""
+"""The database goes away and comes back: clients are told, nothing is lost, the broker goes on by itself, or not."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from jdbcstore import Broker, JdbcOptions, Queue, open_store
-from tests.broker.client import Client
+from jdbcstore.broker.life import State
+from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_flow_control import pour, until
+from tests.broker_process import BrokerProcess
 from tests.servers.proxy import Proxy
 
 URLS = ["postgresql_url", "mariadb_url", "mysql_url"]
@@ -32,11 +37,11 @@ def send(client: Client, number: int) -> str:
     return client.request("SEND", {"destination": "/queue/A", "persistent": "true", "number": str(number)}).command
 
 
-def test_an_outage_is_told_and_survived(
+def test_with_ignore_each_request_is_told_and_clients_stay(
     start_broker: StartBroker, open_client: OpenClient, proxy: Proxy, database: str, brokers: list[Broker]
 ) -> None:
     store = open_store(proxy.url(database), JdbcOptions(retry_s=0.3, query_timeout_s=3.0))
-    address = start_broker(store, window_messages_max=20, page_messages_max=10)
+    address = start_broker(store, window_messages_max=20, page_messages_max=10, on_store_failure="ignore")
     producer, consumer = open_client(address), open_client(address)
     pour(producer, 200)
     consumer.subscribe("/queue/A", "client-individual", activemq_prefetchSize="5")
@@ -63,3 +68,75 @@ def test_an_outage_is_told_and_survived(
     assert got == sorted(set(got))
     assert set(range(200)) | {number} <= set(got)
     until(lambda: brokers[0].queues[Queue("A")].depth == 0)
+
+
+class Senders:
+    """Clients in threads that send persistent messages one after the other until the broker lets them go."""
+
+    def __init__(self, address: Address, count: int = 4) -> None:
+        self.receipted: list[str] = []
+        self._threads = [threading.Thread(target=self._send, args=(address, f"s{n}")) for n in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(30)
+            assert not thread.is_alive(), "the broker keeps a client that it does not serve"
+
+    def _send(self, address: Address, name: str) -> None:
+        with suppress(OSError), Client(address) as client:
+            assert client.connect().command == "CONNECTED"
+            for number in range(1_000_000):
+                body = f"{name}.{number}"
+                if client.request("SEND", {"destination": "/queue/A", "persistent": "true"}, body).command == "ERROR":
+                    return
+                self.receipted.append(body)
+
+
+def test_with_suspend_clients_are_dropped_and_the_broker_resumes_in_its_term(
+    start_broker: StartBroker, open_client: OpenClient, proxy: Proxy, database: str, brokers: list[Broker]
+) -> None:
+    address = start_broker(open_store(proxy.url(database), JdbcOptions(retry_s=0.3, query_timeout_s=3.0)))
+    broker = brokers[0]
+    before = broker.life.status
+    idle = open_client(address)
+    senders = Senders(address)
+    until(lambda: len(senders.receipted) > 50)
+
+    proxy.cut()
+    senders.join()
+    assert broker.life.state in (State.SUSPENDED, State.RECOVERING)
+    assert "the store failed" in idle.error().headers["message"]
+    assert idle.is_closed()
+    with pytest.raises(OSError):  # noqa: PT011  # nobody listens
+        Client(address)
+
+    proxy.resume()
+    until(lambda: broker.life.state is State.MASTER, 10)
+    after = broker.life.status
+    assert (after.term, after.holder) == (before.term, before.holder)
+    consumer = open_client(broker.address)
+    consumer.publish("/queue/A", "last")
+    consumer.subscribe("/queue/A")
+    got = [consumer.message().text]
+    while got[-1] != "last":
+        got.append(consumer.message().text)
+    assert len(got) == len(set(got))
+    assert set(senders.receipted) <= set(got)
+    # What has no receipt was in flight: one message of each sender at most.
+    assert len(got) - 1 <= len(senders.receipted) + 4
+
+
+def test_with_stop_the_process_ends_with_1_and_says_why(proxy: Proxy, database: str, tmp_path: Path) -> None:
+    (tmp_path / "broker.toml").write_text('[broker]\non_store_failure = "stop"\n')
+    process = BrokerProcess(f"{proxy.url(database)}?retry_s=0.3", tmp_path, "--config", "broker.toml")
+    with process, Client(("127.0.0.1", process.port)) as client:
+        client.connect()
+        client.publish("/queue/A", "1")
+        proxy.cut()
+        client.send("SEND", {"destination": "/queue/A", "persistent": "true", "receipt": "2"}, "2")
+        assert process.wait() == 1
+        assert client.error().headers["message"]
+        assert client.is_closed()
+    assert process.log().splitlines()[-1].startswith("jdbcstore: the ")

@@ -125,6 +125,11 @@ class Facts:
             for event in history.events
             if event.what in (What.DELIVERED, What.ACKED, What.RECEIPT, What.COMMITTED, What.CONNECTED)
         }
+        #: Who said first that a term is its own.
+        self.owners: dict[int, Event] = {}
+        for event in self.events[What.STATE]:
+            if event.term:
+                self.owners.setdefault(event.term, event)
         self.pauses = self._pauses()
         self.masterships = self._masterships()
 
@@ -170,7 +175,9 @@ def lost(facts: Facts) -> Iterator[Violation]:
     """Receipted, not delivered, not stored."""
     for message, at in facts.receipted.items():
         if message not in facts.delivered and message not in facts.left:
-            yield Violation("a", f"{message} has a receipt, was never delivered and is not stored: lost", at, (message,))
+            yield Violation(
+                "a", f"{message} has a receipt, was never delivered and is not stored: lost", at, (message,)
+            )
 
 
 def returned(facts: Facts) -> Iterator[Violation]:
@@ -196,7 +203,9 @@ def never_sent(facts: Facts) -> Iterator[Violation]:
     there += [(left.message, left.queue, facts.end) for left in facts.history.left]
     for message, queue, at in there:
         if facts.queues.get(message) != queue:
-            yield Violation("a", f"{message or 'a message of nobody'} is in {queue}, to where nobody sent it", at, (message,))
+            yield Violation(
+                "a", f"{message or 'a message of nobody'} is in {queue}, to where nobody sent it", at, (message,)
+            )
 
 
 # -- b: no row under an old term ----------------------------------------------------------------------------------
@@ -204,11 +213,13 @@ def never_sent(facts: Facts) -> Iterator[Violation]:
 
 def old_terms(facts: Facts) -> Iterator[Violation]:
     """Written by a process while the term was another's, or in a session that is not its holder's."""
-    owners = {event.term: f"{event.broker}/{event.mark}" for event in facts.events[What.STATE] if event.term}
+    owners = {term: f"{first.broker}/{first.mark}" for term, first in facts.owners.items()}
     for write in facts.history.writes:
         owner = owners.get(write.term)
         if write.writer != owner:
-            text = f"{written(write)} by {write.writer or 'nobody of ours'}, while term {write.term} was that of {owner}"
+            text = (
+                f"{written(write)} by {write.writer or 'nobody of ours'}, while term {write.term} was that of {owner}"
+            )
             yield Violation("b", text, write.at, (write.message,))
         elif facts.history.names_sessions and write.session != session_name(write.holder):
             text = f"{written(write)} in session {write.session!r}, which is not one of {write.holder}"
@@ -246,7 +257,7 @@ def terms_in_order(facts: Facts) -> Iterator[Violation]:
 
 def written(write: Write) -> str:
     """A write in words."""
-    what = "added" if write.op == "+" else "removed"
+    what = {"+": "added", "~": "changed", "-": "removed"}[write.op]
     return f"row {write.row} ({write.message or 'none of ours'}) was {what}"
 
 
@@ -264,7 +275,9 @@ def delivered_too_often(facts: Facts) -> Iterator[Violation]:
         if len(set(lines)) < len(lines):
             yield Violation("c", f"{message} ({copy}) came twice on one connection: {' '.join(lines)}", at, (message,))
         elif len(lines) > 1 + broken:
-            text = f"{message} ({copy}) came {len(lines)} times and {broken} of its connections broke: {' '.join(lines)}"
+            text = (
+                f"{message} ({copy}) came {len(lines)} times and {broken} of its connections broke: {' '.join(lines)}"
+            )
             yield Violation("c", text, at, (message,))
         for first, second in pairwise(deliveries):
             after = facts.heard[first.line]
@@ -307,12 +320,10 @@ def out_of_order(facts: Facts) -> Iterator[Violation]:
 
 def terms_shared(facts: Facts) -> Iterator[Violation]:
     """A term that two processes said to have."""
-    owners: dict[int, Event] = {}
     for event in facts.events[What.STATE]:
-        if event.term:
-            first = owners.setdefault(event.term, event)
-            if (first.broker, first.mark) != (event.broker, event.mark):
-                yield Violation("d", f"{first.broker} and {event.broker} both have term {event.term}", event.at)
+        first = facts.owners.get(event.term, event)
+        if (first.broker, first.mark) != (event.broker, event.mark):
+            yield Violation("d", f"{first.broker} and {event.broker} both have term {event.term}", event.at)
 
 
 def let_in_by_others(facts: Facts) -> Iterator[Violation]:

@@ -69,11 +69,11 @@ class Event(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A row of the message table that was committed, as the database saw it.
+    """What was done to a row of the message table and committed, as the database saw it.
 
     Args:
         number: grows in the order in which rows were written, which is not always that of commits.
-        op: ``+`` for an added row, ``-`` for a removed one.
+        op: ``+`` the row was added, ``~`` changed, ``-`` removed.
         row: ID of the row.
         term, holder: of the last takeover that was committed when the row was written.
         writer: the broker and process whose session wrote it, such as ``b0/4711``.
@@ -151,10 +151,11 @@ class History:
         queue: str = "",
         mark: str = "",
         text: str = "",
+        term: int = 0,
     ) -> float:
         """Something happens now. Returns the time. May be called from any thread."""
         at = time.monotonic()
-        self.add(Event(at, what, broker, line, message, queue, mark, text))
+        self.add(Event(at, what, broker, line, message, queue, mark, text, term))
         return at
 
     def add(self, event: Event) -> None:
@@ -193,4 +194,3 @@ class History:
                 else:
                     history.left.append(Left(*values))
         return history
-

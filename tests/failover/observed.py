@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
@@ -33,8 +35,12 @@ _PRELOADED = "_CHAOS_CLOCK"
 
 def set_clock(folder: Path) -> None:
     """Start this program anew under libfaketime if its clock is to be off."""
+    if _PRELOADED in os.environ:
+        # libfaketime 0.9.10 spoils the way in which Python sleeps: clock_nanosleep until a time of the monotonic clock.
+        time.sleep = sleep
+        return
     clock = folder / "clock_s"
-    if _PRELOADED in os.environ or not clock.exists():
+    if not clock.exists():
         return
     offset_s, library = clock.read_text().split()
     environment = {
@@ -46,6 +52,11 @@ def set_clock(folder: Path) -> None:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     os.execve(sys.executable, sys.orig_argv, environment)
+
+
+def sleep(seconds: float | SupportsIndex, /) -> None:
+    """As `time.sleep`."""
+    select.select([], [], [], float(seconds))
 
 
 def mark_sessions(name: str) -> Callable[[Any, object], None]:
@@ -82,7 +93,8 @@ def stop_here(order: Path) -> None:
     """Stop this process if that is wanted."""
     if order.exists():
         order.unlink()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: sent to the process, the signal may stop another thread first, and this one goes on a little.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def run(folder: Path) -> None:

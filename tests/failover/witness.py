@@ -1,4 +1,4 @@
-"""What the database itself sees of a run: triggers that write down every row that is added or removed, and each takeover.
+"""What the database itself sees of a run: triggers note every row that is written or removed, and every takeover.
 
 A trigger's row is committed, or rolled back, with the row that it is about. Two things are sound about it on every
 database, whatever the order in which sessions commit:
@@ -50,14 +50,15 @@ _POSTGRESQL: Final = (
       place := position('chaos|'::bytea IN r.msg);
       SELECT term, holder INTO t, h FROM jdbcstore_term WHERE id = 1;
       INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms) VALUES (
-        CASE TG_OP WHEN 'DELETE' THEN '-' ELSE '+' END, r.id, t, h,
+        CASE TG_OP WHEN 'INSERT' THEN '+' WHEN 'DELETE' THEN '-' ELSE '~' END, r.id, t, h,
         current_setting('chaos.broker', true), current_setting('application_name'),
         CASE WHEN place > 0 THEN convert_from(substring(r.msg FROM place FOR {length}), 'SQL_ASCII') ELSE '' END,
         r.container, EXTRACT(EPOCH FROM clock_timestamp()) * 1000);
       RETURN NULL;
     END $$
     """,
-    "CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON activemq_msgs FOR EACH ROW EXECUTE FUNCTION chaos_write()",
+    "CREATE TRIGGER chaos_write AFTER INSERT OR UPDATE OR DELETE ON activemq_msgs"
+    " FOR EACH ROW EXECUTE FUNCTION chaos_write()",
     """
     CREATE FUNCTION chaos_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
@@ -89,6 +90,7 @@ _MYSQL_WRITE: Final = """
     """
 _MYSQL: Final = (
     _MYSQL_WRITE.replace("{event}", "INSERT").replace("{row}", "NEW").replace("{op}", "+"),
+    _MYSQL_WRITE.replace("{event}", "UPDATE").replace("{row}", "NEW").replace("{op}", "~"),
     _MYSQL_WRITE.replace("{event}", "DELETE").replace("{row}", "OLD").replace("{op}", "-"),
     """
     CREATE TRIGGER chaos_takeover AFTER UPDATE ON JDBCSTORE_TERM FOR EACH ROW
@@ -114,6 +116,7 @@ _SQLITE_WRITE: Final = """
     """
 _SQLITE: Final = (
     _SQLITE_WRITE.replace("{event}", "INSERT").replace("{row}", "NEW").replace("{op}", "+"),
+    _SQLITE_WRITE.replace("{event}", "UPDATE").replace("{row}", "NEW").replace("{op}", "~"),
     _SQLITE_WRITE.replace("{event}", "DELETE").replace("{row}", "OLD").replace("{op}", "-"),
     """
     CREATE TRIGGER chaos_takeover AFTER UPDATE ON JDBCSTORE_TERM FOR EACH ROW

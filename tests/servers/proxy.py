@@ -38,6 +38,7 @@ class Proxy:
         self._open.set()
         self._delay_s = 0.0
         self._trap: Trap | None = None
+        self._fuse: Fuse | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -95,6 +96,20 @@ class Proxy:
         self._run(self._set(trap))
         return trap.sprung
 
+    def cut_after(self, bytes_left: int, *, answers: bool) -> threading.Event:
+        """Reset the connection that carries the byte after so many, counted over all connections, once.
+
+        Args:
+            bytes_left: what is still delivered, at least 0.
+            answers: count what the server sends; else what clients send.
+
+        Returns:
+            An event that is set when it has happened.
+        """
+        fuse = Fuse(bytes_left, answers)
+        self._run(self._set_fuse(fuse))
+        return fuse.burnt
+
     def _run(self, action: Coroutine[None, None, None]) -> None:
         asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=30)
 
@@ -133,16 +148,36 @@ class Proxy:
                     sink.transport.abort()
                 trap.sprung.set()
                 break
+            if self._burn(chunk, sink, client, answers=False):
+                break
             sink.write(chunk)
             await sink.drain()
         sink.write_eof()
 
     async def _forward_answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await self._read(source):
+            if self._burn(chunk, sink, sink, answers=True):
+                break
             if not sink.transport.is_closing():  # after a delivered trap, read the answer so that the server can finish
                 sink.write(chunk)
                 await sink.drain()
         sink.write_eof()
+
+    def _burn(
+        self, chunk: bytes, sink: asyncio.StreamWriter, client: asyncio.StreamWriter, *, answers: bool
+    ) -> bool:
+        """Let a chunk burn down the fuse, if there is one for its direction; whether this was the end of the line."""
+        fuse = self._fuse
+        if fuse is None or fuse.answers is not answers:
+            return False
+        if len(chunk) <= fuse.bytes_left:
+            fuse.bytes_left -= len(chunk)
+            return False
+        self._fuse = None
+        sink.write(chunk[: fuse.bytes_left])
+        client.transport.abort()
+        fuse.burnt.set()
+        return True
 
     async def _read(self, source: asyncio.StreamReader) -> bytes:
         chunk = await source.read(CHUNK_BYTES)
@@ -178,6 +213,9 @@ class Proxy:
     async def _set(self, trap: Trap) -> None:
         self._trap = trap
 
+    async def _set_fuse(self, fuse: Fuse) -> None:
+        self._fuse = fuse
+
 
 @dataclass
 class Trap:
@@ -186,3 +224,12 @@ class Trap:
     pattern: bytes
     deliver: bool
     sprung: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class Fuse:
+    """How many bytes are still delivered, and of which direction."""
+
+    bytes_left: int
+    answers: bool
+    burnt: threading.Event = field(default_factory=threading.Event)

@@ -6,6 +6,7 @@ this one started.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -141,6 +142,14 @@ class DatabaseServer:
         """`kill -9` the server; the data stays as a crash leaves it."""
         self._end(signal.SIGUSR1)
 
+    def pause(self) -> None:
+        """SIGSTOP every process of the server: connections stay open, nothing is answered. `proceed` ends it."""
+        self._signal_all(signal.SIGSTOP)
+
+    def proceed(self) -> None:
+        """SIGCONT."""
+        self._signal_all(signal.SIGCONT)
+
     def restart(self) -> None:
         """Stop cleanly and start again on the same port."""
         self.stop()
@@ -206,6 +215,14 @@ class DatabaseServer:
         except ProcessLookupError:
             return None
 
+    def _signal_all(self, number: signal.Signals) -> None:
+        parents = [int((self.folder / "keeper.pid").read_text())]
+        while parents:
+            parents = [child for parent in parents for child in children(parent)]
+            for child in parents:
+                with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                    os.kill(child, number)
+
     def _end(self, number: signal.Signals) -> None:
         try:
             keeper = self._keeper()
@@ -224,6 +241,14 @@ class DatabaseServer:
             pass
         finally:
             os.close(keeper)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, none when it has ended."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def free_port() -> int:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg2
@@ -19,11 +25,19 @@ from jdbcstore import faults
 from jdbcstore.config.urls import open_engine, open_store, store_url
 from jdbcstore.console.stores import looking_into
 from jdbcstore.destination import Queue
-from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, TransientStoreError
+from jdbcstore.errors import (
+    ConfigurationError,
+    LeaseLost,
+    LockHeld,
+    OutcomeUnknown,
+    SchemaMismatch,
+    TransientStoreError,
+)
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LockStatus, MessageStore, SupportsLocking
+from jdbcstore.store.jdbc import pulse
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
@@ -70,6 +84,14 @@ class Brokers:
     def master(self, kind: str = "lease", **lock: Any) -> JdbcPersistenceAdapter:
         """An adapter that is master and started."""
         adapter = self.new(kind, **lock)
+        assert adapter.locker().acquire() is not None
+        adapter.start()
+        return adapter
+
+    def successor(self, kind: str = "lease") -> JdbcPersistenceAdapter:
+        """The next master. It did not end the sessions of the one before, so only the fence keeps that from writing."""
+        adapter = self.new(kind)
+        cast(Any, adapter.locker())._end_sessions_of = lambda former, connection: None
         assert adapter.locker().acquire() is not None
         adapter.start()
         return adapter
@@ -345,6 +367,184 @@ def test_a_clock_that_is_off_is_said(
     assert abs(int(found[1]) - 3_600_000) < 60_000
 
 
+# -- a holder that is known to be dead -----------------------------------------------------------------------------
+
+MASTER = """
+import sys, time
+from jdbcstore import JdbcOptions, open_store
+from jdbcstore.store.lease import LockerOptions
+store = open_store(sys.argv[1], JdbcOptions(lock=LockerOptions(lease_ms=60000)))
+store.start()
+print("master", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def master_process(url: str) -> Iterator[subprocess.Popen[str]]:
+    """A master in a process of its own, in its first term, with a lease of a minute."""
+    with subprocess.Popen([sys.executable, "-c", MASTER, url], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "master\n"
+            yield running
+        finally:
+            running.kill()
+
+
+def test_a_master_that_was_killed_is_replaced_without_waiting_for_its_lease(brokers: Brokers) -> None:
+    with master_process(brokers.url) as running:
+        new = brokers.new()
+        assert new.locker().acquire() is None
+        running.kill()
+        running.wait(WAIT_S)
+        assert new.locker().acquire() == 2
+        new.start()
+        queue(new).add_message(text_message(1)).result(WAIT_S)
+
+
+def test_a_script_that_was_killed_can_be_started_again_at_once(brokers: Brokers) -> None:
+    with master_process(brokers.url) as running:
+        running.kill()
+        running.wait(WAIT_S)
+    with open_store(brokers.url) as again:
+        assert again.destinations() == set()
+
+
+def test_a_master_that_is_stopped_is_waited_for(brokers: Brokers) -> None:
+    with master_process(brokers.url) as running:
+        new = brokers.new()
+        assert new.locker().acquire() is None
+        running.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WNOWAIT)
+        for _ in range(3):
+            assert new.locker().acquire() is None
+
+
+def test_who_does_not_look_for_the_dead_waits_for_the_lease(brokers: Brokers) -> None:
+    with master_process(brokers.url) as running:
+        running.kill()
+        running.wait(WAIT_S)
+    new = brokers.new(detect_dead_holder=False)
+    assert new.locker().acquire() is None
+    age(brokers)
+    assert new.locker().acquire() == 2
+
+
+def test_nobody_looks_for_the_sign_of_life_of_who_gave_none(brokers: Brokers) -> None:
+    one, other = brokers.new(detect_dead_holder=False), brokers.new()
+    one.locker().acquire()
+    assert other.locker().acquire() is None
+    assert not pulse.is_dead(holder(one))
+
+
+def test_nothing_is_left_of_who_took_turns(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    one, other = brokers.new(), brokers.new()
+    for _ in range(2):
+        assert one.locker().acquire() is not None
+        assert other.locker().acquire() is None
+        age(brokers)
+        assert other.locker().acquire() is not None
+        with pytest.raises(LeaseLost):
+            one.locker().renew()
+        other.locker().release()
+    (folder,) = tmp_path.glob("jdbcstore-*[0-9]")
+    assert list(folder.iterdir()) == []
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lease", "database"])
+def test_a_hand_over_reaches_a_standby_that_waits_within_a_fifth_of_a_second(brokers: Brokers, kind: str) -> None:
+    if kind == "database" and brokers.url.startswith("sqlite"):
+        return
+    one, other, third = (brokers.new(kind) for _ in range(3))
+    times = []
+    acquired: list[float] = []
+
+    def stand_by() -> None:
+        while other.locker().acquire() is None:
+            other.locker().wait(1.0)
+        acquired.append(time.monotonic())
+
+    for _ in range(5):
+        assert one.locker().acquire() is not None
+        assert other.locker().acquire() is None
+        assert third.locker().acquire() is None
+        waiting = [threading.Thread(target=stand_by), threading.Thread(target=third.locker().wait, args=(1.0,))]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.3)
+        released = time.monotonic()
+        one.locker().release()
+        for thread in waiting:
+            thread.join(WAIT_S)
+        times.append(acquired.pop() - released)
+        other.locker().release()
+    assert sorted(times)[2] < 0.2, times
+
+
+def test_signals_of_other_tables_are_not_ours(brokers: Brokers) -> None:
+    ours, prefixed = brokers.new(), open_store(brokers.url + "?table_prefix=X_", JdbcOptions())
+    assert isinstance(prefixed, JdbcPersistenceAdapter)
+    names = {cast(Any, adapter.locker())._signal for adapter in (ours, brokers.new(), prefixed)}
+    assert len(names) == 2
+    elsewhere = open_store(f"{brokers.url}_too")
+    assert isinstance(elsewhere, JdbcPersistenceAdapter)
+    assert cast(Any, elsewhere.locker())._signal not in names
+
+
+def test_a_standby_waits_when_the_master_died_without_a_signal(brokers: Brokers) -> None:
+    """Its session is gone, its lease is not: the standby must not ask in a loop."""
+    one, other = brokers.master(), brokers.new()
+    assert other.locker().acquire() is None
+    cast(Any, one.locker())._disconnect()
+    time.sleep(0.2)
+    for _ in range(3):
+        began = time.monotonic()
+        other.locker().wait(0.3)
+        assert time.monotonic() - began > 0.2
+
+
+def test_a_standby_that_waits_for_a_java_broker_only_looks_now_and_then(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    one.locker().release()
+    assert java(brokers, JAVA_OBTAINS)
+    began = time.monotonic()
+    one.locker().wait(0.5)
+    assert 0.4 < time.monotonic() - began < 1.2
+
+
+def test_waiting_without_a_database_is_only_waiting(server_brokers: Brokers) -> None:
+    one, other = server_brokers.new(), server_brokers.new()
+    one.locker().acquire()
+    assert other.locker().acquire() is None
+    killing = threading.Timer(0.3, kill_session, (session_of(other), server_brokers))
+    began = time.monotonic()
+    killing.start()
+    other.locker().wait(1.0)
+    killing.join(WAIT_S)
+    assert 0.9 < time.monotonic() - began < 2
+    assert other.locker().acquire() is None
+
+
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
+def test_a_master_listens_to_nothing(database: str, request: pytest.FixtureRequest) -> None:
+    """A listener in an open transaction would keep the server from clearing everybody's notifications away."""
+    with opened(request.getfixturevalue(database)) as brokers:
+        one, other = brokers.new("database"), brokers.new("database")
+        one.locker().acquire()
+        assert other.locker().acquire() is None
+        other.locker().wait(0.1)
+        one.locker().release()
+        assert other.locker().acquire() == 2
+        connection = cast(Any, other.locker())._connection
+        assert connection.execute(text("SELECT pg_listening_channels()")).all() == []
+
+
 # -- Java brokers ----------------------------------------------------------------------------------------------------
 
 
@@ -522,7 +722,7 @@ def test_an_adapter_may_be_master_again(brokers: Brokers) -> None:
     assert other.locker().acquire() == 2
     other.start()
     queue(other).add_message(text_message(2)).result(WAIT_S)
-    assert isinstance(queue(one).add_message(text_message(3)).exception(WAIT_S), LeaseLost)
+    assert isinstance(queue(one).add_message(text_message(3)).exception(WAIT_S), LeaseLost | OutcomeUnknown)
     one.stop()
     other.stop()
     other.locker().release()
@@ -567,16 +767,25 @@ def test_a_late_write_of_the_old_master_fails(brokers: Brokers, rows: int, remov
     kept = text_message(1)
     queue(old).add_message(kept).result(WAIT_S)
     age(brokers)
-    brokers.master()
+    brokers.successor()
     late = write(old, rows, *([kept] if removing else []))
     assert isinstance(late.exception(WAIT_S), LeaseLost)
     assert stored(brokers.url) == [1]
 
 
+def test_a_write_whose_session_was_ended_by_the_takeover_is_lost_or_unknown(server_brokers: Brokers) -> None:
+    old = server_brokers.master()
+    age(server_brokers)
+    server_brokers.master()
+    assert isinstance(write(old, 1).exception(WAIT_S), LeaseLost | OutcomeUnknown)
+    assert isinstance(write(old, 1).exception(WAIT_S), LeaseLost)
+    assert stored(server_brokers.url) == []
+
+
 def test_everything_that_waited_fails_with_it(brokers: Brokers) -> None:
     old = brokers.master()
     age(brokers)
-    brokers.master()
+    brokers.successor()
     with one_batch():
         late = [queue(old).add_message(text_message(n)) for n in range(30)]
     assert {type(each.exception(WAIT_S)) for each in late} == {LeaseLost}
@@ -588,7 +797,7 @@ def test_everything_that_waited_fails_with_it(brokers: Brokers) -> None:
 def test_numbers_that_the_new_master_gave_out_are_no_duplicates_but_a_lost_lease(brokers: Brokers, rows: int) -> None:
     old = brokers.master()
     age(brokers)
-    new = brokers.master()
+    new = brokers.successor()
     for n in range(3):
         queue(new).add_message(text_message(n)).result(WAIT_S)
     assert isinstance(write(old, rows).exception(WAIT_S), LeaseLost)
@@ -602,7 +811,7 @@ def test_no_kind_of_write_gets_past_the_fence(brokers: Brokers, change: str) -> 
     queue(old).add_message(kept).result(WAIT_S)
     target = old.queue_message_store(Queue("OTHER"))
     age(brokers)
-    brokers.master()
+    brokers.successor()
     before = rows(brokers.url)
     if change == "everything":
         with pytest.raises(LeaseLost):
@@ -764,9 +973,9 @@ def test_nor_does_any_write_on_postgresql(database: str, rows: int, request: pyt
 
 def take_over_meanwhile(brokers: Brokers, old: JdbcPersistenceAdapter) -> None:
     """Renew, then let another be master, without ending the sessions of the old one, which is another test's matter."""
-    new = brokers.new()
     old.locker().renew()
     age(brokers)
+    new = brokers.new()
     cast(Any, new.locker())._end_sessions_of = lambda former, connection: None
     assert new.locker().acquire() == 2
 
@@ -776,7 +985,7 @@ def test_without_the_fence_a_late_write_is_seen(brokers: Brokers, monkeypatch: p
     monkeypatch.setenv("_JDBCSTORE_UNFENCED", "1")
     old = brokers.master()
     age(brokers)
-    brokers.master()
+    brokers.successor()
     queue(old).add_message(text_message(1)).result(WAIT_S)
     assert stored(brokers.url) == [1]
 
@@ -927,25 +1136,28 @@ def test_the_row_lock_makes_one_master(server_brokers: Brokers) -> None:
 
 def test_the_row_lock_goes_with_its_session(server_brokers: Brokers) -> None:
     one, other = server_brokers.master("database"), server_brokers.new("database")
-    kill_session_of(one, server_brokers)
+    kill_session(session_of(one), server_brokers)
     wait_until(lambda: other.locker().acquire() == 2)
     with pytest.raises(LeaseLost):
         one.locker().renew()
     assert one.locker().lease is None
-    assert isinstance(queue(one).add_message(text_message(1)).exception(WAIT_S), LeaseLost)
+    assert isinstance(queue(one).add_message(text_message(1)).exception(WAIT_S), LeaseLost | OutcomeUnknown)
     other.start()
     queue(other).add_message(text_message(2)).result(WAIT_S)
     assert stored(server_brokers.url) == [2]
 
 
-def kill_session_of(adapter: JdbcPersistenceAdapter, brokers: Brokers) -> None:
+def session_of(adapter: JdbcPersistenceAdapter) -> int:
+    """The number of the locker's session."""
     connection = cast(Any, adapter.locker())._connection
+    name = "pg_backend_pid" if connection.dialect.name == "postgresql" else "CONNECTION_ID"
+    return int(connection.execute(text(f"SELECT {name}()")).scalar_one())
+
+
+def kill_session(session: int, brokers: Brokers) -> None:
     with connected(brokers.url) as other:
-        if other.dialect.name == "postgresql":
-            pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-            other.execute(text(f"SELECT pg_terminate_backend({pid})"))
-        else:
-            other.execute(text(f"KILL {connection.execute(text('SELECT CONNECTION_ID()')).scalar_one()}"))
+        is_postgresql = other.dialect.name == "postgresql"
+        other.execute(text(f"SELECT pg_terminate_backend({session})" if is_postgresql else f"KILL {session}"))
 
 
 def test_the_server_ends_a_row_lock_whose_holder_falls_silent(server_brokers: Brokers) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -41,8 +42,8 @@ WAIT_S = 40.0
 
 
 @contextmanager
-def opened(url: str, **options: float) -> Iterator[tuple[JdbcPersistenceAdapter, MessageStore]]:
-    adapter = open_store(url, JdbcOptions(**options))  # type: ignore[arg-type]  # names and numbers of the options
+def opened(url: str, **options: Any) -> Iterator[tuple[JdbcPersistenceAdapter, MessageStore]]:
+    adapter = open_store(url, JdbcOptions(**options))
     assert isinstance(adapter, JdbcPersistenceAdapter)
     with adapter:
         yield adapter, adapter.queue_message_store(Queue("TEST"))

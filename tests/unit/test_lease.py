@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jdbcstore.config.urls import open_store
+from jdbcstore.config.urls import open_store, store_options
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import FOREVER_NS, Lease, LockerOptions, boot_time_ns
 
 MS = 1_000_000
@@ -79,7 +80,9 @@ def test_a_renewal_changes_the_time_only_and_never_shortens_it(chosen: LockerOpt
 
 
 def test_an_unlimited_lease_needs_nothing() -> None:
-    assert Lease.unlimited("", 0).is_trusted(FOREVER_NS - 1)
+    lease = Lease.unlimited("", 0)
+    assert lease.is_trusted(FOREVER_NS - 1)
+    assert lease.renewal_due_ns(LockerOptions()) == FOREVER_NS
 
 
 def test_defaults() -> None:
@@ -135,13 +138,57 @@ def test_options_in_the_url(tmp_path: object) -> None:
     assert not adapter.url.query
 
 
+def test_options_in_the_url_by_the_names_of_activemq_and_in_its_units(tmp_path: object) -> None:
+    adapter = open_store(
+        f"sqlite:///{tmp_path}/one.db?locker=lease-database-locker&lockKeepAlivePeriod=3000&lockAcquireSleepInterval=500"
+        "&maxAllowableDiffFromDBTime=1000&leaseHolderId=east&failIfLocked=true"
+        "&tablePrefix=X_&createTablesOnStartup=false&queryTimeout=7"
+    )
+    assert isinstance(adapter, JdbcPersistenceAdapter)
+    assert adapter.options == JdbcOptions(
+        locker="lease",
+        table_prefix="X_",
+        create_tables_on_startup=False,
+        query_timeout_s=7.0,
+        lock=LockerOptions(
+            lock_keep_alive_period_ms=3000,
+            lock_acquire_sleep_interval_ms=500,
+            max_allowable_diff_from_db_time_ms=1000,
+            lease_holder_id="east",
+            fail_if_locked=True,
+        ),
+    )
+    assert not adapter.url.query
+
+
+def test_the_lockers_of_activemq_and_the_safe_one_by_default() -> None:
+    assert JdbcOptions().locker == "lease"
+    assert JdbcOptions(locker="lease-database-locker") == JdbcOptions(locker="lease")
+    assert JdbcOptions(locker="database-locker") == JdbcOptions(locker="database")
+
+
+def test_what_is_the_driver_s_stays_the_driver_s() -> None:
+    url, options = store_options("postgresql://h/db?host=one&host=two&lease_ms=2000&connect_timeout=3")
+    assert dict(url.query) == {"host": ("one", "two"), "connect_timeout": "3"}
+    assert options.lock.lease_ms == 2000
+
+
 @pytest.mark.parametrize(
     ("query", "complaint"),
     [
-        ("locker=leases", "locker 'leases' is none of lease, database, none"),
-        ("locker=lease&lease_ms=10s", "option lease_ms in the URL: '10s' is not a int"),
+        ("locker=leases", "locker 'leases' is none of lease, database, none, lease-database-locker, database-locker"),
+        ("locker=lease&lease_ms=10s", "option lease_ms in the URL must be a whole number, got '10s'"),
         ("locker=lease&lock_keep_alive_period_ms=5000", "less than half"),
         ("locker=database", "SQLite"),
+        ("lockKeepAlivePeriod=30000", "lockKeepAlivePeriod.* 30000 must be less than half of lease_ms 10000.* 4999"),
+        ("lockAcquireSleepInterval=30000", "lockAcquireSleepInterval.* 30000 must be 1 to lease_ms 10000"),
+        ("maxAllowableDiffFromDBTime=-1", "maxAllowableDiffFromDBTime"),
+        ("leaseHolderId=" + 201 * "x", "leaseHolderId"),
+        ("failIfLocked=yes", "option failIfLocked in the URL must be true or false, got 'yes'"),
+        ("queryTimeout=0", "query_timeout_s must be at least 0.1"),
+        ("tablePrefix=a;b", "letters, digits and underscores"),
+        ("tablePrefix=A_&table_prefix=A_", "gives tablePrefix and table_prefix: say it once"),
+        ("lease_ms=2000&lease_ms=3000", "gives lease_ms and lease_ms: say it once"),
     ],
 )
 def test_wrong_options_in_the_url(tmp_path: object, query: str, complaint: str) -> None:

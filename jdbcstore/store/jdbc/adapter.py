@@ -16,11 +16,20 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, parse_destination
-from jdbcstore.errors import ConfigurationError, LeaseLost, StoreClosed, StoreError
+from jdbcstore.errors import (
+    ConfigurationError,
+    LeaseLost,
+    LockHeld,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    TransientStoreError,
+)
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -42,6 +51,7 @@ from jdbcstore.store.jdbc.schema import (
     require_usable,
 )
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
 from jdbcstore.store.keeper import LockKeeper
 
@@ -55,15 +65,12 @@ _UNFENCED: Final = "_JDBCSTORE_UNFENCED"
 
 def engine_for(url: URL, options: JdbcOptions) -> Engine:
     """An engine with the session settings that the store relies on."""
-    arguments = dialect_for(url.get_backend_name()).engine_arguments(options)
-    return create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",  # each read has a snapshot of its own and leaves no transaction behind
-        pool_size=options.pool_size,
-        max_overflow=options.pool_size,
-        pool_timeout=options.query_timeout_s,
-        **arguments,
-    )
+    return _pooled_engine(url, options)[0]
+
+
+def _pooled_engine(url: URL, options: JdbcOptions) -> tuple[Engine, Lines]:
+    size = options.pool_size
+    return watched_engine(url, options, pool_size=size, max_overflow=size, pool_timeout=options.query_timeout_s)
 
 
 class JdbcPersistenceAdapter(PersistenceAdapter):
@@ -80,6 +87,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
         self.order: Final = threading.Lock()
         self._engine: Engine | None = None
+        self._lines: Lines | None = None
         self._sequence = 0
         self._containers: dict[str, Container] = {}
         self._known: set[Destination] = set()
@@ -92,6 +100,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._fence: Fence | None = None
         self._locker = self._new_locker()
         self._keeper: LockKeeper | None = None
+        self._resigning: threading.Thread | None = None
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
@@ -123,8 +132,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         locker = self._locker
         if isinstance(locker, NoLocker) or locker.lease is not None:
             return None
-        if locker.acquire() is None:
-            raise locker.held_by_another()
+        try:
+            if locker.acquire() is None:
+                raise locker.held_by_another()
+        except LockHeld:
+            locker.release()  # closes its connection
+            raise
         keeper = LockKeeper(locker, lost=lambda error: log.error("nothing can be written any more: %s", error))
         keeper.start()
         return keeper
@@ -150,17 +163,29 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._engine is not None:
             raise StoreError("the store is started already")
+        self._wait_for_abandoned()
         keeper = self._become_master()
-        engine = engine_for(self.url, self.options)
+        engine, lines = _pooled_engine(self.url, self.options)
+        self._lines = lines
         try:
             self._fence = self._proof()
             self._open(engine)
+            lines.require_uncut()
         except BaseException:
-            engine.dispose()
+            self._leave(engine, lines)
             if keeper is not None:
                 self._resign(keeper)
             raise
         self._engine, self._keeper = engine, keeper
+
+    def _wait_for_abandoned(self) -> None:
+        """What `abandon` did not wait for may not come in between."""
+        if self._resigning is not None:
+            self._resigning.join()
+            self._resigning = None
+        writer: Writer | None = getattr(self, "writer", None)
+        if writer is not None and not writer.has_settled(self.options.query_timeout_s):
+            raise StoreUnavailable("the store was closed without waiting, and its last commit is still under way")
 
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
@@ -179,9 +204,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence)
             self._producers = Producers(self, has_table=report.has_producers)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
+            self.writer.start()  # before anything is read: it makes sure that no former session of ours writes any more
             with engine.connect() as connection:
                 self._take_stock(connection)
-        self.writer.start()
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
 
@@ -226,15 +251,38 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
 
     def stop(self) -> None:
         engine, self._engine = self._engine, None
-        if engine is None:
+        lines = self._lines
+        if engine is None or lines is None:
             return
         self.writer.stop()
         self._vacuum.stop()
-        self._stores.clear()
-        engine.dispose()
+        self._leave(engine, lines)
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             self._resign(keeper)
+
+    def abandon(self) -> None:
+        """As the contract says; also while another thread is in `start` or `stop`."""
+        engine, self._engine = self._engine, None
+        if self._lines is not None:
+            self._leave(engine, self._lines)
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:  # it asks the database
+            self._resigning = threading.Thread(
+                target=self._resign, args=(keeper,), name="jdbcstore-resigning", daemon=True
+            )
+            self._resigning.start()
+
+    def _leave(self, engine: Engine | None, lines: Lines) -> None:
+        """Let everything go that is still there."""
+        writer: Writer | None = getattr(self, "writer", None)
+        if writer is not None:
+            writer.abandon()
+            self._vacuum.abandon()
+        lines.cut()
+        self._stores.clear()
+        if engine is not None:
+            engine.dispose()
 
     # -- destinations --------------------------------------------------------------------------------------------
 
@@ -312,16 +360,19 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
 
     def _delete_all(self, connection: Connection) -> None:
         connection.exec_driver_sql(self.dialect.begin)
+        line = line_of(connection)
         try:
             for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
                 connection.execute(text(statement))
             if self._producers.has_table:
                 connection.execute(text(self.statements.producers_delete_all))
             if self._fence is not None:
-                self.dialect.prove(raw_connection(connection), self._fence)
+                with line:
+                    self.dialect.prove(raw_connection(connection), self._fence)
             connection.exec_driver_sql("COMMIT")
         except BaseException as error:
-            self.dialect.rollback(raw_connection(connection))
+            with line:
+                self.dialect.rollback(raw_connection(connection))
             if self._fence is not None and self.dialect.is_fence(error):
                 raise LeaseLost(f"another broker is master since term {self._fence.term}") from error
             raise
@@ -362,6 +413,8 @@ def _mapped(dialect: Dialect) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise dialect.map_error(error.orig or error) from error
+    except PoolTimeout as error:
+        raise TransientStoreError(f"all connections for reading are busy: {error}") from error
 
 
 def _text(name: str | bytes) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.options import JdbcOptions
 
@@ -53,10 +54,14 @@ class Vacuum:
 
     def stop(self) -> None:
         """End the thread, after the vacuum that runs, if one does."""
-        self._stopping = True
-        self._due.set()
+        self.abandon()
         if self._thread.is_alive():
             self._thread.join()
+
+    def abandon(self) -> None:
+        """Let the thread end when it can; the caller cuts its line."""
+        self._stopping = True
+        self._due.set()
 
     def removed(self, rows: int) -> None:
         """So many rows were removed; called by the writer after its commits."""
@@ -73,6 +78,6 @@ class Vacuum:
             try:
                 with self._engine.connect() as connection:
                     self._dialect.vacuum(connection)
-            except DBAPIError as error:
+            except (DBAPIError, StoreError) as error:
                 # Nothing depends on it; the next round tries again.
-                log.warning("vacuum failed error=%r", str(error.orig))
+                log.warning("vacuum failed error=%r", str(getattr(error, "orig", error)))

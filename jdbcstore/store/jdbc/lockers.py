@@ -2,10 +2,14 @@
 
 A locker has a connection of its own: whatever keeps the writer or the readers busy, a renewal waits for none of them.
 It says who is master; what makes it sure is the `Fence`, which every commit of the writer proves.
+
+A standby looks at the row now and then. Two things let it look sooner, and neither decides anything: a signal from the
+master that releases (`Dialect.wait_for_signal`), and the knowledge that the holder's process has ended (`pulse`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 import threading
@@ -15,21 +19,25 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import URL, Connection, NullPool, create_engine, text
+from sqlalchemy import URL, Connection, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError
 from jdbcstore.store.contract import Locker, LockStatus
+from jdbcstore.store.jdbc import pulse
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.watch import watched_engine
 from jdbcstore.store.lease import Clock, Lease, LockerOptions, boot_time_ns
 
-__all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "NoLocker"]
+__all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "NoLocker", "signal_name"]
 
 log = logging.getLogger(__name__)
 
+#: A session that locks nothing may be silent for so long at least.
+_SILENT_LEAST_MS: Final = 60_000
 _WHAT_TO_RUN: Final = "Run: jdbcstore schema upgrade URL"
 
 
@@ -60,6 +68,12 @@ class NoLocker(Locker):
         return LockStatus(None, 0, None)
 
 
+def signal_name(url: URL, statements: Statements) -> str:
+    """What the signal of a release is called, 42 characters: of these tables in this database."""
+    tables = f"{url.database} {statements.lock}"
+    return f"jdbcstore_{hashlib.sha256(tables.encode()).hexdigest()[:32]}"
+
+
 class _SqlLocker(Locker):
     """What the two that ask a database have in common: a holder's id, a connection, and what was agreed upon.
 
@@ -86,13 +100,14 @@ class _SqlLocker(Locker):
         self._lease: Lease | None = None
         self._busy = threading.RLock()
         self._connection: Connection | None = None
+        #: Whether our connection is the one whose end standbys wait for.
+        self._holds_signal = False
         dialect = dialect_for(url.get_backend_name())
         # A question to the database that takes a third of the lease has failed: the next attempt still comes in time.
         options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
-        self._engine = create_engine(
-            url, isolation_level="AUTOCOMMIT", poolclass=NullPool, **dialect.engine_arguments(options)
-        )
+        self._engine, _ = watched_engine(url, options, poolclass=NullPool)
         self._statements = Statements(options.table_prefix, epoch_ms=dialect.epoch_ms)
+        self._signal = signal_name(url, self._statements)
         self._dialect: Dialect = dialect(options, self._statements, has_page_index=False)
 
     @property
@@ -127,6 +142,7 @@ class _SqlLocker(Locker):
                 return None
             self._lease = Lease.granted(self.holder, term, asked_ns, self.options)
             log.info("became master holder=%s term=%d", self.holder, term)
+            self._hold_signal()
             return term
 
     def held_by_another(self) -> LockHeld:
@@ -160,6 +176,7 @@ class _SqlLocker(Locker):
 
     def _lose(self, why: str) -> LeaseLost:
         lease, self._lease = self._lease, None
+        self._disconnect()
         if lease is None:
             return LeaseLost(why)
         self.holder = self._new_holder()  # whatever still writes in the old name never gets through again
@@ -186,6 +203,30 @@ class _SqlLocker(Locker):
         except DBAPIError as error:  # another database user's, say; its time-outs remain
             log.warning("cannot end sessions of the former master holder=%s error=%r", former, str(error))
 
+    # -- the signal ----------------------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float) -> None:
+        """As the contract says. Whoever calls another method meanwhile waits too."""
+        until = time.monotonic() + timeout_s
+        try:
+            with self._asking() as connection:
+                self._dialect.wait_for_signal(connection, self._signal, timeout_s, self._is_held)
+        except Exception as error:  # noqa: BLE001  # also a driver's own, past SQLAlchemy: it is no more than a hint
+            log.info("cannot wait for a signal, looking now and then error=%r", str(error))
+            time.sleep(max(0.0, until - time.monotonic()))
+
+    def _is_held(self, connection: Connection) -> bool:
+        """Whether somebody is master as far as a look at the row tells."""
+        return connection.execute(text(self._statements.lease_holder)).first() is not None
+
+    def _hold_signal(self) -> None:
+        if not self._holds_signal:
+            try:
+                with self._asking() as connection:
+                    self._holds_signal = self._dialect.hold_signal(connection, self._signal)
+            except StoreError as error:  # it is no more than a hint
+                log.info("standbys will notice a little later error=%r", str(error))
+
     # -- the connection ------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -207,11 +248,21 @@ class _SqlLocker(Locker):
                 self._disconnect()
                 raise
 
+    @contextmanager
+    def _asking_beside(self) -> Iterator[Connection]:
+        """A connection for one question, for what ours cannot ask while it holds a lock."""
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise self._dialect.map_error(error) from error
+
     def _connected(self, connection: Connection) -> None:
         """The connection is new."""
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        self._holds_signal = False
         if connection is not None:
             connection.invalidate()
             connection.close()
@@ -228,19 +279,25 @@ class LeaseDatabaseLocker(_SqlLocker):
     _by_lease = True
     #: Whether the row may name us: also after an answer that was lost.
     _may_hold = False
+    _pulse: pulse.Pulse | None = None
+
+    def _connected(self, connection: Connection) -> None:
+        # Nothing is locked between statements. This ends what a machine left that is gone, sooner than in hours.
+        self._dialect.holding(connection, max(2 * self.options.lease_ms, _SILENT_LEAST_MS))
 
     def _take(self) -> int | None:
+        if self._pulse is None and self.options.detect_dead_holder:
+            self._pulse = pulse.Pulse(self.holder)
+        may_hold = self._may_hold
         with self._asking() as connection:
             former = self._former(connection)
-            parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms}
             try:
-                self._may_hold = True
-                self._may_hold = taken = self._dialect.take_over(connection, parameters)
+                taken = self._take_over(connection, None) or self._take_over_from_dead(connection)
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
                 log.info("somebody has the lock row locked error=%r", str(error.orig))
-                self._may_hold = False
+                self._may_hold = may_hold
                 self._disconnect()
                 return None
             if not taken:
@@ -249,7 +306,24 @@ class LeaseDatabaseLocker(_SqlLocker):
             if term is not None:
                 self._warn_of_clock(connection)
                 self._end_sessions_of(former, connection)
+                if former is not None:
+                    pulse.forget(former)
             return term
+
+    def _take_over(self, connection: Connection, dead: str | None) -> bool:
+        parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms, "dead": dead}
+        self._may_hold = True
+        self._may_hold = taken = self._dialect.take_over(connection, parameters)
+        return taken
+
+    def _take_over_from_dead(self, connection: Connection) -> bool:
+        if not self.options.detect_dead_holder:
+            return False
+        name = connection.execute(text(self._statements.lease_holder)).scalar()
+        if name is None or not pulse.is_dead(name):
+            return False
+        log.warning("the process of the master has ended, not waiting for its lease holder=%s", name)
+        return self._take_over(connection, name)
 
     def renew(self) -> None:
         with self._busy:
@@ -263,6 +337,7 @@ class LeaseDatabaseLocker(_SqlLocker):
             if not renewed:
                 raise self._lose(self._why())
             self._lease = lease.renewed(asked_ns, self.options)
+            self._hold_signal()
 
     def _why(self) -> str:
         """Why a renewal met no row."""
@@ -279,9 +354,20 @@ class LeaseDatabaseLocker(_SqlLocker):
                 if may_hold:
                     with self._asking() as connection:
                         connection.execute(text(self._statements.lease_release), {"holder": holder})
+                        self._dialect.give_signal(connection, self._signal)
                     log.info("released holder=%s", holder)
             finally:
+                self._stop_pulse()
                 self._disconnect()
+
+    def _lose(self, why: str) -> LeaseLost:
+        self._stop_pulse()
+        return super()._lose(why)
+
+    def _stop_pulse(self) -> None:
+        found, self._pulse = self._pulse, None
+        if found is not None:
+            found.stop()
 
     def _warn_of_clock(self, connection: Connection) -> None:
         allowed_ms = self.options.max_allowable_diff_from_db_time_ms
@@ -336,7 +422,7 @@ class DatabaseLocker(_SqlLocker):
                 connection.exec_driver_sql("ROLLBACK")
                 return None
             # Who has the lock counts the term, on another line: here it would be seen only when the lock is gone.
-            with self._engine.connect() as other:
+            with self._asking_beside() as other:
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
                 self._end_sessions_of(former, other)
@@ -354,9 +440,9 @@ class DatabaseLocker(_SqlLocker):
             except StoreError as error:
                 raise self._lose(f"the session that held the lock is gone, {error}") from error
             if last is not None:
-                self._disconnect()
                 raise self._lose(f"{last} is master")
             self._lease = lease.renewed(asked_ns, self.options)
+            self._hold_signal()
 
     def release(self) -> None:
         with self._busy:
@@ -366,6 +452,7 @@ class DatabaseLocker(_SqlLocker):
                 if held and self._connection is not None:
                     with self._asking() as connection:
                         connection.exec_driver_sql("ROLLBACK")  # closing alone is noticed a little later
+                        self._dialect.give_signal(connection, self._signal)
                     log.info("released holder=%s", holder)
             finally:
                 self._disconnect()
@@ -373,20 +460,14 @@ class DatabaseLocker(_SqlLocker):
     def status(self) -> LockStatus:
         """Who holds the row lock writes no name into it; it is the last one in the table of terms, or a Java broker."""
         name, expires_in_ms, term, last = self._rows()
-        if name is None and self._is_locked():
-            return LockStatus(last, term, None)
+        if name is None:
+            with self._asking_beside() as other:
+                if self._dialect.is_row_locked(other):
+                    return LockStatus(last, term, None)
         return LockStatus(name, term, None if name is None else expires_in_ms)
 
-    def _is_locked(self) -> bool:
-        with self._engine.connect() as other:
-            other.exec_driver_sql("BEGIN")
-            try:
-                other.exec_driver_sql(self._dialect.row_lock.format(lock=self._statements.lock))
-            except DBAPIError as error:
-                return self._dialect.is_locked(error)
-            finally:
-                other.exec_driver_sql("ROLLBACK")
-        return False
+    def _is_held(self, connection: Connection) -> bool:
+        return self._dialect.is_row_locked(connection) or super()._is_held(connection)
 
 
 def _told(status: LockStatus) -> str:

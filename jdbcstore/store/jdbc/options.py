@@ -12,6 +12,8 @@ from jdbcstore.store.lease import LockerOptions
 __all__ = ["JdbcOptions"]
 
 _LOCKERS: Final = ("lease", "database", "none")
+#: ActiveMQ's elements.
+_ACTIVEMQ_LOCKERS: Final = {"lease-database-locker": "lease", "database-locker": "database"}
 _PREFIX = re.compile(r"[A-Za-z0-9_]{0,40}")
 
 
@@ -37,7 +39,7 @@ class JdbcOptions:
             producers that number their messages themselves: what they send again is not stored again.
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
-            process is the only one that writes, and nobody checks.
+            process is the only one that writes, and nobody checks. ActiveMQ's names are taken too.
         lock: options of the locker.
     """
 
@@ -70,8 +72,9 @@ class JdbcOptions:
             raise ConfigurationError(
                 f"table_prefix {self.table_prefix!r} may have letters, digits and underscores, 40 at most"
             )
+        object.__setattr__(self, "locker", _ACTIVEMQ_LOCKERS.get(self.locker, self.locker))
         if self.locker not in _LOCKERS:
-            raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join(_LOCKERS)}")
+            raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join((*_LOCKERS, *_ACTIVEMQ_LOCKERS))}")
         for name, least in (
             ("batch_rows_max", 1),
             ("batch_bytes_max", 1),

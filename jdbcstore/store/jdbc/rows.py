@@ -127,13 +127,15 @@ class Write:
         if self.partner is not None:
             self.partner.fail(error)
 
-    def is_let_down(self) -> bool:
-        """Whether something that this follows has failed; then this has failed, too. Those in one batch do together."""
-        for earlier in self.follows:
-            if earlier.error is not None:
-                self.fail(TransientStoreError(f"not stored, because what it follows was not: {earlier.error}"))
-                return True
-        return False
+    def let_down(self) -> None:
+        """Fail because something that this follows has failed."""
+        error = next(earlier.error for earlier in self.follows if earlier.error is not None)
+        self.fail(TransientStoreError(f"not stored, because what it follows was not: {error}"))
+
+    @property
+    def takes_room(self) -> bool:
+        """Whether this leaves more in the database than there was."""
+        return bool(self.adds or self.updates or self.producers)
 
     @property
     def size(self) -> int:

@@ -81,8 +81,8 @@ class Statements:
         )
 
         # The row of ACTIVEMQ_LOCK as ActiveMQ's lease locker uses it. In the condition the holder's own name stands for
-        # an answer that was lost: nobody else has it.
-        self.lease_is_free = f"(TIME IS NULL OR TIME < {epoch_ms} OR BROKER_NAME = :holder)"
+        # an answer that was lost, nobody else has it; and a dead one's needs not be waited for.
+        self.lease_is_free = f"(TIME IS NULL OR TIME < {epoch_ms} OR BROKER_NAME IN (:holder, :dead))"
         self.lease_end = f"{epoch_ms} + :lease_ms"
         self.lease_renew = (
             f"UPDATE {self.lock} SET TIME = {self.lease_end} WHERE ID = 1 AND BROKER_NAME = :holder"
@@ -98,6 +98,8 @@ class Statements:
             f"SELECT l.BROKER_NAME, l.TIME - {epoch_ms}, t.TERM, t.HOLDER"
             f" FROM {self.lock} l LEFT JOIN {self.term} t ON t.ID = l.ID WHERE l.ID = 1"
         )
+        self.lock_row = f"SELECT BROKER_NAME, TIME - {epoch_ms} FROM {self.lock} WHERE ID = 1"
+        self.term_row = f"SELECT TERM, HOLDER FROM {self.term} WHERE ID = 1"
         self.term_holder = f"SELECT HOLDER FROM {self.term} WHERE ID = 1"
         self.term_of_holder = f"SELECT TERM FROM {self.term} WHERE ID = 1 AND HOLDER = :holder"
         self.term_next = f"UPDATE {self.term} SET TERM = TERM + 1, HOLDER = :holder WHERE ID = 1"

@@ -10,11 +10,21 @@ Who learns what, and when:
 * **A bad write fails alone.** When the database refuses a batch for what is in it, the batch is halved until the
   culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed.
 * **What follows a write that failed fails, too.** Halves are tried in their order, so its outcome is known by then.
+* **What was rolled back for others' sake** (a deadlock, a time-out) is tried once more before anybody hears of it.
+* **A full disk fails what needs room.** Removes that were in the same batch are committed: they make some.
 * **A broken line leaves three outcomes, not two.** If it broke while the commit was under way the rows may be there.
   So the writer connects again and looks: a batch is atomic, so any one row that it added, or removed, tells about all
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
   their batch had been sent and could not be looked up since, `StoreUnavailable` if it surely is not there.
+* **What is looked up with a fence is final.** Connecting ends the lost session and waits until it is gone, so nothing
+  comes after the look; and a batch that was not found counts as not written only if we are still master after the look,
+  for else a row may have come, and the next master's consumer may have taken it: `OutcomeUnknown`. What was found is
+  stored, whoever is master now. It makes no difference what crashed: the sessions of a server end with it.
+  Without a fence a lost session may come to life behind a lock, so there only success is told for sure.
+* **A server that is read only is an outage**: the next connection may lead to the new primary. After ``retry_s`` the
+  senders are told `StoreReadOnly`.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
+* **An answer that is overdue is a broken line** (`watch`).
 * **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
   whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
 * **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
@@ -24,6 +34,7 @@ Who learns what, and when:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import random
@@ -40,6 +51,7 @@ from jdbcstore.errors import (
     JdbcStoreError,
     LeaseLost,
     OutcomeUnknown,
+    SchemaMismatch,
     StoreClosed,
     StoreError,
     StoreFull,
@@ -47,10 +59,12 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, Container, Write
+from jdbcstore.store.jdbc.watch import Line, line_of
 
 __all__ = ["Writer", "raw_connection"]
 
@@ -60,6 +74,14 @@ log = logging.getLogger(__name__)
 _LOOKUP_IDS: Final = 500
 _RECONNECT_FIRST_S: Final = 0.05
 _RECONNECT_MOST_S: Final = 1.0
+#: How often a batch is tried that was rolled back for others' sake: a deadlock, a time-out.
+_TRIES: Final = 2
+
+_ABANDONED: Final = "the store was closed without waiting for the database"
+
+
+class _Abandoned(Exception):
+    """The thread has nothing to do any more."""
 
 
 class Writer:
@@ -94,8 +116,16 @@ class Writer:
         self._waiting: dict[int, Write] = {}
         self._cancels = options.concurrent_store_and_dispatch_queues
         self._connection: Connection | None = None
+        self._line = Line()
         self._outage_began: float | None = None
         self._closing = False
+        self._ended = False
+        # What the thread has in hand, group by group, and whether the first group may be in the database. Whoever takes
+        # a group out tells its senders: the thread, or `abandon`. The lock makes looking and taking one step.
+        self._telling = threading.Lock()
+        self._in_hand: list[list[Write]] = []
+        self._is_sent = False
+        self._abandoned = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jdbcstore-writer", daemon=True)
 
     def start(self) -> None:
@@ -114,10 +144,50 @@ class Writer:
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
-        while not self._queue.empty():  # submitted by another thread just as the end came
-            if (late := self._queue.get()) is not None:
-                late.fail(StoreClosed("the store was stopped before this was written"))
-        self._disconnect()
+        self._ended = True
+        self._refuse_waiting()
+        if not self._abandoned.is_set():  # else the thread does it, when it can
+            self._disconnect()
+
+    def abandon(self) -> None:
+        """Tell everybody what is known now, and end without waiting: the thread does nothing more that is seen.
+
+        It sends no batch any more. The caller cuts its line then, so that it ends soon; a connection that is just being
+        made is closed as soon as it is there.
+        """
+        with self._telling:
+            self._closing = self._ended = True
+            self._abandoned.set()
+            groups, self._in_hand = self._in_hand, []
+            is_sent = self._is_sent
+        self._queue.put(None)
+        for group in groups:
+            error: StoreError = StoreUnavailable(_ABANDONED)
+            if is_sent:
+                error, is_sent = OutcomeUnknown(f"{_ABANDONED}; it had been sent"), False
+            for write in group:
+                write.fail(error)
+        self._refuse_waiting()
+
+    def has_settled(self, timeout_s: float) -> bool:
+        """Wait until nothing is committed any more after `abandon`; False when it still is after `timeout_s`."""
+        if self._is_sent:
+            self._thread.join(timeout_s)
+        return not (self._is_sent and self._thread.is_alive())
+
+    def _refuse_waiting(self) -> None:
+        """Fail what nobody will commit any more."""
+        with self._cancelling:
+            self._waiting.clear()
+        error: StoreError = StoreClosed("the store was stopped before this was written")
+        if self._abandoned.is_set():
+            error = StoreUnavailable(_ABANDONED)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                late = self._queue.get_nowait()
+                if late is not None:
+                    late.fail(error)
+        self._queue.put(None)  # the thread's, it may have been among them
 
     def submit(self, write: Write) -> None:
         """Hand a write to the thread. The caller submits adds in the order of their ids.
@@ -130,6 +200,8 @@ class Writer:
         if self._cancels and len(write.adds) == 1 and not write.removes:
             self._waiting[write.adds[0][0]] = write
         self._queue.put(write)
+        if self._ended:  # just now
+            self._refuse_waiting()
 
     def submit_remove(self, write: Write) -> None:
         """Hand over the remove of one row; if its add still waits, both are done without touching the database."""
@@ -144,8 +216,13 @@ class Writer:
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            self._commit(self._take(first))
+        try:
+            while (first := self._queue.get()) is not None:
+                self._commit(self._take(first))
+        except _Abandoned:
+            pass
+        if self._abandoned.is_set():
+            self._disconnect()
 
     def _take(self, first: Write) -> list[Write]:
         """One batch: `first` and whatever else has arrived, within the limits."""
@@ -169,92 +246,171 @@ class Writer:
                 self._queue.put(None)
         return writes
 
-    def _commit(self, writes: Sequence[Write]) -> None:
+    def _commit(self, writes: list[Write]) -> None:
         """Commit a batch, whatever it takes, and resolve every completion in it."""
-        writes = [write for write in writes if not (write.follows and write.is_let_down())]
+        with self._telling:
+            abandoned = self._abandoned.is_set()
+            if not abandoned:
+                groups = self._in_hand = [writes]
+        if abandoned:
+            for write in writes:
+                write.fail(StoreUnavailable(_ABANDONED))
+            raise _Abandoned
+        while groups:
+            self._commit_first(groups)
+
+    def _commit_first(self, groups: list[list[Write]]) -> None:
+        """Commit the first of some groups of writes, or put its parts in its place if they are to be tried apart."""
+        group = groups[0]
+        let_down = _let_down(group)
+        if let_down:
+            group = [write for write in group if write not in let_down]
+            self._take_out(groups, group)
+            for write in let_down:
+                write.let_down()
         try:
-            self._attempt(writes)
+            connection, batch, removed = self._attempt(group)
         except LeaseLost as error:
             if self._lost is None:
                 log.warning("not master any more, nothing is written from now on error=%r", str(error))
                 self._lost = error
-            for write in writes:
-                write.fail(error)
+            self._fail(groups, group, error)
         except StoreError as error:
-            if len(writes) > 1 and _is_about_the_content(error):
-                middle = len(writes) // 2
-                self._commit(writes[:middle])
-                self._commit(writes[middle:])
-            else:
-                log.warning("write failed writes=%d error=%r", len(writes), str(error))
-                for write in writes:
-                    write.fail(error)
+            if len(group) > 1 and _is_about_the_content(error):
+                middle = len(group) // 2
+                self._take_out(groups, group[:middle], group[middle:])
+                return
+            # What makes room is done also when there is none.
+            removing = [write for write in group if not write.takes_room] if isinstance(error, StoreFull) else []
+            if len(removing) == len(group):
+                removing = []
+            failed = [write for write in group if write.takes_room or not removing]
+            log.warning("write failed writes=%d error=%r", len(failed), str(error))
+            self._fail(groups, failed, error, *([removing] if removing else ()))
+        else:
+            self._outage_began = None
+            self._take_out(groups)
+            self._settle(connection, group, batch, removed)
 
-    def _attempt(self, writes: Sequence[Write]) -> None:
-        """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
+    def _fail(
+        self, groups: list[list[Write]], failed: Sequence[Write], error: JdbcStoreError, *instead: list[Write]
+    ) -> None:
+        self._take_out(groups, *instead)
+        for write in failed:
+            write.fail(error)
+
+    def _take_out(self, groups: list[list[Write]], *instead: list[Write]) -> None:
+        """Put other groups in the place of the first. What is not in them any more is the caller's to tell."""
+        with self._telling:
+            if self._abandoned.is_set():
+                raise _Abandoned
+            self._is_sent = False
+            groups[:1] = instead
+
+    def _attempt(self, group: Sequence[Write]) -> tuple[Connection, Batch, int]:
+        """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow.
+
+        Returns:
+            The connection, what was committed, and how many rows its removes removed.
+        """
         if self._lost is not None:
             raise LeaseLost(str(self._lost)) from self._lost
-        sent = unknown = collided = False  # the batch went out; in a session that was lost; and met its own rows
-        pause_s = _RECONNECT_FIRST_S
+        in_doubt = collided = False  # sent in a session that was lost, and not known since; it met its own rows
+        tries, pause_s = _TRIES, _RECONNECT_FIRST_S
         while True:
             try:
                 connection = self._connect()
-                batch = self._batch(connection, writes)
-                if unknown and self._is_committed(connection, batch):
-                    removed = len(batch.removes)
-                else:
-                    sent = bool(batch)
-                    removed = self._write(connection, batch)
-                break
+                batch = self._batch(connection, group)
+                if in_doubt:
+                    if self._is_committed(connection, batch):
+                        return connection, batch, len(batch.removes)
+                    in_doubt = self._is_sent = not self._is_final()
+                return connection, batch, self._write(connection, batch)
+            except _Abandoned:
+                raise
             except Exception as error:  # any driver's error, mapped right here
+                if self._abandoned.is_set():
+                    raise _Abandoned from error
                 mapped = self._dialect.map_error(error)
-                mapped.__cause__ = error
+                if mapped is not error:
+                    mapped.__cause__ = error
                 if isinstance(mapped, ConnectionLost):
-                    unknown = sent
-                    self._wait_for_database(unknown, mapped, pause_s)
-                    pause_s = min(2 * pause_s, _RECONNECT_MOST_S)
+                    in_doubt = self._is_sent
+                    pause_s = self._wait_for_database(in_doubt, mapped, pause_s)
                     continue
+                self._is_sent = in_doubt  # what was sent just now was rolled back
+                if isinstance(mapped, StoreReadOnly):  # another connection may lead to the new primary
+                    pause_s = self._wait_for_database(in_doubt, mapped, pause_s)
+                    continue
+                self._outage_began = None
                 self._roll_back()
-                self._refuse_if_lost(error)
-                if unknown and not collided and isinstance(mapped, DuplicateMessage):
+                self._refuse_if_lost(error, in_doubt)
+                if in_doubt and not collided and isinstance(mapped, DuplicateMessage):
                     collided = True  # the lost session committed just after we had looked: look again, once
                     continue
-                if unknown and isinstance(mapped, TransientStoreError):
+                if isinstance(mapped, TransientStoreError) and not isinstance(mapped, StoreFull):
+                    tries -= 1
+                    if tries:
+                        continue
+                if in_doubt and isinstance(mapped, TransientStoreError):
                     # The lost session may still be at work behind a lock: only success could be told for sure.
                     raise OutcomeUnknown(f"a commit was cut off and trying again failed: {mapped}") from error
                 raise mapped from error
-        self._outage_began = None
-        self._settle(connection, writes, batch, removed)
 
-    def _wait_for_database(self, unknown: bool, error: StoreError, pause_s: float) -> None:
-        """Pause before the next attempt to connect. Raises what the waiting senders are told when it takes too long."""
+    def _is_final(self) -> bool:
+        """Whether what was not found a moment ago will not come any more, and was not removed by others.
+
+        With a fence it is so: connecting has waited for the end of the lost session, and being master still, we were
+        when we looked. Raises as `Dialect.prove`.
+        """
+        if self._fence is None:
+            return False
+        raw = raw_connection(self._connect())
+        with self._line:
+            self._dialect.prove(raw, self._fence)
+        return True
+
+    def _wait_for_database(self, in_doubt: bool, error: StoreError, pause_s: float) -> float:
+        """Pause before the next attempt to connect; returns how long to pause before the one after that.
+
+        Raises what the waiting senders are told when it takes too long.
+        """
         self._disconnect()
         now = time.monotonic()
         if self._outage_began is None:
             self._outage_began = now
             log.warning("database connection lost error=%r", str(error))
         if self._closing or now - self._outage_began > self._options.retry_s:
-            if unknown:
+            if in_doubt:
                 raise OutcomeUnknown(
                     f"the connection broke during the commit and the database is still away: {error}"
                 ) from error
+            if isinstance(error, StoreReadOnly):
+                raise error
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
-        time.sleep(pause_s * random.uniform(0.5, 1.0))  # jitter: two brokers must not knock in step
+        # Jitter: two brokers must not knock in step.
+        if self._abandoned.wait(pause_s * random.uniform(0.5, 1.0)):
+            raise _Abandoned
+        return min(2 * pause_s, _RECONNECT_MOST_S)
 
-    def _refuse_if_lost(self, error: Exception) -> None:
+    def _refuse_if_lost(self, error: Exception, in_doubt: bool) -> None:
         """After a failure: was it the fence, or would it have been, had not the next master's rows been in the way?"""
         if self._fence is None:
             return
         if not self._dialect.is_fence(error):
             try:
-                self._dialect.prove(raw_connection(self._connect()), self._fence)
+                self._is_final()
                 return
             except Exception as second:  # noqa: BLE001  # what failed first is what is told
                 if not self._dialect.is_fence(second):
                     log.info("could not ask who is master error=%r", str(second))
                     self._disconnect()
                     return
-        raise LeaseLost(f"another broker is master since term {self._fence.term} of {self._fence.holder}") from error
+        lost = LeaseLost(f"another broker is master since term {self._fence.term} of {self._fence.holder}")
+        if in_doubt:  # it may have been stored, and the next master's consumer may have had it
+            self._lost = lost
+            raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error
+        raise lost from error
 
     def _batch(self, connection: Connection, writes: Sequence[Write]) -> Batch:
         """Merge the writes; removes that are known by producer only get their ids."""
@@ -275,7 +431,12 @@ class Writer:
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        removed = self._dialect.write(raw_connection(connection), batch, self._fence)
+        with self._telling:
+            if self._abandoned.is_set():
+                raise _Abandoned
+            self._is_sent = True
+        with self._line:
+            removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")
         return removed
 
@@ -328,18 +489,28 @@ class Writer:
     # -- the connection ------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
+        """The connection. Raises `ConnectionLost` while none can be had."""
         if self._connection is None:
-            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             try:
-                self._dialect.connected(connection)
-                if self._fence is not None:
-                    self._dialect.fenced(connection, self._fence)
-            except BaseException:  # without its time-outs a session must not write
-                connection.invalidate()
-                connection.close()
+                self._connection = self._connected()
+            except Exception as error:
+                if self._dialect.is_outage(error):
+                    raise ConnectionLost(str(self._dialect.map_error(error))) from error
                 raise
-            self._connection = connection
+            self._line = line_of(self._connection)
         return self._connection
+
+    def _connected(self) -> Connection:
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            self._dialect.connected(connection)
+            if self._fence is not None:
+                self._dialect.fenced(connection, self._fence)
+        except BaseException:  # without its time-outs a session must not write
+            connection.invalidate()
+            connection.close()
+            raise
+        return connection
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -350,7 +521,8 @@ class Writer:
     def _roll_back(self) -> None:
         if self._connection is not None:
             try:
-                self._dialect.rollback(raw_connection(self._connection))
+                with self._line:
+                    self._dialect.rollback(raw_connection(self._connection))
             except Exception as error:  # noqa: BLE001  # the connection is of no use any more, whatever it says
                 log.info("rollback failed, connecting again error=%r", str(error))
                 self._disconnect()
@@ -361,8 +533,17 @@ def raw_connection(connection: Connection) -> Any:
     return connection.connection.dbapi_connection
 
 
+def _let_down(group: Sequence[Write]) -> list[Write]:
+    """Those that follow a failed write, or follow one of these: they fail, too. Those in one group do together."""
+    failed: set[Completion[Any]] = set()
+    found = []
+    for write in group:
+        if write.follows and any(earlier.error is not None or earlier in failed for earlier in write.follows):
+            failed.add(write.completion)
+            found.append(write)
+    return found
+
+
 def _is_about_the_content(error: JdbcStoreError) -> bool:
     """Whether trying the halves of a batch may help: the database refused something that was in it."""
-    return not isinstance(error, StoreFull | StoreReadOnly | OutcomeUnknown | StoreClosed) and (
-        not isinstance(error, TransientStoreError)
-    )
+    return not isinstance(error, TransientStoreError | OutcomeUnknown | StoreClosed | SchemaMismatch | AccessDenied)

@@ -195,7 +195,7 @@ def test_headers_of_a_full_message() -> None:
     sent = message({"correlation-id": "c", "type": "t", "reply-to": "/queue/R", "own": "1", "persistent": "true"})
     sent.user_id = "u"
     sent.original_destination = Topic("O")
-    assert stomp_headers(sent, "ID:1", {}, redelivered=True) == {
+    assert stomp_headers(sent, "ID:1", {}, redeliveries=2) == {
         "destination": "/queue/A",
         "message-id": "ID:1",
         "expires": "0",
@@ -203,6 +203,7 @@ def test_headers_of_a_full_message() -> None:
         "timestamp": str(NOW_MS),
         "persistent": "true",
         "redelivered": "true",
+        "JMSXDeliveryCount": "3",
         "correlation-id": "c",
         "reply-to": "/queue/R",
         "type": "t",
@@ -215,7 +216,7 @@ def test_headers_of_a_full_message() -> None:
 def test_properties_override_headers() -> None:
     sent = message()
     sent.properties = {"priority": "mine"}
-    assert stomp_headers(sent, "ID:1", {}, redelivered=False)["priority"] == "mine"
+    assert stomp_headers(sent, "ID:1", {}, redeliveries=0)["priority"] == "mine"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_properties_override_headers() -> None:
 def test_properties_are_told_as_java_prints_them(value: Value, text: str) -> None:
     sent = message()
     sent.properties = {"p": value}
-    assert stomp_headers(sent, "ID:1", {}, redelivered=False)["p"] == text
+    assert stomp_headers(sent, "ID:1", {}, redeliveries=0)["p"] == text
 
 
 def test_a_map_without_transformation_has_no_body() -> None:

@@ -84,7 +84,8 @@ class ScriptedStore(MessageStore):
         return self.rows.get(message_id.broker_sequence_id)
 
     def update_message(self, message: Message) -> Completion[None]:
-        raise NotImplementedError
+        sequence, stored = cast(MessageId, message.message_id).broker_sequence_id, message.copy()
+        return self._wait(lambda: self.rows.__setitem__(sequence, stored) if sequence in self.rows else None)
 
     def remove_all_messages(self) -> Completion[None]:
         return self._wait(self.rows.clear)

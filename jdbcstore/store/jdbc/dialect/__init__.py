@@ -6,11 +6,14 @@ connection, how to commit a batch the fastest way, how to word a page, and what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from jdbcstore.errors import ConfigurationError, LeaseLost, StoreError, TransientStoreError
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -20,11 +23,20 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.fence import Fence
     from jdbcstore.store.jdbc.rows import Batch
 
-__all__ = ["ConnectionLost", "Dialect", "dialect_for"]
+__all__ = ["STILL_AT_WORK", "AccessDenied", "ConnectionLost", "Dialect", "dialect_for"]
+
+#: What `Dialect.fenced` says while a former session lives.
+STILL_AT_WORK: Final = "a session of ours that was lost is still at work on the server"
+#: How often a standby looks at the row where nothing better can be had.
+_LOOK_AGAIN_S: Final = 0.1
 
 
 class ConnectionLost(TransientStoreError):
     """The line to the database broke. If a commit was under way nobody knows yet what became of it."""
+
+
+class AccessDenied(StoreError):
+    """The database does not let us in: a password, a name or a permission is wrong. Waiting does not help."""
 
 
 class Dialect:
@@ -44,6 +56,8 @@ class Dialect:
     index_hint = ""
     #: The length of a blob in bytes, without reading the blob.
     blob_length = "LENGTH(MSG)"
+    #: Whether there is a server, to which a line may break.
+    has_server = True
     #: Whether removed rows have to be vacuumed by somebody.
     needs_vacuum = False
     #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.
@@ -71,6 +85,24 @@ class Dialect:
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
         """Keyword arguments for `sqlalchemy.create_engine`: time-outs, character set, isolation."""
         return {}
+
+    @classmethod
+    def answer_timeout_s(cls, options: JdbcOptions) -> float:
+        """How long an answer may take: beyond the server's own time-outs, since those leave the connection usable."""
+        return options.query_timeout_s + min(2.0, max(0.2, options.query_timeout_s / 10))
+
+    @classmethod
+    def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection | None:
+        """Open a driver's connection, within the time-out for that.
+
+        Args:
+            parameters: the driver's.
+            opened: called with a duplicate of the connection's socket, as early as it is there.
+
+        Returns:
+            The connection; None when there is no socket, and SQLAlchemy shall open it.
+        """
+        return None
 
     @classmethod
     def container_expression(cls, *, collation_is_binary: bool) -> str:
@@ -102,7 +134,14 @@ class Dialect:
         raise NotImplementedError
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
-        """The writer has a new connection and a fence: let the server end it should we fall silent in a transaction."""
+        """The writer has a new connection and a fence: let the server end it should we fall silent in a transaction.
+
+        Returns when no former session of the fence's holder is left, so that what is seen from now on is final. They
+        are ended; where that is not permitted they are waited for, until the server notices that they are silent.
+
+        Raises:
+            ConnectionLost: one is still there after some seconds.
+        """
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         """A connection is to hold a lock for long: let the server end it when we have been silent for `idle_ms`."""
@@ -112,7 +151,7 @@ class Dialect:
 
         Args:
             connection: in autocommit mode.
-            parameters: ``holder``, ``lease_ms``.
+            parameters: ``holder``, ``lease_ms``, ``dead``: who is known to be dead, or None.
         """
         raise NotImplementedError
 
@@ -123,6 +162,48 @@ class Dialect:
         its uncommitted rows would make the new master's wait.
         """
         return 0
+
+    def is_row_locked(self, connection: Connection) -> bool:
+        """Whether `row_lock` cannot be had, which is tried for a moment. Not on a connection that has it."""
+        if not self.row_lock:
+            return False
+        connection.exec_driver_sql("BEGIN")
+        try:
+            connection.exec_driver_sql(self.row_lock.format(lock=self.statements.lock))
+        except DBAPIError as error:
+            if not self.is_locked(error):
+                raise
+            return True
+        finally:
+            connection.exec_driver_sql("ROLLBACK")
+        return False
+
+    def hold_signal(self, connection: Connection, signal: str) -> bool:
+        """Let standbys notice when this session of the master ends; False when that did not work, try again later.
+
+        Args:
+            connection: the master's locker's.
+            signal: a name, letters, digits and underscores, of these tables in this database.
+        """
+        return True
+
+    def give_signal(self, connection: Connection, signal: str) -> None:
+        """The lock was released just now: tell standbys. Arguments as `hold_signal`."""
+
+    def wait_for_signal(
+        self, connection: Connection, signal: str, timeout_s: float, is_held: Callable[[Connection], bool]
+    ) -> None:
+        """Return when the lock may have been released; it may be too early, and by half a second too late.
+
+        Args:
+            connection: a standby's locker's, in autocommit mode.
+            signal: as in `hold_signal`.
+            timeout_s: when to give up.
+            is_held: looks whether the lock is held.
+        """
+        until = time.monotonic() + timeout_s
+        while is_held(connection) and (left_s := until - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_AGAIN_S, left_s))
 
     # -- reading and errors --------------------------------------------------------------------------------------
 
@@ -156,6 +237,14 @@ class Dialect:
         """Whether an error says that somebody else has it locked."""
         return self.error_code(_driver_error(error)) in self.locked_codes
 
+    def is_outage(self, error: BaseException) -> bool:
+        """Whether an error that was met while connecting may pass: all do but those known to be of another kind."""
+        error = _driver_error(error)
+        if not isinstance(error, OSError | SQLAlchemyError | StoreError) and not self.error_code(error):
+            return False
+        kind = type(error) if isinstance(error, StoreError) else self._kind(self.error_code(error))
+        return kind is None or issubclass(kind, TransientStoreError)
+
     def map_error(self, error: BaseException) -> StoreError:
         """What a driver's error means, in our words. The caller raises it from `error`."""
         error = _driver_error(error)
@@ -165,8 +254,12 @@ class Dialect:
             self.error_code(error),
             str(error).strip().splitlines()[0] if str(error).strip() else repr(error),
         )
-        kind = self.error_kinds().get(code) or self.error_kinds().get(code[:2]) or StoreError
+        kind = self._kind(code) or StoreError
         return kind(f"{sentence} [{code or type(error).__name__}]")
+
+    def _kind(self, code: str) -> type[StoreError] | None:
+        kinds = self.error_kinds()
+        return kinds.get(code) or kinds.get(code[:2])
 
     def error_code(self, error: BaseException) -> str:
         """The database's own code of an error, as text."""

@@ -6,15 +6,18 @@ server takes and answers in one round trip. Only what is larger than the server'
 
 from __future__ import annotations
 
+import socket
+import time
 from binascii import hexlify
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import pymysql
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import (
     DuplicateMessage,
@@ -25,7 +28,7 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.dialect import STILL_AT_WORK, AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
@@ -40,6 +43,12 @@ _REMOVES_AT_ONCE: Final = 500
 _MARKS_AT_ONCE: Final = 100
 #: A server's packet is at least 1 MiB unless somebody made it smaller.
 _HEXADECIMAL_BYTES_MAX: Final = 256 << 10
+
+#: A statement that waits must not look like a connection that is broken.
+_SIGNAL_WAIT_MOST_S: Final = 1.0
+
+#: The session has just ended; it is another user's.
+_NOT_KILLED: Final = ("1094", "1095")
 
 _KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1062": DuplicateMessage,
@@ -57,8 +66,14 @@ _KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1213": TransientStoreError,
     "3024": TransientStoreError,
     "1969": TransientStoreError,
-    "1040": TransientStoreError,
-    "1203": TransientStoreError,
+    "1040": ConnectionLost,  # too many connections, as are the next two
+    "1203": ConnectionLost,
+    "1226": ConnectionLost,
+    "1044": AccessDenied,
+    "1045": AccessDenied,
+    "1049": AccessDenied,  # no such database
+    "1130": AccessDenied,
+    "1698": AccessDenied,
     "1053": ConnectionLost,
     "1927": ConnectionLost,
     "1317": TransientStoreError,
@@ -90,16 +105,11 @@ class MySQLDialect(Dialect):
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
-        lock_s = max(1, int(options.query_timeout_s))
-        # MySQL looks once a second who has waited for a lock too long.
-        answer_s = max(lock_s, options.query_timeout_s) + min(10.0, max(1.5, options.query_timeout_s / 3))
+        lock_s = _lock_timeout_s(options)
         return {
             "connect_args": {
                 "charset": "utf8mb4",
                 "connect_timeout": options.connect_timeout_s,
-                # Beyond the server's own time-outs: those leave the connection usable.
-                "read_timeout": answer_s,
-                "write_timeout": answer_s,
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.
@@ -107,6 +117,29 @@ class MySQLDialect(Dialect):
                 f"innodb_lock_wait_timeout={lock_s},lock_wait_timeout={lock_s}",
             },
         }
+
+    @classmethod
+    def answer_timeout_s(cls, options: JdbcOptions) -> float:
+        # MySQL looks once a second who has waited for a lock too long.
+        longest_s = max(_lock_timeout_s(options), options.query_timeout_s)
+        return longest_s + min(10.0, max(1.5, options.query_timeout_s / 3))
+
+    @classmethod
+    def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
+        # PyMySQL has no time-out for what is said between connecting and the first statement.
+        raw: Any = pymysql.connect(**parameters, defer_connect=True)
+        try:
+            line = _dial(raw)
+        except OSError as error:
+            where = raw.unix_socket or f"{raw.host}:{raw.port}"
+            raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect to {where}: {error}") from error
+        try:
+            opened(line.dup())
+        except BaseException:
+            line.close()
+            raise
+        raw.connect(line)
+        return raw  # type: ignore[no-any-return]
 
     @classmethod
     def container_expression(cls, *, collation_is_binary: bool) -> str:
@@ -144,9 +177,15 @@ class MySQLDialect(Dialect):
         self._send(connection, [self._fence(fence)])
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
-        self.end_sessions(connection, fence.holder)  # what a broken line left of ourselves
-        name = {"name": session_name(fence.holder)}  # a session has no name here; it is found by a lock that it has
-        connection.execute(text("SELECT GET_LOCK(:name, 1)"), name)
+        try:
+            self.end_sessions(connection, fence.holder)
+        except DBAPIError as error:
+            if self.error_code(error.orig or error) not in _NOT_KILLED:
+                raise
+        # A session has no name here; it is found by a lock that it has, and has until its transaction is over.
+        lock = {"name": session_name(fence.holder), "wait_s": self.options.connect_timeout_s}
+        if connection.execute(text("SELECT GET_LOCK(:name, :wait_s)"), lock).scalar() != 1:
+            raise ConnectionLost(STILL_AT_WORK)
         if _is_mariadb(connection):  # MySQL counts idleness between transactions only together with that inside
             connection.execute(text(f"SET SESSION idle_transaction_timeout = {_seconds(fence.idle_ms)}"))
 
@@ -169,6 +208,31 @@ class MySQLDialect(Dialect):
             return 0
         connection.execute(text(f"KILL {int(session)}"))
         return 1
+
+    def hold_signal(self, connection: Connection, signal: str) -> bool:
+        return connection.execute(text("SELECT GET_LOCK(:name, 0)"), {"name": signal}).scalar() == 1
+
+    def give_signal(self, connection: Connection, signal: str) -> None:
+        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": signal})
+
+    def wait_for_signal(
+        self, connection: Connection, signal: str, timeout_s: float, is_held: Callable[[Connection], bool]
+    ) -> None:
+        # Wait for the lock that the master's session has, and give it back at once: the next one waits too.
+        wait = text("SELECT IF(IS_FREE_LOCK(:name), 'free', IF(GET_LOCK(:name, :wait_s), RELEASE_LOCK(:name), 'held'))")
+        until = time.monotonic() + timeout_s
+        while (left_s := until - time.monotonic()) > 0:
+            wait_s = min(left_s, _SIGNAL_WAIT_MOST_S)
+            if not _is_mariadb(connection):  # MySQL knows whole seconds only
+                wait_s = round(wait_s)
+            found = connection.execute(wait, {"name": signal, "wait_s": wait_s}).scalar()
+            if found == "held" and wait_s:
+                continue
+            if found == "held":
+                super().wait_for_signal(connection, signal, left_s, is_held)
+            elif found == "free" and is_held(connection):
+                time.sleep(left_s)  # there will be no signal: the master is a Java broker, or has crashed
+            return
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection
@@ -276,6 +340,28 @@ class MySQLDialect(Dialect):
 
 def _is_mariadb(connection: Connection) -> bool:
     return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def _lock_timeout_s(options: JdbcOptions) -> int:
+    return max(1, int(options.query_timeout_s))
+
+
+def _dial(raw: Any) -> socket.socket:
+    """A connected socket, as PyMySQL would make it."""
+    if raw.unix_socket:
+        line = socket.socket(socket.AF_UNIX)
+        try:
+            line.settimeout(raw.connect_timeout)
+            line.connect(raw.unix_socket)
+        except OSError:
+            line.close()
+            raise
+        return line
+    source = (raw.bind_address, 0) if raw.bind_address else None
+    line = socket.create_connection((raw.host, raw.port), raw.connect_timeout, source)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return line
 
 
 def _seconds(time_ms: int) -> int:

@@ -8,15 +8,20 @@ COPY, which costs one more round trip and a third of the server's time per row.
 from __future__ import annotations
 
 import io
+import os
+import select
+import socket
 import struct
+import time
 from binascii import hexlify
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import psycopg2
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import (
     DuplicateMessage,
@@ -27,7 +32,7 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
+from jdbcstore.store.jdbc.dialect import STILL_AT_WORK, AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
@@ -36,6 +41,18 @@ __all__ = ["PostgreSQLDialect"]
 
 #: The fence as a prepared statement of the writer's session.
 _FENCE: Final = b"jdbcstore_fence"
+#: What the server says when it does not let us in. In another language it is taken for an outage, and told after it.
+_DENIED: Final = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "is not permitted to log in",
+    "permission denied for database",
+    'FATAL:  role "',
+    'FATAL:  database "',
+)
+#: How often to look whether a session has ended.
+_LOOK_AGAIN_S: Final = 0.01
 #: From this many rows on COPY is faster than INSERT.
 _COPY_ROWS: Final = 12
 
@@ -50,19 +67,26 @@ _COPY_READ_BYTES: Final = 1 << 20
 
 _KINDS: Final[Mapping[str, type[StoreError]]] = {
     "23505": DuplicateMessage,
+    "25P03": ConnectionLost,  # ended by the server's time-outs, as are the next two
+    "25P04": ConnectionLost,
+    "57P05": ConnectionLost,
     "25006": StoreReadOnly,
     "40": TransientStoreError,  # rolled back: deadlock, serialization
     "42P01": SchemaMismatch,  # no such table
     "42703": SchemaMismatch,  # no such column
     "08": ConnectionLost,
-    "57P": ConnectionLost,
     "57P01": ConnectionLost,  # terminated by an administrator
     "57P02": ConnectionLost,
     "57P03": ConnectionLost,  # starting up
+    "57P04": ConnectionLost,  # the database is gone
     "57014": TransientStoreError,  # statement time-out
     "55P03": TransientStoreError,  # lock time-out
     "53100": StoreFull,
-    "53": TransientStoreError,  # too many connections, out of memory
+    "53": TransientStoreError,  # out of memory
+    "53300": ConnectionLost,  # too many connections
+    "58": TransientStoreError,  # the operating system failed
+    "28": AccessDenied,
+    "3D000": AccessDenied,  # no such database
     "54000": MessageTooLarge,
 }
 
@@ -109,6 +133,16 @@ class PostgreSQLDialect(Dialect):
             },
         }
 
+    @classmethod
+    def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
+        raw: Any = psycopg2.connect(**parameters)
+        try:
+            opened(socket.socket(fileno=os.dup(raw.fileno())))
+        except BaseException:
+            raw.close()
+            raise
+        return raw  # type: ignore[no-any-return]
+
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         words = self._words(batch, fence)
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # PEP 249; SQLAlchemy's type leaves it out
@@ -125,7 +159,7 @@ class PostgreSQLDialect(Dialect):
             cursor.execute(self._fence(fence))
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
-        self.end_sessions(connection, fence.holder)  # what a broken line left of ourselves
+        self._outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
         name = {"name": session_name(fence.holder)}
         connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
@@ -147,11 +181,42 @@ class PostgreSQLDialect(Dialect):
         return connection.execute(text(statement), parameters).rowcount > 0
 
     def end_sessions(self, connection: Connection, holder: str) -> int:
+        return self._count_sessions(connection, holder, "pg_terminate_backend(pid)")
+
+    def _count_sessions(self, connection: Connection, holder: str, what: str) -> int:
         statement = (
-            "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            f"SELECT COUNT({what}) FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name = :name AND pid <> pg_backend_pid()"
         )
         return int(connection.execute(text(statement), {"name": session_name(holder)}).scalar_one())
+
+    def _outlive(self, connection: Connection, holder: str) -> None:
+        """Wait until no other session of a holder is left: one is gone from the list after its transaction is."""
+        until = time.monotonic() + self.options.connect_timeout_s
+        while self._count_sessions(connection, holder, "pid"):
+            if time.monotonic() > until:
+                raise ConnectionLost(STILL_AT_WORK)
+            try:
+                self.end_sessions(connection, holder)
+            except DBAPIError as error:
+                if self.error_code(error.orig or error) != "42501":  # not permitted
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
+
+    def give_signal(self, connection: Connection, signal: str) -> None:
+        connection.exec_driver_sql(f"NOTIFY {signal}")
+
+    def wait_for_signal(
+        self, connection: Connection, signal: str, timeout_s: float, is_held: Callable[[Connection], bool]
+    ) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        connection.exec_driver_sql(f"LISTEN {signal}")
+        if is_held(connection) and not raw.notifies:
+            select.select([raw], [], [], timeout_s)
+            raw.poll()
+        # Who listens and then holds a transaction open would keep everybody's notifications from being cleared away.
+        connection.exec_driver_sql(f"UNLISTEN {signal}")
+        raw.notifies.clear()
 
     def rollback(self, connection: DBAPIConnection) -> None:
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
@@ -228,6 +293,9 @@ class PostgreSQLDialect(Dialect):
         if isinstance(error, psycopg2.Error):
             if error.pgcode:
                 return str(error.pgcode)
+            # What is said while connecting comes without its code, in the server's language.
+            if any(words in str(error) for words in _DENIED):
+                return "28000"
             # libpq's own errors have no code: the server went away, or never answered.
             return "08000" if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) else ""
         return ""

@@ -54,6 +54,7 @@ class SQLiteDialect(Dialect):
     index_hint = "INDEXED BY {index}"
     epoch_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     begin = "BEGIN IMMEDIATE"
+    has_server = False
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 
     @classmethod

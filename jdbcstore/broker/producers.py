@@ -1,0 +1,268 @@
+"""Producers that number their messages themselves: what one sends again, because it heard no answer, is stored once.
+
+**Theory.** A producer sends its messages in the order of their numbers, over one connection at a time. When it connects
+anew it sends everything again that it has no answer for, in the same order, before anything new. So whatever is read
+from its connections, old and new, and however it mixes: a number comes after all lower ones have come. Therefore one
+number for each producer, the highest that is stored, tells everything: what is not higher is stored already.
+
+The store writes that number in the same commit as the message (`PersistenceAdapter.commit_together`), so it is true at
+any time, also when the message was consumed since, and for the next master. Here it is kept for as long as the producer
+is at work, with what is on its way to the store:
+
+======================= ===========================================================================================
+the number is           then
+======================= ===========================================================================================
+not above the highest   it is a duplicate: answered as if it were stored now
+on its way              likewise, when the first copy is stored; if that fails, this one fails, too
+above all others        it is new
+below one on its way,   the order is broken; an ERROR says so
+but not on its way
+======================= ===========================================================================================
+
+**Failures.** When a message fails while later ones succeed, the highest number lies: the message would be taken for
+stored when it comes again. So nothing may be stored behind a hole:
+
+1. each write follows the producer's last one in the store (``follows``): when that fails, it fails, too;
+2. a connection that was told an ERROR for a number hears ERRORs for all higher ones until it has sent again what
+   failed, the lowest number first (`Numbering`); who does not want to, connects anew, and leaves a gap;
+3. a producer's higher numbers must not overtake those that wait in an open transaction.
+
+After any failure the number is read from the store again, when nothing is on its way any more: the outcome may have
+been unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import insort
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from jdbcstore.errors import ProtocolError
+from jdbcstore.identifiers import ProducerId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.delivery import Delivery
+    from jdbcstore.broker.queue import Answer
+    from jdbcstore.broker.session import Session
+
+__all__ = ["Number", "Numbering", "Producers"]
+
+#: A producer and one of its numbers: what names a message.
+Number: TypeAlias = tuple[ProducerId, int]
+
+#: A producer that has sent nothing for so long is read from the store again when it comes back.
+_IDLE_S: Final = 600.0
+#: Refused messages that a connection may owe us.
+_MISSING_MAX: Final = 10_000
+
+
+class _Known:
+    """A producer at work: its highest stored number, and the writes of what is on its way, by number."""
+
+    __slots__ = ("in_doubt", "last_used_s", "pending", "producer_id", "stored")
+
+    def __init__(self, producer_id: ProducerId, stored: int) -> None:
+        self.producer_id = producer_id
+        self.stored = stored
+        self.pending: dict[int, Completion[Any]] = {}
+        #: A write of it has failed: `stored` has to be read again as soon as nothing is pending.
+        self.in_doubt = False
+        self.last_used_s = 0.0
+
+    @property
+    def last_pending(self) -> int:
+        """The highest number on its way, 0 if none is."""
+        return next(reversed(self.pending)) if self.pending else 0
+
+
+class Producers:
+    """All producers that number their messages, as far as they are at work.
+
+    Args:
+        broker: gives the store, the loop, and does the work.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[ProducerId, _Known] = {}
+        self._asking: dict[ProducerId, list[Callable[[BaseException | None], object]]] = {}
+        #: How many messages were not stored because they were already.
+        self.duplicates = 0
+
+    def knows(self, producer_id: ProducerId) -> bool:
+        """Whether `commit` may be called for this producer; if not, `learn` first."""
+        known = self._known.get(producer_id)
+        return known is not None and not known.in_doubt
+
+    def learn(self, producer_id: ProducerId, then: Callable[[BaseException | None], object]) -> None:
+        """Find out in the store how far a producer has come, then call ``then(error)``, never before this returns."""
+        waiting = self._asking.get(producer_id)
+        if waiting is not None:
+            waiting.append(then)
+            return
+        self._asking[producer_id] = [then]
+        if producer_id not in self._known:  # else as soon as the last of its writes is answered
+            self._ask(producer_id)
+
+    def _ask(self, producer_id: ProducerId) -> None:
+        reading = self._broker.read(self._broker.adapter.last_producer_sequence_id, producer_id)
+        reading.add_done_callback(partial(self._told, producer_id, self._asking[producer_id]))
+
+    def _told(
+        self,
+        producer_id: ProducerId,
+        waiting: list[Callable[[BaseException | None], object]],
+        reading: asyncio.Future[int],
+    ) -> None:
+        if self._asking.get(producer_id) is not waiting or reading.cancelled():
+            return  # forgotten since
+        del self._asking[producer_id]
+        error = reading.exception()
+        if error is None:
+            known = self._known[producer_id] = _Known(producer_id, reading.result())
+            known.last_used_s = self._broker.loop.time()
+        for then in waiting:
+            then(error)
+
+    def commit(
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Session,
+        answer: Answer,
+        numbered: Collection[ProducerId],
+    ) -> None:
+        """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
+
+        Args:
+            sends: those of a `numbered` producer in the order of their numbers.
+            acknowledged, publisher, answer: as there.
+            numbered: the producers, all of them known, whose numbers count.
+        """
+        fresh: list[Message] = []
+        numbers: dict[_Known, list[int]] = {}
+        follows: dict[Completion[Any], None] = {}
+        for message in sends:
+            message_id = message.message_id
+            if message_id is None or message_id.producer_id is None or message_id.producer_id not in numbered:
+                fresh.append(message)
+                continue
+            known, number = self._known[message_id.producer_id], message_id.producer_sequence_id
+            if number > max(known.stored, known.last_pending):
+                fresh.append(message)
+                numbers.setdefault(known, []).append(number)
+                if known.pending:
+                    follows[known.pending[known.last_pending]] = None
+            elif number <= known.stored:
+                self.duplicates += 1
+            elif number in known.pending:
+                self.duplicates += 1
+                follows[known.pending[number]] = None
+            else:
+                answer(_disorder(message_id.producer_id, number, known.last_pending))
+                return
+        if not (fresh or acknowledged or follows):
+            answer(None)
+            return
+
+        def answered(error: BaseException | None) -> None:
+            for known, its_numbers in numbers.items():
+                self._settle(known, its_numbers, error)
+            answer(error)
+
+        marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
+        completion = self._broker.commit(fresh, acknowledged, publisher, answered, marks, list(follows))
+        if completion is not None:
+            for known, its_numbers in numbers.items():
+                known.pending.update(dict.fromkeys(its_numbers, completion))
+
+    def _settle(self, known: _Known, numbers: Sequence[int], error: BaseException | None) -> None:
+        for number in numbers:
+            known.pending.pop(number, None)
+        if error is None:
+            known.stored = max(known.stored, numbers[-1])
+            known.last_used_s = self._broker.loop.time()
+            return
+        known.in_doubt = True
+        producer_id = known.producer_id
+        if not known.pending and self._known.get(producer_id) is known:
+            del self._known[producer_id]
+            if producer_id in self._asking:
+                self._ask(producer_id)
+
+    def sweep(self) -> None:
+        """Let go of who is not at work; called now and then."""
+        limit_s = self._broker.loop.time() - _IDLE_S
+        for known in list(self._known.values()):
+            if not known.pending and known.last_used_s < limit_s:
+                del self._known[known.producer_id]
+
+    def forget(self) -> None:
+        """Everything may have changed in the store: somebody else may have been master."""
+        self._known.clear()
+        self._asking.clear()
+
+
+class Numbering:
+    """What the producers of one connection may send next (rules 2 and 3 of the theory)."""
+
+    __slots__ = ("_missing",)
+
+    def __init__(self) -> None:
+        #: What failed and did not come again, in order.
+        self._missing: dict[ProducerId, list[int]] = {}
+
+    def admit(self, number: Number) -> None:
+        """A message comes.
+
+        Raises:
+            ProtocolError: it may not, because a lower one is missing. Fatal when the client seems not to listen.
+        """
+        producer_id, sequence = number
+        missing = self._missing.get(producer_id)
+        if missing is None or sequence < missing[0]:
+            return
+        if sequence > missing[0]:
+            if len(missing) >= _MISSING_MAX:
+                raise ProtocolError(
+                    f"Producer {_name(producer_id)} goes on although {len(missing)} of its messages failed", fatal=True
+                )
+            raise ProtocolError(
+                f"Message {sequence} of producer {_name(producer_id)} is not stored because message {missing[0]}"
+                " failed: send that one again first, or connect anew to leave it out"
+            )
+        del missing[0]
+        if not missing:
+            del self._missing[producer_id]
+
+    def refused(self, number: Number) -> None:
+        """The client hears an ERROR for a message."""
+        producer_id, sequence = number
+        missing = self._missing.setdefault(producer_id, [])
+        if sequence not in missing:
+            insort(missing, sequence)
+
+    def forgiven(self, number: Number) -> None:
+        """The client has given a message up."""
+        producer_id, sequence = number
+        missing = self._missing.get(producer_id, [])
+        if sequence in missing:
+            missing.remove(sequence)
+            if not missing:
+                del self._missing[producer_id]
+
+
+def _disorder(producer_id: ProducerId, number: int, last: int) -> ProtocolError:
+    return ProtocolError(
+        f"Message {number} of producer {_name(producer_id)} comes after message {last}: the numbers of a producer grow,"
+        " and what is sent again is sent in the same order"
+    )
+
+
+def _name(producer_id: ProducerId) -> str:
+    return (producer_id.connection_id or "").removeprefix("ID:")

@@ -1,0 +1,265 @@
+"""Nobody waits for ever: a line to the database on which an answer is overdue is cut.
+
+A server that is stopped, or a network that swallows packets, leaves a driver waiting: libpq knows no time-out for an
+answer, and TCP gives up after a quarter of an hour. So one thread of the process looks at the lines on which an answer
+is expected, and shuts down the socket of one that has waited too long. The driver's call then fails as with any broken
+line. In the same way all lines of a store are cut when it is abandoned.
+
+A question costs two assignments and a look at the clock. The thread is woken only when it would sleep too long, which
+with equal time-outs is once in a time-out. It ends with the last line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from jdbcstore.errors import StoreUnavailable
+from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["Line", "Lines", "line_of", "watched_engine"]
+
+log = logging.getLogger(__name__)
+
+#: Where a connection of SQLAlchemy keeps its line.
+_LINE: Final = "jdbcstore.line"
+
+
+class Line:
+    """One connection to the database. As a context manager it expects an answer before the end of the block.
+
+    Args:
+        own: a duplicate of the driver's socket, since the number of the driver's may belong to something else by the
+            time it is used. None when there is no server.
+        answer_timeout_s: how long an answer may take.
+    """
+
+    __slots__ = ("_answer_timeout_s", "_own", "due_s")
+
+    def __init__(self, own: socket.socket | None = None, answer_timeout_s: float = math.inf) -> None:
+        self._own = own
+        self._answer_timeout_s = answer_timeout_s
+        #: When an answer is overdue, by the monotonic clock; infinite while nothing is asked.
+        self.due_s = math.inf
+
+    def expect(self, timeout_s: float | None = None) -> None:
+        """A question is about to be sent. Its answer may take `timeout_s`, or as long as any."""
+        self.due_s = due_s = time.monotonic() + (self._answer_timeout_s if timeout_s is None else timeout_s)
+        if due_s < _watch.wakes_s:
+            _watch.wake(due_s)
+
+    def answered(self) -> None:
+        """The answer is here, or an error is."""
+        self.due_s = math.inf
+
+    def __enter__(self) -> None:
+        self.expect()
+
+    def __exit__(self, *exc: object) -> None:
+        self.due_s = math.inf
+
+    def cut(self) -> None:
+        """Let whoever waits for an answer fail at once."""
+        if self._own is not None:
+            with contextlib.suppress(OSError):  # it is broken or closed already
+                self._own.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of the driver's socket."""
+        if self._own is not None:
+            self._own.close()
+
+
+class _Watch:
+    """The lines of this process and the thread that looks at them.
+
+    Whoever asks writes `Line.due_s` and then reads `wakes_s`; the thread writes `wakes_s` and then reads every
+    `due_s`. So one of the two sees the other without a lock.
+    """
+
+    def __init__(self) -> None:
+        self.wakes_s = math.inf
+        self._changed = threading.Condition()
+        self._owners: dict[Line, Lines] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, line: Line, owner: Lines) -> None:
+        """Look at a line from now on. Raises `StoreUnavailable` when all lines of its owner were cut."""
+        with self._changed:
+            owner.require_uncut()
+            self._owners[line] = owner
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="jdbcstore-watch", daemon=True)
+                self._thread.start()
+
+    def discard(self, line: Line) -> None:
+        """Forget a line; the driver closes it."""
+        with self._changed:
+            self._forget(line)
+
+    def cut(self, owner: Lines) -> None:
+        """Cut and forget all lines of an owner, which gets no others."""
+        with self._changed:
+            owner.is_cut = True
+            for line in [line for line, whose in self._owners.items() if whose is owner]:
+                line.cut()
+                self._forget(line)
+
+    def wake(self, due_s: float) -> None:
+        """Make sure that the thread looks again by then."""
+        with self._changed:
+            if due_s < self.wakes_s:
+                self.wakes_s = due_s
+                self._changed.notify()
+
+    def _forget(self, line: Line) -> None:
+        line.close()
+        self._owners.pop(line, None)
+        if not self._owners:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._owners:
+                self.wakes_s = math.inf
+                now_s = time.monotonic()
+                for line in [line for line in self._owners if line.due_s <= now_s]:
+                    log.warning("no answer from the database, the connection is cut")
+                    line.cut()
+                    self._forget(line)
+                self.wakes_s = min((line.due_s for line in self._owners), default=now_s)
+                self._changed.wait(None if self.wakes_s == math.inf else max(0.0, self.wakes_s - now_s))
+            self._thread = None
+
+
+_watch: Final = _Watch()
+
+
+class Lines:
+    """The lines of one engine. What SQLAlchemy asks is watched; who asks the driver himself uses `line_of`.
+
+    Args:
+        engine: new, nothing has been connected yet.
+        options: the time-outs.
+    """
+
+    def __init__(self, engine: Engine, options: JdbcOptions) -> None:
+        self.is_cut = False
+        self._dialect = dialect_for(engine.dialect.name)
+        self._answer_timeout_s = self._dialect.answer_timeout_s(options)
+        self._connect_timeout_s = options.connect_timeout_s
+        event.listen(engine, "do_connect", self._connect)
+        if self._dialect.has_server:
+            for identifier, listener in _LISTENERS.items():
+                event.listen(engine, identifier, listener)
+
+    def cut(self) -> None:
+        """Let everybody who waits for an answer fail at once, and nobody connect any more."""
+        _watch.cut(self)
+
+    def require_uncut(self) -> None:
+        """Raise `StoreUnavailable` after `cut`."""
+        if self.is_cut:
+            raise StoreUnavailable("the store was closed while this was waiting for the database")
+
+    def _connect(
+        self, dialect: object, record: ConnectionPoolEntry, arguments: list[Any], parameters: dict[str, Any]
+    ) -> DBAPIConnection | None:
+        self.require_uncut()
+        record.info[_LINE] = Line()
+
+        def opened(own: socket.socket) -> None:
+            line = Line(own, self._answer_timeout_s)
+            try:
+                _watch.add(line, self)
+            except StoreUnavailable:
+                line.close()
+                raise
+            record.info[_LINE] = line
+            line.expect(self._connect_timeout_s)  # until SQLAlchemy has asked what it wants to know
+
+        return self._dialect.connect(parameters, opened)
+
+
+def line_of(connection: Connection) -> Line:
+    """The line of a connection that is open."""
+    line: Line = connection.info[_LINE]
+    return line
+
+
+def watched_engine(url: URL, options: JdbcOptions, **arguments: Any) -> tuple[Engine, Lines]:
+    """An engine with the session settings that the store relies on, and its lines.
+
+    Args:
+        url: of the database.
+        options: the time-outs.
+        arguments: more for `sqlalchemy.create_engine`.
+    """
+    engine = create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",  # each read has a snapshot of its own and leaves no transaction behind
+        **dialect_for(url.get_backend_name()).engine_arguments(options),
+        **arguments,
+    )
+    return engine, Lines(engine, options)
+
+
+# -- SQLAlchemy's events ---------------------------------------------------------------------------------------------
+
+
+def _connected(raw: object, record: ConnectionPoolEntry) -> None:
+    record.info[_LINE].answered()
+
+
+def _resetting(raw: object, record: ConnectionPoolEntry, state: object) -> None:
+    record.info[_LINE].expect()
+
+
+def _checked_in(raw: object, record: ConnectionPoolEntry) -> None:
+    if (line := record.info.get(_LINE)) is not None:  # None: it could not connect
+        line.answered()
+
+
+def _closing(raw: object, record: ConnectionPoolEntry) -> None:
+    _watch.discard(record.info[_LINE])
+
+
+def _asking(connection: Connection, *_: object) -> None:
+    if not (connection.invalidated or connection.closed):
+        line_of(connection).expect()
+
+
+def _answered(connection: Connection, *_: object) -> None:
+    line_of(connection).answered()
+
+
+def _failed(context: ExceptionContext) -> None:
+    connection = context.connection
+    if connection is not None and not (connection.invalidated or connection.closed):
+        line_of(connection).answered()
+
+
+#: A transaction's end has no event of its own; it is the next statement's, or that of giving the connection back.
+_LISTENERS: Final[Mapping[str, Any]] = {
+    "connect": _connected,
+    "reset": _resetting,
+    "checkin": _checked_in,
+    "close": _closing,
+    "before_cursor_execute": _asking,
+    "after_cursor_execute": _answered,
+    "commit": _asking,
+    "rollback": _asking,
+    "handle_error": _failed,
+}

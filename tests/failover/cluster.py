@@ -1,0 +1,317 @@
+"""Brokers on one database, and everything that can be done to them.
+
+Each broker is a process of its own on a port of its own and reaches the database through a proxy of its own. Whatever
+is done is written into the history.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Engine, NullPool, create_engine, make_url, text
+
+from jdbcstore.config.urls import open_store
+from jdbcstore.destination import Queue
+from jdbcstore.message import TextMessage
+from jdbcstore.store.jdbc.schema import create_tables
+from tests.broker_process import BrokerProcess
+from tests.failover import witness
+from tests.failover.history import Event, History, Left, What
+from tests.servers.proxy import Proxy
+from tests.servers.server import DatabaseServer, ServerMissing
+from tests.servers.shared import KINDS
+
+__all__ = ["DATABASES", "Broker", "Cluster", "Failed", "faked_clock"]
+
+#: What `Cluster` runs on, by the name that a user gives: the kind of server, None for SQLite.
+DATABASES = {
+    "postgresql": "postgresql15",
+    "postgresql18": "postgresql18",
+    "mariadb": "mariadb",
+    "mysql": "mysql",
+    "sqlite": None,
+}
+OBSERVED = Path(__file__).with_name("observed.py")
+#: No wait of the harness takes as long on any machine unless something is wrong.
+PATIENCE_S = 90.0
+
+
+class Failed(Exception):
+    """Something that had to happen did not: a broker ended by itself, or service did not resume."""
+
+
+class Broker:
+    """One broker: a process now and then, always on the same port.
+
+    Args:
+        name: such as ``b0``.
+        url: of the store, through the broker's proxy.
+        folder: for its log and what `tests.failover.observed` reads and writes.
+        history: where everything is written down.
+        proxy: between it and the database; None where there is no network.
+        environment: variables of the process.
+    """
+
+    def __init__(
+        self, name: str, url: str, folder: Path, history: History, proxy: Proxy | None, environment: dict[str, str]
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.proxy = proxy
+        self.is_wanted = self.is_paused = False
+        folder.mkdir()
+        self._history = history
+        program = (sys.executable, "-P", str(OBSERVED), str(folder))
+        self._process = BrokerProcess(url, folder, "--name", name, program=program, environment=environment)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect."""
+        return "127.0.0.1", self._process.port
+
+    def launch(self, clock_s: int = 0) -> None:
+        """Start a process.
+
+        Args:
+            clock_s: how far its wall clock is off, in seconds.
+        """
+        clock = self.folder / "clock_s"
+        clock.unlink(missing_ok=True)
+        if clock_s:
+            clock.write_text(f"{clock_s} {faked_clock()}")
+        (self.folder / "stop_before_commit").unlink(missing_ok=True)
+        self._process.launch()
+        self.is_wanted = True
+        text = f"clock {clock_s:+d} s" if clock_s else ""
+        self._history.record(What.LAUNCHED, broker=self.name, mark=str(self._process.pid), text=text)
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.is_wanted = self.is_paused = False
+        self._process.kill()
+        self._history.record(What.GONE, broker=self.name, text="SIGKILL")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the clean end.
+
+        Raises:
+            Failed: the end was not clean.
+        """
+        self.is_wanted = False
+        code = self._process.stop()
+        self._history.record(What.GONE, broker=self.name, text=f"SIGTERM, exit {code}")
+        if code != 0:
+            raise Failed(f"{self.name} ended with {code} after SIGTERM\n{self.log_tail()}")
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._history.record(What.PAUSED, broker=self.name)
+        self.is_paused = True
+        self._process.pause()
+
+    def proceed(self) -> None:
+        """SIGCONT."""
+        self._process.proceed()
+        self.is_paused = False
+        self._history.record(What.PROCEEDS, broker=self.name)
+
+    def stop_before_commit(self) -> Callable[[], bool]:
+        """Let the process stop itself before its next commit. Returns what says whether it has."""
+        order = self.folder / "stop_before_commit"
+        order.touch()
+        status = Path(f"/proc/{self._process.pid}/stat")
+
+        def has_stopped() -> bool:
+            if order.exists() or status.read_text().rpartition(")")[2].split()[0] != "T":
+                return False
+            self._history.record(What.PAUSED, broker=self.name, text="before a commit")
+            self.is_paused = True
+            return True
+
+        return has_stopped
+
+    # -- what it tells -------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """What it said last: a state of `jdbcstore.broker.life`, or ``gone``."""
+        if not self._process.is_running:
+            return "gone"
+        said = self._said()
+        return said[-1].text if said and said[-1].mark == str(self._process.pid) else "starting"
+
+    def tell(self) -> None:
+        """Write its states into the history. Once, at the end."""
+        for event in self._said():
+            self._history.add(event)
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return "\n".join(self._process.log().splitlines()[-12:])
+
+    def _said(self) -> Sequence[Event]:
+        states = self.folder / "states"
+        if not states.exists():
+            return []
+        lines = [line.split() for line in states.read_text().split("\n")[:-1]]
+        return [
+            Event(float(at), What.STATE, self.name, mark=pid, text=state, term=int(term))
+            for at, pid, state, term in lines
+        ]
+
+
+class Cluster:
+    """Brokers, their database, their proxies. A context manager.
+
+    Args:
+        database: a key of `DATABASES`.
+        folder: an empty one, for logs and SQLite's file.
+        brokers: how many.
+        lease_ms: the lease of all of them.
+        is_fenced: False lets commits prove nothing.
+    """
+
+    def __init__(
+        self, database: str, folder: Path, *, brokers: int = 2, lease_ms: int = 2000, is_fenced: bool = True
+    ) -> None:
+        self.lease_s = lease_ms / 1000
+        self.history = History(names_sessions=is_fenced and database != "sqlite")
+        self.server: DatabaseServer | None = None
+        self.brokers: list[Broker] = []
+        self._database = database
+        self._folder = folder
+        self._size = brokers
+        self._options = {"lease_ms": str(lease_ms), "lock_acquire_sleep_interval_ms": "200"}
+        if database == "mysql":
+            self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
+        self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}
+        self._url = ""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._stack = stack
+            self._url = stack.enter_context(self._new_database())
+            with self._engine() as engine:
+                create_tables(engine)
+                witness.install(engine)
+            for number in range(self._size):
+                self.brokers.append(self._broker(f"b{number}"))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in self.brokers:
+            if broker.is_wanted:
+                broker.kill()
+        self._stack.close()
+
+    @contextmanager
+    def _new_database(self) -> Iterator[str]:
+        kind = DATABASES[self._database]
+        if kind is None:
+            yield f"sqlite:///{self._folder / 'store.db'}"
+            return
+        with KINDS[kind](None, None) as self.server:
+            self.server.create_database("chaos")
+            yield self.server.url("chaos")
+
+    def _broker(self, name: str) -> Broker:
+        url, proxy = self._url, None
+        if self.server is not None:
+            proxy = self._stack.enter_context(Proxy(self.server.port))
+            url = proxy.url(url)
+        url = make_url(url).update_query_dict(self._options).render_as_string(hide_password=False)
+        return Broker(name, url, self._folder / name, self.history, proxy, self._environment)
+
+    @contextmanager
+    def _engine(self) -> Iterator[Engine]:
+        """The database itself, past all proxies."""
+        engine = create_engine(self._url, poolclass=NullPool)
+        yield engine
+        engine.dispose()
+
+    # -- looking on ------------------------------------------------------------------------------------------------
+
+    def master(self) -> Broker | None:
+        """Who serves, as far as is known."""
+        return next((b for b in self.brokers if b.state == "master" and not b.is_paused), None)
+
+    def standbys(self) -> list[Broker]:
+        """Who waits."""
+        return [broker for broker in self.brokers if broker.state == "standby"]
+
+    def is_whole(self) -> bool:
+        """Whether one broker serves and all others wait."""
+        states = sorted(broker.state for broker in self.brokers)
+        return states == ["master"] + ["standby"] * (len(states) - 1)
+
+    def wait_for(self, what: str, condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
+        """Wait until a condition holds.
+
+        Raises:
+            Failed: it never does, or a broker ended by itself meanwhile.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            for broker in self.brokers:
+                if broker.is_wanted and broker.state == "gone":
+                    broker.is_wanted = False
+                    self.history.record(What.GONE, broker=broker.name, text="by itself")
+                    raise Failed(f"{broker.name} ended by itself\n{broker.log_tail()}")
+            if time.monotonic() > deadline:
+                states = ", ".join(f"{broker.name} {broker.state}" for broker in self.brokers)
+                logs = "\n".join(f"--- the log of {broker.name} ends\n{broker.log_tail()}" for broker in self.brokers)
+                raise Failed(f"waited {timeout_s:.0f} s in vain until {what}; {states}\n{logs}")
+            time.sleep(0.02)
+
+    def stored(self) -> int:
+        """How many messages are in the store."""
+        return self._ask("SELECT COUNT(*) FROM ACTIVEMQ_MSGS") or 0
+
+    def last_rows(self, former: Broker) -> tuple[int, int | None]:
+        """The highest ID that a broker added in its last term, and the highest in terms after that; None for none."""
+        mine = f"SELECT MAX(term) FROM chaos_writes WHERE writer LIKE '{former.name}/%'"
+        last = "SELECT MAX(row_id) FROM chaos_writes WHERE op = '+' AND term"
+        return self._ask(f"{last} = ({mine})") or 0, self._ask(f"{last} > ({mine})")
+
+    def _ask(self, question: str) -> int | None:
+        with self._engine() as engine, engine.connect() as connection:
+            answer = connection.execute(text(question)).scalar_one()
+        return None if answer is None else int(answer)
+
+    def conclude(self) -> History:
+        """The history, with what the database knows. All brokers have ended."""
+        for broker in self.brokers:
+            broker.tell()
+        with self._engine() as engine:
+            witness.witnessed(engine, self.history)
+        with open_store(self._url, locker="none") as adapter:
+            for destination in adapter.destinations():
+                store = adapter.queue_message_store(Queue.decoded(destination.physical_name))
+                for message in store.recover():
+                    body = message.text or "" if isinstance(message, TextMessage) else ""
+                    queue = f"/queue/{destination.physical_name}"
+                    self.history.left.append(Left(witness.message_of(body), str(message.message_id), queue))
+        self.history.sort()
+        return self.history
+
+
+def faked_clock() -> Path:
+    """libfaketime, as Debian installs it.
+
+    Raises:
+        ServerMissing: it is not installed.
+    """
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    if not found:
+        raise ServerMissing("libfaketime")
+    return found[0]

@@ -1,0 +1,347 @@
+"""What is done to brokers and their database: a plan by a seed, and how each fault is done.
+
+A fault begins, ends, and then there is time until service has resumed: one broker serves, all others wait, and a
+message sent after the end of the fault has its receipt. Only then comes the next one.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tests.failover.clients import Clients
+from tests.failover.cluster import Broker, Cluster
+from tests.failover.history import What
+from tests.servers.proxy import Proxy
+from tests.servers.server import DatabaseServer
+
+__all__ = ["KINDS", "Fault", "Nemesis", "kinds_for", "plan"]
+
+#: IDs that the next master must have gone past, or be away from, before an old batch arrives: had it the same IDs as
+#: rows that are there, it would be refused for that alone.
+_AWAY_ROWS: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing to do.
+
+    Args:
+        kind: a key of `KINDS`.
+        size: between 0 and 1, what it means is the kind's matter: mostly how long.
+        side: likewise, for kinds that have two ways.
+        rest_s: normal life after it.
+    """
+
+    kind: str
+    size: float
+    side: bool
+    rest_s: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}(size={self.size:.2f}, side={int(self.side)}), then rest {self.rest_s:.1f} s"
+
+
+def plan(seed: int, seconds: float, kinds: Sequence[str]) -> list[Fault]:
+    """Faults for about so long a run: each kind once in an order by chance, and again; the same for the same seed."""
+    chance = random.Random(seed)
+    found: list[Fault] = []
+    left_s = seconds
+    while True:
+        for kind in chance.sample(kinds, len(kinds)):
+            fault = Fault(kind, chance.random(), chance.random() < 0.5, chance.uniform(0.5, 2.0))
+            left_s -= KINDS[kind].usual_s + fault.rest_s
+            if left_s < 0 and found:
+                return found
+            found.append(fault)
+
+
+class Nemesis:
+    """Does faults.
+
+    Args:
+        cluster: to whom.
+        clients: who are at work.
+        tell: called with a line for each fault.
+    """
+
+    def __init__(self, cluster: Cluster, clients: Clients, tell: Callable[[str], object] = lambda line: None) -> None:
+        self._cluster = cluster
+        self._clients = clients
+        self._history = cluster.history
+        self._tell = tell
+        self._lease_s = cluster.lease_s
+
+    def do(self, fault: Fault) -> None:
+        """Do one, wait until service has resumed, and rest.
+
+        Raises:
+            Failed: service does not resume.
+        """
+        self._cluster.wait_for("there is a master and all others wait", self._cluster.is_whole)
+        began = self._history.record(What.FAULT, text=fault.kind)
+        self._tell(f"{fault}")
+        KINDS[fault.kind].do(self, fault)
+        healed = self._history.record(What.HEALED, text=fault.kind)
+        self.wait_for_service()
+        resumed = self._history.record(What.RESUMED, text=fault.kind)
+        self._tell(f"  took {healed - began:.1f} s, service was whole again {resumed - healed:.1f} s later")
+        time.sleep(fault.rest_s)  # load goes on; nothing waits for this
+
+    def wait_for_service(self) -> None:
+        """Wait until a message is sent, receipted, delivered and acknowledged, and every broker is there."""
+        for what in (What.SEND, What.RECEIPT, What.DELIVERED, What.ACKED):
+            self._wait_for_event(what)
+        self._cluster.wait_for("there is a master and all others wait", self._cluster.is_whole)
+
+    def _wait_for_event(self, what: What) -> None:
+        now, last = time.monotonic(), self._history.last
+        self._cluster.wait_for(f"a client tells something new as {what}", lambda: last.get(what, 0.0) > now)
+
+    # -- who -------------------------------------------------------------------------------------------------------
+
+    def _master(self) -> Broker:
+        self._cluster.wait_for("there is a master", self._cluster.master)
+        master = self._cluster.master()
+        return master if master is not None else self._master()
+
+    def _standby(self) -> Broker:
+        self._cluster.wait_for("there is a standby", self._cluster.standbys)
+        return self._cluster.standbys()[0]
+
+    def _wait_for_successor(self, former: Broker) -> Broker:
+        def successor() -> Broker | None:
+            master = self._cluster.master()
+            return None if master is former else master
+
+        self._cluster.wait_for(f"another broker than {former.name} is master", successor)
+        return self._master()
+
+    def _server(self) -> DatabaseServer:
+        assert self._cluster.server is not None, "this database has no server"
+        return self._cluster.server
+
+    def _proxy(self, broker: Broker) -> Proxy:
+        assert broker.proxy is not None, "this database has no network"
+        return broker.proxy
+
+    # -- processes -------------------------------------------------------------------------------------------------
+
+    def kill_master(self, fault: Fault) -> None:
+        """SIGKILL the master; it is back early, as a rival, or late."""
+        master = self._master()
+        master.kill()
+        time.sleep(fault.size * 2 * self._lease_s)
+        master.launch()
+
+    def kill_standby(self, fault: Fault) -> None:
+        """SIGKILL a standby."""
+        standby = self._standby()
+        standby.kill()
+        time.sleep(fault.size)
+        standby.launch()
+
+    def kill_both(self, fault: Fault) -> None:
+        """SIGKILL the master and, when it is about to take over, a standby."""
+        master, standby = self._master(), self._standby()
+        master.kill()
+        time.sleep(fault.size * 1.5 * self._lease_s)
+        standby.kill()
+        for broker in (master, standby):
+            broker.launch()
+
+    def stop_master(self, fault: Fault) -> None:
+        """SIGTERM the master: a clean hand-over."""
+        master = self._master()
+        master.stop()
+        time.sleep(fault.size)
+        master.launch()
+
+    def rolling_restart(self, fault: Fault) -> None:
+        """Restart every broker, the standbys first, one after the other."""
+        master = self._master()
+        for broker in sorted(self._cluster.brokers, key=lambda broker: broker is master):
+            broker.stop()
+            broker.launch()
+            self._cluster.wait_for("there is a master and all others wait", self._cluster.is_whole)
+
+    def pause_master(self, fault: Fault) -> None:
+        """SIGSTOP the master for at least twice the lease."""
+        master = self._master()
+        master.pause()
+        time.sleep((2 + fault.size) * self._lease_s)
+        master.proceed()
+
+    def pause_shortly(self, fault: Fault) -> None:
+        """SIGSTOP the master several times, for less than the lease."""
+        master = self._master()
+        for _ in range(4):
+            master.pause()
+            time.sleep(fault.size * 0.7 * self._lease_s)
+            master.proceed()
+            time.sleep(0.2)
+
+    def pause_before_commit(self, fault: Fault) -> None:
+        """Stop the master when it is about to send a batch, until its successor has served for a while.
+
+        The batch adds rows, or, on the other side, may be one that only removes rows.
+        """
+        master = self._master()
+        with self._only_sends(fault.side):
+            self._cluster.wait_for(f"{master.name} stops before a commit", master.stop_before_commit())
+        self._wait_until_old_rows_fit(master)
+        master.proceed()
+
+    def skew_clock(self, fault: Fault) -> None:
+        """Start a standby whose wall clock is an hour off, and make it master. It stays so until its next restart."""
+        standby, master = self._standby(), self._master()
+        standby.kill()
+        standby.launch(clock_s=3600 if fault.side else -3600)
+        self._cluster.wait_for(f"{standby.name} is standby", lambda: standby.state == "standby")
+        master.stop()
+        self._wait_for_successor(master)
+        self._wait_for_event(What.RECEIPT)
+        master.launch()
+
+    # -- the network -----------------------------------------------------------------------------------------------
+
+    def cut_master(self, fault: Fault) -> None:
+        """Cut the master off from the database, for some time or until another one serves."""
+        master = self._master()
+        self._proxy(master).cut()
+        if fault.side:
+            self._wait_for_successor(master)
+        else:
+            time.sleep(fault.size * 1.5 * self._lease_s)
+        self._proxy(master).resume()
+
+    def drop_connections(self, fault: Fault) -> None:
+        """Reset the connections between the master and the database, several times; new ones are welcome."""
+        proxy = self._proxy(self._master())
+        for _ in range(3):
+            proxy.drop_connections()
+            time.sleep(fault.size)
+
+    def slow_master(self, fault: Fault) -> None:
+        """Delay every byte between the master and the database."""
+        proxy = self._proxy(self._master())
+        proxy.slow(10 + fault.size * 200)
+        time.sleep(2 * self._lease_s)
+        proxy.resume()
+
+    def hold_line(self, fault: Fault) -> None:
+        """Let nothing through between the master and the database for some time; it all arrives afterwards."""
+        proxy = self._proxy(self._master())
+        proxy.pause()
+        time.sleep(fault.size * 2 * self._lease_s)
+        proxy.resume()
+
+    def late_statements(self, fault: Fault) -> None:
+        """The same, until a successor has served for a while: statements of the old term arrive in the new one.
+
+        They add rows, or, on the other side, may only remove some.
+        """
+        master = self._master()
+        with self._only_sends(fault.side):
+            self._proxy(master).pause()
+            self._wait_for_event(What.SEND)
+            self._wait_for_event(What.SEND)  # more than a batch's worth of them is under way
+        self._wait_until_old_rows_fit(master)
+        self._proxy(master).resume()
+
+    def cut_in_commit(self, fault: Fault) -> None:
+        """Cut the connection in which the master is sending rows; the database gets them or does not."""
+        for _ in range(3):
+            sprung = self._proxy(self._master()).cut_at(b"INTO ACTIVEMQ_MSGS", deliver=fault.side)
+            self._cluster.wait_for("the master sends rows", sprung.is_set)
+
+    @contextmanager
+    def _only_sends(self, is_wanted: bool) -> Iterator[None]:
+        """Nobody acknowledges anything meanwhile: what the master writes are rows that it adds."""
+        if is_wanted:
+            self._clients.hold(True)
+            self._cluster.wait_for("no acknowledgement is under way", lambda: self._clients.unanswered == 0)
+        yield
+        self._clients.hold(False)
+
+    def _wait_until_old_rows_fit(self, former: Broker) -> None:
+        """Wait until a successor serves whose IDs are not those that the former master's next batch has."""
+
+        def is_away() -> bool:
+            old, new = self._cluster.last_rows(former)
+            return new is not None and not old - _AWAY_ROWS < new < old + _AWAY_ROWS
+
+        self._wait_for_successor(former)
+        self._cluster.wait_for("the IDs of the old term are free", is_away)
+
+    # -- the database ----------------------------------------------------------------------------------------------
+
+    def restart_database(self, fault: Fault) -> None:
+        """Stop the database cleanly and start it again."""
+        server = self._server()
+        server.stop()
+        time.sleep(fault.size * 1.5 * self._lease_s)
+        server.start()
+
+    def kill_database(self, fault: Fault) -> None:
+        """SIGKILL the database and start it again."""
+        server = self._server()
+        server.kill()
+        time.sleep(fault.size * 1.5 * self._lease_s)
+        server.start()
+
+    def kill_sessions(self, fault: Fault) -> None:
+        """End every session on the server, several times."""
+        for _ in range(3):
+            self._server().kill_sessions("chaos")
+            time.sleep(fault.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    Args:
+        do: how it is done.
+        usual_s: how long it usually takes until service has resumed.
+        needs_server: whether it is for databases with a server and a network.
+    """
+
+    do: Callable[[Nemesis, Fault], None]
+    usual_s: float
+    needs_server: bool = False
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill_master": Kind(Nemesis.kill_master, 4.5),
+    "kill_standby": Kind(Nemesis.kill_standby, 2.5),
+    "kill_both": Kind(Nemesis.kill_both, 5.0),
+    "stop_master": Kind(Nemesis.stop_master, 3.0),
+    "rolling_restart": Kind(Nemesis.rolling_restart, 5.0),
+    "pause_shortly": Kind(Nemesis.pause_shortly, 4.0),
+    "pause_before_commit": Kind(Nemesis.pause_before_commit, 7.0),
+    "pause_master": Kind(Nemesis.pause_master, 6.0, needs_server=True),
+    "skew_clock": Kind(Nemesis.skew_clock, 5.0, needs_server=True),
+    "cut_master": Kind(Nemesis.cut_master, 4.0, needs_server=True),
+    "drop_connections": Kind(Nemesis.drop_connections, 3.0, needs_server=True),
+    "slow_master": Kind(Nemesis.slow_master, 5.0, needs_server=True),
+    "hold_line": Kind(Nemesis.hold_line, 5.0, needs_server=True),
+    "late_statements": Kind(Nemesis.late_statements, 7.0, needs_server=True),
+    "cut_in_commit": Kind(Nemesis.cut_in_commit, 3.0, needs_server=True),
+    "restart_database": Kind(Nemesis.restart_database, 6.0, needs_server=True),
+    "kill_database": Kind(Nemesis.kill_database, 6.0, needs_server=True),
+    "kill_sessions": Kind(Nemesis.kill_sessions, 4.0, needs_server=True),
+}
+
+
+def kinds_for(database: str) -> list[str]:
+    """The kinds that a database can have.
+
+    SQLite has no server and no network; the clock of its lease is that of the process; and nothing is promised about a
+    process that is stopped inside a transaction for long: it keeps the file locked.
+    """
+    return [name for name, kind in KINDS.items() if database != "sqlite" or not kind.needs_server]

@@ -115,6 +115,11 @@ class BrokerProcess:
         return self._process.pid
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect."""
+        return "127.0.0.1", self.port
+
+    @property
     def is_running(self) -> bool:
         """Whether there is a process, stopped or not."""
         return self._process is not None and self._process.poll() is None

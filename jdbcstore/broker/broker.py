@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import dead_letter
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.health import Health
@@ -48,8 +49,6 @@ T = TypeVar("T")
 
 #: Threads that read pages. More would only queue up at the store.
 _READERS = 4
-#: Threads for opening and closing the store and for the lock: one to end what hangs in the other.
-_STORE_THREADS = 2
 
 
 class Broker:
@@ -93,7 +92,6 @@ class Broker:
         self._health: Health | None = None
         self._realm: Realm | None = None
         self._readers: ThreadPoolExecutor
-        self._store_threads: ThreadPoolExecutor
         #: Subscriptions that cover several destinations, and have to hear of new ones.
         self._wildcards: dict[Consumer, None] = {}
         self._awake: list[Queue] = []
@@ -119,10 +117,10 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jdbcstore-reader")
-        self._store_threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="jdbcstore-mastership")
+        calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
-        self._realm = Realm(self, self._store_threads)
-        self._mastership = Mastership(self, self._realm, locker, self._store_threads)
+        self._realm = Realm(self, calls)
+        self._mastership = Mastership(self, self._realm, locker, calls)
         if self.options.health_bind:
             self._health = Health(self.options.health_bind, lambda: self.life.status)
             await self._health.start()
@@ -141,7 +139,6 @@ class Broker:
                 await self._health.stop()
             self.drop_spool()
             self._readers.shutdown()
-            self._store_threads.shutdown()
             log.info("broker stopped name=%s", self.options.broker_name)
 
     async def ended(self) -> None:

@@ -90,7 +90,8 @@ class Health:
                 connection.receive_data(await reader.read(_REQUEST_BYTES_MAX))
                 request = connection.next_event()
         except h11.RemoteProtocolError as error:
-            code, told = error.error_status_hint, {"error": str(error)}
+            code = error.error_status_hint
+            told: dict[str, object] = {"error": str(error)}
         else:
             if not isinstance(request, h11.Request):
                 return  # gone without a question

@@ -16,10 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from jdbcstore.broker.blocking import BlockingCalls, GivenUp
 from jdbcstore.broker.life import State
 from jdbcstore.broker.server import ListenError
 from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
@@ -35,8 +34,6 @@ __all__ = ["Mastership"]
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _PAUSE_FIRST_S: Final = 0.1
 #: Who has served for so long may resume at once after a failure; who fails right away, not so soon.
 _STEADY_S: Final = 5.0
@@ -51,21 +48,23 @@ class Mastership:
         broker: whose life it is: `Broker.life`, ``options``, ``trusted_until_ns``.
         realm: what is opened and closed.
         locker: says who is master; None for a store that only one process can have.
-        threads: to ask the locker in.
+        calls: asks the locker.
     """
 
-    def __init__(self, broker: Broker, realm: Realm, locker: Locker | None, threads: Executor) -> None:
+    def __init__(self, broker: Broker, realm: Realm, locker: Locker | None, calls: BlockingCalls) -> None:
         self._broker = broker
         self._realm = realm
         self._locker = locker
         self._life = broker.life
         self._options = broker.options
         self._loop = broker.loop
-        self._threads = threads
+        self._calls = calls
+        self._call = calls.call
         self._stopping = asyncio.Event()
         self._deadline_s = 0.0
         self._ended: asyncio.Future[BaseException | None] | None = None
         self._trust_timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._pause_s = 0.0
         self._last_term = 0
         #: What the locker said when it lost the lock.
@@ -86,6 +85,8 @@ class Mastership:
         try:
             while await self._stand_by():
                 await self._reign()
+        except GivenUp as error:
+            log.warning("%s, it is left as it is", error)
         except Exception as error:
             self._change(State.STOPPING, f"it failed: {error}")
             raise
@@ -94,10 +95,15 @@ class Mastership:
                 self._change(State.STOPPING, "it was told to stop")
             await self._release()
             await self._realm.farewell(self._deadline_s)
+            if self._patience is not None:
+                self._patience.cancel()
 
     def stop(self) -> None:
         """Come to an end, within ``stop_timeout_s``; `run` returns then."""
+        if self._stopping.is_set():
+            return
         self._deadline_s = self._loop.time() + self._options.stop_timeout_s
+        self._patience = self._loop.call_at(self._deadline_s, self._calls.give_up)
         self._stopping.set()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
@@ -286,10 +292,6 @@ class Mastership:
             term=lease.term if lease and is_ours else None,
             holder=lease.holder if lease and is_ours else None,
         )
-
-    def _call(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """Call something that blocks, in a thread."""
-        return self._loop.run_in_executor(self._threads, function, *args)
 
     async def _pause(self) -> None:
         """Wait before the next attempt, each time longer, and not in step with other brokers."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.server import Server
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["Realm"]
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: How long dismissed clients have to read why.
 _DISMISS_S: Final = 1.0
@@ -33,12 +30,12 @@ class Realm:
 
     Args:
         broker: whose.
-        threads: to open and close the store in; the broker's readers may all be waiting for it.
+        calls: opens and closes the store; the broker's readers may all be waiting for it.
     """
 
-    def __init__(self, broker: Broker, threads: Executor) -> None:
+    def __init__(self, broker: Broker, calls: BlockingCalls) -> None:
         self._broker = broker
-        self._threads = threads
+        self._call = calls.call
         self._server: Server | None = None
         self._leaving: Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -132,7 +129,7 @@ class Realm:
             broker.turn()
             await server.close_connections(_QUICK_S)
             await self._all_answered(deadline_s)
-        stopped = self._call(broker.adapter.stop)
+        stopped = asyncio.ensure_future(self._call(broker.adapter.stop))
         await asyncio.wait((stopped,), timeout=max(0.0, deadline_s - broker.loop.time()))
         if not stopped.done():
             log.warning("the store does not answer, it is closed without an answer")
@@ -160,6 +157,3 @@ class Realm:
         """Wait until the store has answered everything, but not for ever."""
         while self._broker.inbox.expected and self._broker.loop.time() < deadline_s:
             await asyncio.sleep(0.01)
-
-    def _call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        return self._broker.loop.run_in_executor(self._threads, function)

@@ -209,8 +209,7 @@ def test_transports_open_only_when_everything_is_recovered(url: str, stack: Exit
         starting = asyncio.create_task(broker.start())
         while not opening.is_set():
             await asyncio.sleep(0.01)
-        assert broker.life.state is State.RECOVERING
-        assert broker.life.status.term == 1
+        assert (broker.life.state, broker.life.status.term) == (State.RECOVERING, 1)
         assert await asyncio.to_thread(is_refused, address)
         assert not starting.done()
         may_go_on.set()

@@ -25,7 +25,7 @@ from tests.servers.server import free_port
 def suspend(broker: Broker) -> None:
     """Let the broker believe that its store is gone, and wait until it has found out that it is not."""
     suspended = threading.Event()
-    broker.life.listeners.append(lambda told: told.state is State.SUSPENDED and suspended.set())
+    broker.life.listeners.append(lambda told: suspended.set() if told.state is State.SUSPENDED else None)
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
     assert suspended.wait(10)
     until(lambda: broker.life.state is State.MASTER)
@@ -217,10 +217,10 @@ def test_accounts_are_right_after_suspensions_under_load(
     broker = brokers[0]
     with Client(address) as client:
         client.connect()
-        for queue in "ABC":
-            pour(client, 500, "x" * 1000, f"/queue/{queue}")
+        for name in "ABC":
+            pour(client, 500, "x" * 1000, f"/queue/{name}")
     for _ in range(3):
-        busy = [threading.Thread(target=use, args=(address, queue, ack)) for queue, ack in USES]
+        busy = [threading.Thread(target=use, args=(address, *kind)) for kind in USES]
         for thread in busy:
             thread.start()
         until(lambda: sum(queue.dequeued for queue in broker.queues.values()) > 30)
@@ -237,19 +237,19 @@ def test_accounts_are_right_after_suspensions_under_load(
         ]
         for queue in broker.queues.values():
             queue.dequeued = 0
-    for queue in "ABC":
+    for name in "ABC":
         with Client(address) as client:
             client.connect()
-            client.publish(f"/queue/{queue}", "last")
-            stored = broker.adapter.queue_message_store(Queue(queue)).message_count
-            assert broker.queues[Queue(queue)].depth == stored
-            client.subscribe(f"/queue/{queue}", "client-individual")
+            client.publish(f"/queue/{name}", "last")
+            stored = broker.adapter.queue_message_store(Queue(name))
+            assert broker.queues[Queue(name)].depth == stored.message_count
+            client.subscribe(f"/queue/{name}", "client-individual")
             while (message := client.message()).text != "last":
                 client.ack(message)
             client.done("ACK", client.named(message))
-            until(lambda queue=queue: broker.queues[Queue(queue)].depth == 0)  # type: ignore[misc]  # its loop's own
-            assert broker.adapter.queue_message_store(Queue(queue)).message_count == 0
+            assert stored.message_count == 0
     until(lambda: broker.memory.used == 0)
+    assert [queue.depth for queue in broker.queues.values()] == [0, 0, 0]
 
 
 #: Queue and ack mode of each client; it sends as well.

@@ -23,6 +23,7 @@ from tests.failover.cluster import DATABASES, PATIENCE_S, Cluster, Failed
 from tests.failover.history import History
 from tests.failover.nemesis import Fault, Nemesis, kinds_for, plan
 from tests.failover.report import excerpt, summary
+from tests.servers.server import ServerFailed
 
 __all__ = ["Outcome", "run"]
 
@@ -84,7 +85,7 @@ def run(
         cluster.history.deduplicates = not is_anonymous
         try:
             live(cluster, clients(cluster, seed, is_anonymous=is_anonymous), faults, patience_s, tell)
-        except Failed as error:
+        except (Failed, ServerFailed) as error:
             failure.append(Violation("e", str(error), time.monotonic()))
             for broker in cluster.brokers:
                 if broker.is_wanted:

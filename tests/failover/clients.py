@@ -235,6 +235,8 @@ class Producer(Client):
         super().__init__(name, brokers, history, chance)
         self.queues = queues
         self._is_anonymous = is_anonymous
+        #: Set by the harness: how many messages a burst has at most.
+        self.burst_max = WINDOW
         self._sent = 0
         #: Numbers without a receipt, in order.
         self._pending: list[int] = []
@@ -242,6 +244,11 @@ class Producer(Client):
     @property
     def is_done(self) -> bool:
         return self.is_ending and not self._pending
+
+    @property
+    def in_flight(self) -> int:
+        """Messages, or transactions, without a receipt."""
+        return len(self._pending)
 
     async def work(self, line: Line) -> None:
         for number in self._pending:
@@ -261,7 +268,7 @@ class Producer(Client):
 
     def _send_burst(self, line: Line) -> None:
         if not self.is_ending:
-            for _ in range(self.chance.randint(1, WINDOW)):
+            for _ in range(self.chance.randint(1, self.burst_max)):
                 self._sent += 1
                 self._pending.append(self._sent)
                 self._send(line, self._sent)
@@ -421,10 +428,17 @@ class Clients:
             raise self._failure
         return bool(self._producing) and all(task.done() for task in self._producing)
 
-    def hold(self, is_holding: bool) -> None:
-        """Let consumers acknowledge nothing, or go on."""
+    def calm(self, is_calm: bool) -> None:
+        """Let consumers acknowledge nothing and producers send one message at a time; or let everybody go on."""
         for consumer in self.consumers:
-            consumer.is_holding = is_holding
+            consumer.is_holding = is_calm
+        for producer in self.producers:
+            producer.burst_max = 1 if is_calm else WINDOW
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether that is so by now."""
+        return self.unanswered == 0 and all(producer.in_flight <= 1 for producer in self.producers)
 
     @property
     def unanswered(self) -> int:

@@ -36,6 +36,7 @@ class Proxy:
         self._lines: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
+        self._released = asyncio.Event()
         self._delay_s = 0.0
         self._trap: Trap | None = None
         self._fuse: Fuse | None = None
@@ -66,6 +67,10 @@ class Proxy:
         """Reset every connection and refuse new ones until `resume`."""
         self._run(self._cut())
 
+    def refuse(self) -> None:
+        """Refuse new connections until `resume`; those that are there stay."""
+        self._run(self._refuse())
+
     def drop_connections(self) -> None:
         """Reset every connection; new ones are welcome."""
         self._run(self._drop())
@@ -79,7 +84,7 @@ class Proxy:
         self._run(self._slow(delay_ms / 1000))
 
     def resume(self) -> None:
-        """End `cut`, `pause` and `slow`."""
+        """End `cut`, `refuse`, `pause`, `hold_at` and `slow`."""
         self._run(self._resume())
 
     def cut_at(self, pattern: bytes, *, deliver: bool) -> threading.Event:
@@ -92,7 +97,20 @@ class Proxy:
         Returns:
             An event that is set when it has happened.
         """
-        trap = Trap(pattern, deliver)
+        return self._lay(Trap(pattern, deliver))
+
+    def hold_at(self, pattern: bytes) -> threading.Event:
+        """When a client next sends these bytes, let them and what follows on that connection through after `resume`.
+
+        Args:
+            pattern: bytes within one write of the client.
+
+        Returns:
+            An event that is set when it has happened.
+        """
+        return self._lay(Trap(pattern))
+
+    def _lay(self, trap: Trap) -> threading.Event:
         self._run(self._set(trap))
         return trap.sprung
 
@@ -141,6 +159,12 @@ class Proxy:
             trap = self._trap
             if trap is not None and trap.pattern in chunk:
                 self._trap = None
+                if trap.deliver is None:
+                    self._released.clear()
+                    trap.sprung.set()
+                    await self._released.wait()
+                    sink.write(chunk)
+                    continue
                 client.transport.abort()
                 if trap.deliver:
                     sink.write(chunk)
@@ -163,9 +187,7 @@ class Proxy:
                 await sink.drain()
         sink.write_eof()
 
-    def _burn(
-        self, chunk: bytes, sink: asyncio.StreamWriter, client: asyncio.StreamWriter, *, answers: bool
-    ) -> bool:
+    def _burn(self, chunk: bytes, sink: asyncio.StreamWriter, client: asyncio.StreamWriter, *, answers: bool) -> bool:
         """Let a chunk burn down the fuse, if there is one for its direction; whether this was the end of the line."""
         fuse = self._fuse
         if fuse is None or fuse.answers is not answers:
@@ -193,10 +215,13 @@ class Proxy:
         await asyncio.gather(*lines, return_exceptions=True)
 
     async def _cut(self) -> None:
+        await self._refuse()
+        await self._drop()
+
+    async def _refuse(self) -> None:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        await self._drop()
 
     async def _pause(self) -> None:
         self._open.clear()
@@ -206,6 +231,7 @@ class Proxy:
 
     async def _resume(self) -> None:
         self._open.set()
+        self._released.set()
         self._delay_s = 0.0
         if self._listener is None:
             self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
@@ -219,10 +245,10 @@ class Proxy:
 
 @dataclass
 class Trap:
-    """Bytes to wait for, and whether the server shall get them."""
+    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut."""
 
     pattern: bytes
-    deliver: bool
+    deliver: bool | None = None
     sprung: threading.Event = field(default_factory=threading.Event)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
 import threading
@@ -18,9 +19,13 @@ from tests.servers.proxy import Proxy
 class Echo(socketserver.StreamRequestHandler):
     """Answers every line with itself."""
 
+    def heard(self, line: bytes) -> None:
+        """A line came: for tests that look."""
+
     def handle(self) -> None:
         try:
             for line in self.rfile:
+                self.heard(line)
                 self.wfile.write(line)
         except ConnectionResetError:
             pass  # the proxy cut us off: what the test is about
@@ -82,6 +87,33 @@ def test_dropped_connections_can_come_back(proxy: Proxy) -> None:
         assert ask(line, b"again\n") == b"again\n"
 
 
+def test_refused_are_the_new_ones_only(proxy: Proxy) -> None:
+    with connect(proxy) as line:
+        ask(line, b"hello\n")
+        proxy.refuse()
+        assert ask(line, b"still\n") == b"still\n"
+        with pytest.raises(ConnectionRefusedError):
+            connect(proxy)
+        proxy.resume()
+        with connect(proxy) as other:
+            assert ask(other, b"again\n") == b"again\n"
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_line_is_cut_after_so_many_bytes_of_one_direction(proxy: Proxy, answers: bool) -> None:
+    with connect(proxy) as line:
+        cut = proxy.cut_after(9, answers=answers)
+        assert ask(line, b"hello\n") == b"hello\n"
+        assert not cut.is_set()
+        line.sendall(b"more\n")
+        assert cut.wait(5)
+        with contextlib.suppress(ConnectionResetError):
+            while line.recv(100):  # what was let through may come first
+                pass
+    with connect(proxy) as line:
+        assert ask(line, b"again\n") == b"again\n"
+
+
 def test_paused_bytes_arrive_after_resume(proxy: Proxy) -> None:
     with connect(proxy) as line:
         ask(line, b"hello\n")
@@ -92,6 +124,33 @@ def test_paused_bytes_arrive_after_resume(proxy: Proxy) -> None:
         proxy.resume()
         line.settimeout(5)
         assert line.recv(100) == b"held\n"
+
+
+def test_bytes_that_are_held_arrive_after_resume_and_other_lines_go_on(proxy: Proxy) -> None:
+    with connect(proxy) as line, connect(proxy) as other:
+        held = proxy.hold_at(b"stop here")
+        assert ask(line, b"go on\n") == b"go on\n"
+        assert not held.is_set()
+        line.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            ask(line, b"stop here\n")
+        assert held.is_set()
+        assert ask(other, b"stop here\n") == b"stop here\n"
+        proxy.resume()
+        line.settimeout(5)
+        assert line.recv(100) == b"stop here\n"
+
+
+def test_held_bytes_arrive_although_the_client_has_gone(proxy: Proxy) -> None:
+    with connect(proxy) as line:
+        held = proxy.hold_at(b"stop here")
+        line.sendall(b"stop here\n")
+        assert held.wait(5)
+    received = threading.Event()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Echo, "heard", lambda self, line: received.set() if line == b"stop here\n" else None)
+        proxy.resume()
+        assert received.wait(5)
 
 
 def test_slow_delays_each_way(proxy: Proxy) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import psycopg2
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore import faults
@@ -292,7 +292,7 @@ def test_a_real_lease_runs_out_by_the_database_s_clock(brokers: Brokers) -> None
     began = time.monotonic()
     assert dead.locker().acquire() == 1
     wait_until(lambda: other.locker().acquire() == 2)
-    assert 0.9 < time.monotonic() - began < 10
+    assert 0.9 < time.monotonic() - began < 3
 
 
 def test_a_renewal_prolongs_the_lease(brokers: Brokers) -> None:
@@ -334,6 +334,87 @@ def test_a_renewal_in_another_term_is_refused(brokers: Brokers) -> None:
     execute(brokers.url, "UPDATE JDBCSTORE_TERM SET TERM = 9 WHERE ID = 1")
     with pytest.raises(LeaseLost, match="term 1"):
         one.locker().renew()
+
+
+def test_a_takeover_is_one_statement_and_so_is_a_renewal(server_brokers: Brokers) -> None:
+    one = server_brokers.new()
+    one.locker().acquire()
+    one.locker().release()
+    sent: list[str] = []
+    event.listen(
+        cast(Any, one.locker())._engine,
+        "before_cursor_execute",
+        lambda connection, cursor, statement, *_: sent.append(statement),
+    )
+    one.locker().acquire()
+    assert [statement.split()[0] for statement in sent if "TIME =" in statement] in (["UPDATE"], ["WITH"])
+    sent.clear()
+    one.locker().renew()
+    assert [statement.split()[0] for statement in sent] == ["UPDATE"]
+
+
+def test_the_database_s_clock_is_read_when_the_statement_begins_not_the_transaction(brokers: Brokers) -> None:
+    clock = text(f"SELECT {probe(brokers).epoch_ms}")
+    with connected(brokers.url) as connection:
+        connection.exec_driver_sql("BEGIN")
+        before = connection.execute(clock).scalar_one()
+        time.sleep(0.3)
+        after = connection.execute(clock).scalar_one()
+        connection.exec_driver_sql("ROLLBACK")
+    assert 250 < after - before < 5000
+    assert abs(after - time.time() * 1000) < 5000
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_our_wall_clock_does_not_matter(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    seconds, nanoseconds = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: seconds() + 3600 * hours)
+    monkeypatch.setattr(time, "time_ns", lambda: nanoseconds() + 3600 * 10**9 * hours)
+    one, other = brokers.new(), brokers.new()
+    one.locker().acquire()
+    one.locker().renew()
+    expires_in_ms = one.locker().status().expires_in_ms
+    assert expires_in_ms is not None
+    assert LEASE_MS - 10_000 < expires_in_ms <= LEASE_MS
+    assert other.locker().acquire() is None
+
+
+def test_the_trust_of_a_renewal_is_counted_from_before_the_request(brokers: Brokers) -> None:
+    one = brokers.new()
+    one.locker().acquire()
+    times: dict[int, int] = {}
+
+    def end_of_lease() -> int:
+        with connected(brokers.url) as connection:
+            return int(connection.execute(text("SELECT TIME FROM ACTIVEMQ_LOCK WHERE ID = 1")).scalar_one())
+
+    def clock() -> int:
+        now_ns = boot_time_ns()
+        times[now_ns] = end_of_lease()
+        return now_ns
+
+    before = end_of_lease()
+    cast(Any, one.locker())._clock = clock
+    time.sleep(0.05)
+    one.locker().renew()
+    lease = one.locker().lease
+    assert lease is not None
+    assert times[lease.asked_ns] == before < end_of_lease()
+    assert lease.trusted_until_ns == lease.asked_ns + one.locker().options.trust_ms * 1_000_000
+
+
+def test_a_renewal_waits_neither_for_readers_nor_for_the_writer(brokers: Brokers) -> None:
+    adapter = open_store(brokers.url, JdbcOptions(pool_size=1, lock=LockerOptions(lease_ms=LEASE_MS)))
+    assert isinstance(adapter, JdbcPersistenceAdapter)
+    assert adapter.locker().acquire() == 1
+    with adapter, one_batch() as held, adapter.reading():  # every connection of the pool is taken
+        pending = queue(adapter).add_message(text_message(1))
+        assert held.wait(WAIT_S)
+        began = time.monotonic()
+        adapter.locker().renew()
+        assert time.monotonic() - began < 2
+        assert not pending.done
+    adapter.locker().release()
 
 
 def test_brokers_of_one_name_are_two(brokers: Brokers) -> None:
@@ -438,6 +519,24 @@ def test_nobody_looks_for_the_sign_of_life_of_who_gave_none(brokers: Brokers) ->
     assert not pulse.is_dead(holder(one))
 
 
+@pytest.mark.parametrize("server_name", ["postgresql", "mariadb", "mysql"])
+def test_a_lease_that_could_not_be_released_needs_not_be_waited_for(
+    server_name: str, request: pytest.FixtureRequest
+) -> None:
+    """The master has stopped all the same, and others on its machine can know."""
+    server: DatabaseServer = request.getfixturevalue(server_name)
+    url: str = request.getfixturevalue(f"{server_name}_url")
+    with Proxy(server.port) as proxy, opened(url) as brokers, opened(proxy.url(url)) as behind:
+        one, other = behind.new(), brokers.new()
+        assert one.locker().acquire() == 1
+        proxy.cut()
+        assert other.locker().acquire() is None
+        with pytest.raises(TransientStoreError):
+            one.locker().release()
+        assert other.locker().acquire() == 2
+        proxy.resume()
+
+
 def test_nothing_is_left_of_who_took_turns(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     one, other = brokers.new(), brokers.new()
@@ -456,24 +555,32 @@ def test_nothing_is_left_of_who_took_turns(brokers: Brokers, tmp_path: Path, mon
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["lease", "database"])
-def test_a_hand_over_reaches_a_standby_that_waits_within_a_fifth_of_a_second(brokers: Brokers, kind: str) -> None:
-    if kind == "database" and brokers.url.startswith("sqlite"):
-        return
+def test_a_hand_over_reaches_a_standby_that_waits_within_a_fifth_of_a_second(brokers: Brokers) -> None:
+    times = hand_overs(brokers, "lease")
+    assert min(times) < 0.2, times
+    assert max(times) < 2, times
+
+
+def test_the_row_lock_s_hand_over_reaches_a_standby_that_waits(server_brokers: Brokers) -> None:
+    assert max(hand_overs(server_brokers, "database")) < 2
+
+
+def hand_overs(brokers: Brokers, kind: str) -> list[float]:
+    """How long it takes from a release until one of two standbys is master, some times, in seconds."""
     one, other, third = (brokers.new(kind) for _ in range(3))
     times = []
     acquired: list[float] = []
 
     def stand_by() -> None:
         while other.locker().acquire() is None:
-            other.locker().wait(1.0)
+            other.locker().wait(5.0)
         acquired.append(time.monotonic())
 
     for _ in range(5):
         assert one.locker().acquire() is not None
         assert other.locker().acquire() is None
         assert third.locker().acquire() is None
-        waiting = [threading.Thread(target=stand_by), threading.Thread(target=third.locker().wait, args=(1.0,))]
+        waiting = [threading.Thread(target=stand_by), threading.Thread(target=third.locker().wait, args=(5.0,))]
         for thread in waiting:
             thread.start()
         time.sleep(0.3)
@@ -483,7 +590,7 @@ def test_a_hand_over_reaches_a_standby_that_waits_within_a_fifth_of_a_second(bro
             thread.join(WAIT_S)
         times.append(acquired.pop() - released)
         other.locker().release()
-    assert sorted(times)[2] < 0.2, times
+    return times
 
 
 def test_signals_of_other_tables_are_not_ours(brokers: Brokers) -> None:
@@ -958,6 +1065,24 @@ def test_a_purge_keeps_neither_renewal_nor_takeover_waiting_and_is_not_committed
 
 
 @pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("database", ["mariadb_url", "mysql_url"])
+def test_a_takeover_waits_for_a_commit_that_proves_its_term_with_its_first_row(
+    database: str, rows: int, request: pytest.FixtureRequest
+) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        old, new = brokers.master(), brokers.new(lease_ms=1000)
+        age(brokers)
+        with gate(brokers.url, "INSERT") as (somebody_is_there, let_on):
+            late = write(old, rows)
+            wait_until(somebody_is_there)
+            assert new.locker().acquire() is None
+            let_on()
+            late.result(WAIT_S)
+        assert new.locker().acquire() == 2
+        assert len(stored(brokers.url)) == rows
+
+
+@pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url"])
 def test_nor_does_any_write_on_postgresql(database: str, rows: int, request: pytest.FixtureRequest) -> None:
     with opened(request.getfixturevalue(database)) as brokers:
@@ -1091,6 +1216,44 @@ def test_the_server_ends_a_writer_that_falls_silent_in_a_transaction(
             with pytest.raises(DBAPIError):
                 stuck.exec_driver_sql("COMMIT")
             stuck.invalidate()
+
+
+@pytest.mark.parametrize(
+    ("database", "setting", "value"),
+    [
+        ("postgresql_url", "SHOW idle_in_transaction_session_timeout", "2s"),
+        ("postgresql18_url", "SHOW idle_in_transaction_session_timeout", "2s"),
+        ("mariadb_url", "SELECT @@SESSION.idle_transaction_timeout", 2),
+    ],
+)
+def test_the_writer_s_session_has_a_time_out_of_half_the_lease(
+    database: str, setting: str, value: object, request: pytest.FixtureRequest
+) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        one = brokers.master(lease_ms=4000)
+        queue(one).add_message(text_message(1)).result(WAIT_S)
+        writing = cast(Any, one.writer)._connection
+        assert writing.exec_driver_sql(setting).scalar_one() == value
+
+
+def test_the_next_master_finds_the_writer_s_session_by_its_name(server_brokers: Brokers) -> None:
+    one = server_brokers.master()
+    queue(one).add_message(text_message(1)).result(WAIT_S)
+    with connected(server_brokers.url) as other:
+        assert one.dialect.end_sessions(other, holder(one)) == 1
+
+
+@pytest.mark.parametrize("database", ["postgresql_url", "postgresql18_url", "mariadb_url", "mysql_url"])
+def test_the_server_ends_an_exclusive_lock_s_session_after_a_lease_at_most(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        one = brokers.new("database", lease_ms=4000)
+        one.locker().acquire()
+        connection = cast(Any, one.locker())._connection
+        is_postgresql = connection.dialect.name == "postgresql"
+        setting = "SHOW idle_in_transaction_session_timeout" if is_postgresql else "SELECT @@SESSION.wait_timeout"
+        assert connection.exec_driver_sql(setting).scalar_one() == ("4s" if is_postgresql else 4)
 
 
 @pytest.mark.parametrize("server_name", ["postgresql", "mariadb", "mysql"])

@@ -40,6 +40,7 @@ from jdbcstore.store.contract import MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.fence import session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.rows import Write
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
@@ -397,29 +398,57 @@ def writers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "jdbcstore-writer"]
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_whatever_is_submitted_while_the_store_is_abandoned_is_answered(
-    database: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_batch_that_was_not_sent_yet_is_never_sent(tmp_path: Path) -> None:
+    with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, store):
+        with one_batch():
+            first = store.add_message(text_message(1))
+            until(lambda: adapter.writer._queue.empty())
+            message = text_message(2)
+            second = store.add_message(message)
+            adapter.abandon()
+            assert isinstance(first.error, StoreUnavailable)
+            assert isinstance(second.error, StoreUnavailable)
+            assert message.message_id is not None
+            with pytest.raises(StoreClosed):  # it does not cancel out an add that has failed
+                store.remove_message(message.message_id)
+        adapter.start()
+        assert numbers(adapter.queue_message_store(Queue("TEST"))) == []
+
+
+def test_a_write_that_comes_just_as_the_store_is_abandoned_is_answered(tmp_path: Path) -> None:
+    with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, _):
+
+        class Slow(list[Any]):
+            """Rows whose submission takes as long as abandoning."""
+
+            def __len__(self) -> int:
+                adapter.abandon()
+                return 0
+
+        completion: Completion[int] = Completion()
+        adapter.writer.submit(Write(completion, adds=Slow()))
+        assert isinstance(completion.exception(AT_ONCE_S), StoreUnavailable)
+
+
+def test_whatever_is_submitted_while_the_store_is_abandoned_is_answered(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    if database != "sqlite":
-        url = request.getfixturevalue(f"{database}_url")
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        outcomes: dict[int, BaseException | None] = {}
-        for round_ in range(4):
-            with mastered(url) as (adapter, store):
-                base = round_ * 1_000_000
+    outcomes: dict[int, BaseException | None] = {}
+    for round_ in range(5):
+        with mastered(url) as (adapter, store):
+            senders = [Senders(store, (10 * round_ + k) * 100_000) for k in range(8)]
+            sys.setswitchinterval(1e-6)
+            try:
                 with ExitStack() as running:
-                    streams = [running.enter_context(Senders(store, base + k * 100_000)) for k in range(3)]
-                    time.sleep(0.02)
+                    for each in senders:
+                        running.enter_context(each)
+                    time.sleep(0.01)
                     adapter.abandon()
-            for stream in streams:
-                for number, completion in stream.pending.items():
-                    outcomes[number] = completion.exception(AT_ONCE_S)
-    finally:
-        sys.setswitchinterval(interval)
+            finally:
+                sys.setswitchinterval(interval)
+        for each in senders:
+            for number, completion in each.pending.items():
+                outcomes[number] = completion.exception(AT_ONCE_S)
     with opened(url) as (_, store):
         there = set(numbers(store))
     assert {n for n, error in outcomes.items() if error is None} <= there
@@ -635,11 +664,16 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for(server: DatabaseSe
 def test_a_server_that_stays_read_only_is_told_and_survived(server: DatabaseServer, url: str) -> None:
     with opened(url, retry_s=0.3) as (_, store):
         store.add_message(text_message(1)).result(WAIT_S)
+        stored = [1]
         with read_only(server):
-            assert isinstance(store.add_message(text_message(2)).exception(WAIT_S), StoreReadOnly)
-            assert numbers(store) == [1]
-        store.add_message(text_message(3)).result(WAIT_S)
-        assert numbers(store) == [1, 3]
+            while (
+                error := add(store, text_message(len(stored) + 1))
+            ) is None:  # sessions hear of the setting by and by
+                stored.append(len(stored) + 1)
+            assert isinstance(error, StoreReadOnly)
+            assert numbers(store) == stored
+        store.add_message(text_message(100_000)).result(WAIT_S)
+        assert numbers(store) == [*stored, 100_000]
 
 
 def as_its_user(server: DatabaseServer) -> dict[str, Any]:

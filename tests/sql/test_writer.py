@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,6 @@ from jdbcstore.errors import (
     OutcomeUnknown,
     StoreError,
     StoreFull,
-    StoreReadOnly,
     TransientStoreError,
 )
 from jdbcstore.identifiers import ProducerId
@@ -33,7 +32,6 @@ from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
-from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer
@@ -192,29 +190,6 @@ def test_a_full_disk_is_said_and_survived(tmp_path_factory: pytest.TempPathFacto
         assert store.message_count == 2
 
 
-def test_a_read_only_server_is_said_and_survived(postgresql_url: str) -> None:
-    name = store_url(postgresql_url).database
-    with opened(postgresql_url) as (_, store):
-        store.add_message(text_message(1)).result(WAIT_S)
-        execute(postgresql_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-        terminate_sessions(postgresql_url)
-        # The session was killed as the first one went out: nobody knows for sure. The next one's answer is certain.
-        assert isinstance(store.add_message(text_message(2)).exception(WAIT_S), OutcomeUnknown | StoreReadOnly)
-        assert isinstance(store.add_message(text_message(2)).exception(WAIT_S), StoreReadOnly)
-        execute(postgresql_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL")
-        terminate_sessions(postgresql_url)
-        store.add_message(text_message(3)).result(WAIT_S)
-        assert numbers(store) == [1, 3]
-
-
-def terminate_sessions(url: str) -> None:
-    execute(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-
-
 LOCK_TABLE = {
     "postgresql": "LOCK TABLE ACTIVEMQ_MSGS IN ACCESS EXCLUSIVE MODE",
     "mysql": "LOCK TABLES ACTIVEMQ_MSGS WRITE",
@@ -329,28 +304,6 @@ def test_a_write_that_a_lost_session_may_still_do_is_not_called_failed(
         engine.dispose()
         store.add_message(text_message(3)).result(WAIT_S)
         assert numbers(store) in ([1, 3], [1, 2, 3])
-
-
-@pytest.mark.parametrize("server_type", [PostgreSQLServer, MariaDBServer, MySQLServer])
-def test_nothing_is_lost_or_doubled_when_sessions_die_and_the_server_restarts(
-    server_type: Callable[[], DatabaseServer],
-) -> None:
-    with server_type() as server:
-        server.create_database("chaos")
-        with opened(server.url("chaos"), retry_s=60) as (_, store):
-            pending: list[Completion[int]] = []
-            for n in range(600):
-                pending.append(store.add_message(text_message(n)))
-                if n % 20 == 0:
-                    pending[-1].result(WAIT_S)
-                if n in (150, 300):
-                    server.kill_sessions("chaos")
-                if n == 450:
-                    server.restart()
-            for completion in pending:
-                completion.result(WAIT_S)
-            assert numbers(store) == list(range(600))
-            assert store.message_count == 600
 
 
 # -- cancelling out --------------------------------------------------------------------------------------------------

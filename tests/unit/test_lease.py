@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -196,5 +197,12 @@ def test_wrong_options_in_the_url(tmp_path: object, query: str, complaint: str) 
         open_store(f"sqlite:///{tmp_path}/one.db?{query}")
 
 
-def test_our_clock_goes_forward() -> None:
-    assert boot_time_ns() <= boot_time_ns()
+def test_our_clock_counts_the_time_in_which_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda which: {time.CLOCK_BOOTTIME: 42}[which])
+    assert boot_time_ns() == 42
+
+
+def test_without_such_a_clock_it_is_one_that_goes_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    before_ns = time.monotonic_ns()
+    assert before_ns <= boot_time_ns() <= time.monotonic_ns()

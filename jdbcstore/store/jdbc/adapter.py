@@ -359,23 +359,17 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 container.count = 0
 
     def _delete_all(self, connection: Connection) -> None:
-        connection.exec_driver_sql(self.dialect.begin)
-        line = line_of(connection)
+        statements = [self.statements.messages_delete_all, self.statements.acks_delete_all]
+        if self._producers.has_table:
+            statements.append(self.statements.producers_delete_all)
         try:
-            for statement in (self.statements.messages_delete_all, self.statements.acks_delete_all):
-                connection.execute(text(statement))
-            if self._producers.has_table:
-                connection.execute(text(self.statements.producers_delete_all))
-            if self._fence is not None:
-                with line:
-                    self.dialect.prove(raw_connection(connection), self._fence)
-            connection.exec_driver_sql("COMMIT")
-        except BaseException as error:
-            with line:
-                self.dialect.rollback(raw_connection(connection))
+            with line_of(connection):
+                self.dialect.transact(raw_connection(connection), statements, self._fence)
+        except Exception as error:
+            connection.invalidate()  # and with it the transaction
             if self._fence is not None and self.dialect.is_fence(error):
                 raise LeaseLost(f"another broker is master since term {self._fence.term}") from error
-            raise
+            raise self.dialect.map_error(error) from error
 
     # -- reading -------------------------------------------------------------------------------------------------
 

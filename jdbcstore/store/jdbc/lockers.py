@@ -354,20 +354,21 @@ class LeaseDatabaseLocker(_SqlLocker):
                 if may_hold:
                     with self._asking() as connection:
                         connection.execute(text(self._statements.lease_release), {"holder": holder})
+                        may_hold = False
                         self._dialect.give_signal(connection, self._signal)
                     log.info("released holder=%s", holder)
             finally:
-                self._stop_pulse()
+                self._stop_pulse(as_dead=may_hold)
                 self._disconnect()
 
     def _lose(self, why: str) -> LeaseLost:
         self._stop_pulse()
         return super()._lose(why)
 
-    def _stop_pulse(self) -> None:
+    def _stop_pulse(self, *, as_dead: bool = False) -> None:
         found, self._pulse = self._pulse, None
         if found is not None:
-            found.stop()
+            found.stop(as_dead=as_dead)
 
     def _warn_of_clock(self, connection: Connection) -> None:
         allowed_ms = self.options.max_allowable_diff_from_db_time_ms

@@ -2,14 +2,14 @@
 
 A holder keeps, for as long as its process lives, an exclusive lock (flock) on a small file that is named by its id. The
 kernel lets go of the lock when the process has ended, and not before. So who finds the file of a holder and gets a
-lock on it knows: that process is dead, on this very machine, and will never write again.
+lock on it knows: that process has ended, on this very machine, or has given up; nobody will write in this name again.
 
 Why this cannot take a living one for dead:
 
 * **A process that is stopped, swapped out or hung keeps its locks.** There is no time-out in it. Its lease is waited
   for as ever.
-* **The file is there and locked before the row names its holder**, and is let go of only after the holder has
-  released, or given up, that name for good: each mastership has another.
+* **The file is there and locked before the row names its holder**, and the lock is let go of only when the holder has
+  given up that name for good, all being written and closed: each mastership has another.
 * **A child keeps the lock, or never had it.** The descriptor closes on exec (O_CLOEXEC). A child that was forked and
   runs on keeps the lock: then the dead one passes for alive, and the lease is waited for.
 * **No file means: wait.** The holder runs on another machine, in another container, as another user, it is a Java
@@ -71,11 +71,16 @@ class Pulse:
             log.info("no sign of life, others will wait for the end of the lease error=%r", str(error))
             self.stop()
 
-    def stop(self) -> None:
-        """Not the holder any more. The file goes before the lock, so nobody finds it and takes us for dead."""
+    def stop(self, *, as_dead: bool = False) -> None:
+        """Not the holder any more.
+
+        Args:
+            as_dead: leave what a process leaves that has ended: the row could not be told, and may name us still. Else
+                the file goes, and before the lock, so that nobody finds it and takes us for dead.
+        """
         path, self._path = self._path, None
         descriptor, self._descriptor = self._descriptor, -1
-        if path is not None:
+        if path is not None and not as_dead:
             with contextlib.suppress(OSError):
                 path.unlink()
         if descriptor >= 0:

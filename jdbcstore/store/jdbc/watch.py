@@ -113,9 +113,10 @@ class _Watch:
         """Cut and forget all lines of an owner, which gets no others."""
         with self._changed:
             owner.is_cut = True
-            for line in [line for line, whose in self._owners.items() if whose is owner]:
-                line.cut()
-                self._forget(line)
+            for line, whose in list(self._owners.items()):
+                if whose is owner:
+                    line.cut()
+                    self._forget(line)
 
     def wake(self, due_s: float) -> None:
         """Make sure that the thread looks again by then."""
@@ -135,11 +136,12 @@ class _Watch:
             while self._owners:
                 self.wakes_s = math.inf
                 now_s = time.monotonic()
-                for line in [line for line in self._owners if line.due_s <= now_s]:
-                    log.warning("no answer from the database, the connection is cut")
-                    line.cut()
-                    self._forget(line)
-                self.wakes_s = min((line.due_s for line in self._owners), default=now_s)
+                for line in list(self._owners):
+                    if line.due_s <= now_s:
+                        log.warning("no answer from the database, the connection is cut")
+                        line.cut()
+                        self._forget(line)
+                self.wakes_s = min((line.due_s for line in list(self._owners)), default=now_s)
                 self._changed.wait(None if self.wakes_s == math.inf else max(0.0, self.wakes_s - now_s))
             self._thread = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
@@ -131,6 +131,13 @@ class Dialect:
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
         """Ask whether a fence holds; inside a transaction it then does until the end of that. Raises as `write`."""
+        raise NotImplementedError
+
+    def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
+        """Run statements as one transaction that proves the fence, if any; arguments and errors as of `write`.
+
+        The server asks us nothing meanwhile: a process that is stopped leaves no lock behind that others wait for.
+        """
         raise NotImplementedError
 
     def fenced(self, connection: Connection, fence: Fence) -> None:

@@ -176,6 +176,11 @@ class MySQLDialect(Dialect):
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
         self._send(connection, [self._fence(fence)])
 
+    def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
+        words = [statement.encode() for statement in statements]
+        proof = [] if fence is None else [self._fence(fence)]
+        self._send(connection, [b"BEGIN", *words, *proof, b"COMMIT"])
+
     def fenced(self, connection: Connection, fence: Fence) -> None:
         try:
             self.end_sessions(connection, fence.holder)

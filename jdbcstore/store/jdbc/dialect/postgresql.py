@@ -158,6 +158,11 @@ class PostgreSQLDialect(Dialect):
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
             cursor.execute(self._fence(fence))
 
+    def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
+        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
+            proof = [] if fence is None else [self._fence(fence)]
+            cursor.execute(b";".join([*(statement.encode() for statement in statements), *proof]))
+
     def fenced(self, connection: Connection, fence: Fence) -> None:
         self._outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)

@@ -9,7 +9,7 @@ statement cache warm.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -125,6 +125,15 @@ class SQLiteDialect(Dialect):
         )
         if cursor.fetchone()[0] != 1:
             raise LeaseLost("another broker is master of this store")
+
+    def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
+        cursor: Any = connection.cursor()
+        cursor.execute(self.begin)
+        if fence is not None:
+            self.prove(connection, fence)
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.execute("COMMIT")
 
     def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
         names = self.statements

@@ -128,6 +128,8 @@ class Realm:
             broker.is_running = False
             broker.turn()
             await server.close_connections(_QUICK_S)
+            for session in list(broker.sessions):
+                session.close()  # what a slow one has not read goes back while the store is there to know of it
             await self._all_answered(deadline_s)
         stopped = asyncio.ensure_future(self._call(broker.adapter.stop))
         await asyncio.wait((stopped,), timeout=max(0.0, deadline_s - broker.loop.time()))

@@ -13,6 +13,9 @@
     url = "postgresql://user:password@host/database"
     batch_rows_max = 500            # and the other fields of JdbcOptions
 
+    [io_exception_handler]          # ActiveMQ's, see `jdbcstore.config.io_exception_handler`
+    type = "leaseLockerIOExceptionHandler"
+
     [log]
     level = "info"                  # debug, info, warning, error
     format = "text"                 # or json
@@ -29,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 
@@ -69,12 +73,14 @@ class Configuration:
         broker: options of the broker.
         store: options of a SQL store.
         log: options of the log.
+        notes: what the log is to say about options that were accepted and mean nothing.
     """
 
     url: str = DEFAULT_URL
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     store: JdbcOptions = field(default_factory=JdbcOptions)
     log: LogOptions = field(default_factory=LogOptions)
+    notes: tuple[str, ...] = ()
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -96,7 +102,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _configuration(document: Mapping[str, Any]) -> Configuration:
-    _check_names("table", document, ("broker", "store", "log"))
+    _check_names("table", document, ("broker", "store", "io_exception_handler", "log"))
     for name, table in document.items():
         if not isinstance(table, dict):
             raise ConfigurationError(f"[{name}] must be a table")
@@ -104,12 +110,24 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
     url = store.pop("url", DEFAULT_URL)
     if not isinstance(url, str):
         raise ConfigurationError("store.url must be a string")
-    broker = _options(BrokerOptions(), "broker", document.get("broker", {}))
+    given = document.get("broker", {})
+    broker = _options(BrokerOptions(), "broker", given)
+    notes: tuple[str, ...] = ()
+    if (handler := document.get("io_exception_handler")) is not None:
+        own = broker
+        broker, notes = io_exception_handler(own, handler)
+        for name in given:
+            if getattr(own, name) != getattr(broker, name):
+                raise ConfigurationError(
+                    f"broker.{name} = {given[name]!r} contradicts [io_exception_handler], which makes it"
+                    f" {getattr(broker, name)!r}: leave one of them out"
+                )
     return Configuration(
         url=url,
         broker=broker,
         store=_options(JdbcOptions(), "store", store),
         log=_options(LogOptions(), "log", document.get("log", {})),
+        notes=notes,
     )
 
 

@@ -34,17 +34,14 @@ A broker that finds that another is master stops serving whatever the handler sa
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["with_io_exception_handler"]
-
-log = logging.getLogger(__name__)
+__all__ = ["io_exception_handler"]
 
 #: Handler → its defaults of `ignoreSQLExceptions` and `stopStartConnectors`.
 _HANDLERS: Final[Mapping[str, tuple[bool, bool]]] = {
@@ -71,15 +68,15 @@ _WITHOUT_MEANING: Final[Mapping[str, tuple[object, str]]] = {
 }
 
 
-def with_io_exception_handler(
-    options: BrokerOptions, table: Mapping[str, Any], note: Callable[[str], object] = log.warning
-) -> BrokerOptions:
+def io_exception_handler(options: BrokerOptions, table: Mapping[str, Any]) -> tuple[BrokerOptions, tuple[str, ...]]:
     """The broker's options as a handler wants them.
 
     Args:
         options: of the broker.
         table: the handler's `type` and options, in ActiveMQ's spelling.
-        note: told of each option that means nothing here.
+
+    Returns:
+        The options, and a sentence for the log about each option that means nothing here.
 
     Raises:
         ConfigurationError: there is no such handler or option, or a value is of the wrong kind; the text says what
@@ -89,20 +86,23 @@ def with_io_exception_handler(
     ignores_sql, stops_connectors = _defaults(given.pop("type", None))
     for name, value in given.items():
         _check(name, value)
-        neutral, instead = _WITHOUT_MEANING.get(name, (value, ""))
-        if value != neutral:
-            note(f"io_exception_handler.{name} = {value!r} means nothing here: {instead}")
+    notes = [
+        f"io_exception_handler.{name} = {given[name]!r} means nothing here: {instead}"
+        for name, (neutral, instead) in _WITHOUT_MEANING.items()
+        if given.get(name, neutral) != neutral
+    ]
     if given.get("ignoreAllErrors", False) or given.get("ignoreSQLExceptions", ignores_sql):
         on_store_failure = "ignore"
     else:
         on_store_failure = "suspend" if given.get("stopStartConnectors", stops_connectors) else "stop"
     period_ms = given.get("resumeCheckSleepPeriod")
-    return replace(
+    options = replace(
         options,
         on_store_failure=on_store_failure,
         on_lease_lost="stop" if given.get("systemExitOnShutdown", False) else options.on_lease_lost,
         resume_check_sleep_s=options.resume_check_sleep_s if period_ms is None else period_ms / 1000,
     )
+    return options, tuple(notes)
 
 
 def _defaults(kind: object) -> tuple[bool, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from jdbcstore.errors import ConfigurationError
 
 __all__ = ["broker"]
 
+log = logging.getLogger(__name__)
+
 
 @click.command()
 @click.option("--url", envvar="JDBCSTORE_URL", help="The store. [default: sqlite:///data/jdbcstore.db]")
@@ -28,7 +31,8 @@ __all__ = ["broker"]
     "--config",
     envvar="JDBCSTORE_CONFIG",
     type=click.Path(path_type=Path),
-    help="A TOML file with tables [broker], [broker.users], [store] and [log]; options given here go before it.",
+    help="A TOML file with tables [broker], [broker.users], [store], [io_exception_handler] and [log]; options given"
+    " here go before it.",
 )
 @click.option(
     "--user",
@@ -92,6 +96,8 @@ def broker(
         log=replace(configuration.log, **{name: value for name, value in given_log.items() if value}),
     )
     set_up_logs(configuration.log)
+    for note in configuration.notes:
+        log.warning(note)
 
     the_broker = build_broker(configuration)
 

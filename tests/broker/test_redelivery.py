@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_the_count_survives_clean_stops(url: str, tmp_path: Path) -> None:
             assert counts(messages) == dict.fromkeys("abc", expected)
             assert broker.stop() == 0
     assert counters(url) == dict.fromkeys("abc", 3)
+
+
+def test_a_consumer_that_does_not_read_gives_back_too(url: str, tmp_path: Path) -> None:
+    with BrokerProcess(url, tmp_path) as first:
+        slow = connected(first)
+        for body in ("a", "b"):
+            slow.publish("/queue/A", body * 4_000_000)
+        slow.send("SUBSCRIBE", {"destination": "/queue/A", "ack": "client-individual", "id": "1"})
+        assert slow.socket.recv(1, socket.MSG_PEEK)  # it begins to come, and does not fit the socket
+        assert first.stop() == 0
+        slow.drop()
+    assert counters(url)["a" * 4_000_000] == 1
 
 
 def test_what_was_counted_before_a_crash_is_known_and_what_was_not_given_back_is_not_counted(

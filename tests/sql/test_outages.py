@@ -666,9 +666,7 @@ def test_a_server_that_stays_read_only_is_told_and_survived(server: DatabaseServ
         store.add_message(text_message(1)).result(WAIT_S)
         stored = [1]
         with read_only(server):
-            while (
-                error := add(store, text_message(len(stored) + 1))
-            ) is None:  # sessions hear of the setting by and by
+            while (error := add(store, text_message(len(stored) + 1))) is None:  # sessions hear of it by and by
                 stored.append(len(stored) + 1)
             assert isinstance(error, StoreReadOnly)
             assert numbers(store) == stored

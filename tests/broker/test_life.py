@@ -333,7 +333,7 @@ def test_who_cannot_write_does_not_serve_again_before_the_lock_is_proved(
         answer = client.request("SEND", {"destination": "/queue/A", "persistent": "true"})
         assert answer.command == "ERROR"
         until(lambda: broker.life.state is State.STANDBY, 5)
-        assert states == [State.SUSPENDED, State.STANDBY]
+        assert list(dict.fromkeys(states)) == [State.SUSPENDED, State.STANDBY]
     until(lambda: broker.life.state is State.MASTER, 5)
 
 

@@ -74,7 +74,9 @@ def test_the_count_survives_clean_stops(url: str, tmp_path: Path) -> None:
 
 
 def test_a_consumer_that_does_not_read_gives_back_too(url: str, tmp_path: Path) -> None:
-    with BrokerProcess(url, tmp_path) as first:
+    settings = tmp_path / "broker.toml"
+    settings.write_text("[broker]\nstop_timeout_s = 2\n")
+    with BrokerProcess(url, tmp_path, "--config", str(settings)) as first:
         slow = connected(first)
         for body in ("a", "b"):
             slow.publish("/queue/A", body * 4_000_000)

@@ -187,7 +187,11 @@ class Cluster:
         self._database = database
         self._folder = folder
         self._size = brokers
-        self._options = {"lease_ms": str(lease_ms), "lock_acquire_sleep_interval_ms": "200"}
+        self._options = {
+            "lease_ms": str(lease_ms),
+            "lock_acquire_sleep_interval_ms": "200",
+            "query_timeout_s": "5",  # for how long a master waits for an answer that got lost
+        }
         if database == "mysql":
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
         self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}

@@ -15,7 +15,7 @@ from tests.failover.history import What
 from tests.failover.nemesis import Fault, kinds_for, plan
 
 SEED = 20
-SECONDS = {"postgresql": 115, "mariadb": 115, "mysql": 115, "sqlite": 60}
+SECONDS = {"postgresql": 125, "mariadb": 125, "mysql": 125, "sqlite": 60}
 #: Rows of an old term arrive when the new one has begun: held up in the network, or in the master itself.
 LATE = [Fault("late_statements", 0.5, True, 1.0), Fault("pause_before_commit", 0.5, True, 1.0)]
 

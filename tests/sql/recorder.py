@@ -45,9 +45,12 @@ class _Recorder:
         else:
             self.sent += [Sent(word.decode(errors="surrogateescape"), ()) for word in statement.split(b";")]
 
-    def copy_expert(self, statement: str, data: object, size: int) -> None:
-        """psycopg2's."""
-        self.sent.append(Sent(statement, data))
+    def copy_expert(self, statement: bytes, data: object, size: int) -> None:
+        """psycopg2's, with what follows the COPY in the same text."""
+        copy, *rest = statement.split(b";")
+        self.sent.append(Sent(copy.decode(), data))
+        for word in rest:
+            self.execute(word)
 
     def query(self, statement: bytes) -> int:
         """PyMySQL's, with several statements in one packet."""

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -69,12 +70,14 @@ class Configuration:
         broker: options of the broker.
         store: options of a SQL store.
         log: options of the log.
+        destination_policies: policies for destinations; the broker does not look at them yet.
     """
 
     url: str = DEFAULT_URL
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     store: JdbcOptions = field(default_factory=JdbcOptions)
     log: LogOptions = field(default_factory=LogOptions)
+    destination_policies: tuple[DestinationPolicy, ...] = ()
 
 
 def read_configuration(path: Path) -> Configuration:

@@ -17,6 +17,7 @@
     ├── LockError                 mastership
     │   ├── LockHeld              another broker is master
     │   └── LeaseLost             we are not master any more; nothing was written
+    ├── SelectorError             a selector cannot be read; the text says where and what would be right
     ├── ProtocolError             the peer's bytes break STOMP
     └── CodecError                bytes that are not OpenWire, or a value that cannot be written as OpenWire
 
@@ -37,6 +38,7 @@ __all__ = [
     "OutcomeUnknown",
     "ProtocolError",
     "SchemaMismatch",
+    "SelectorError",
     "StoreClosed",
     "StoreError",
     "StoreFull",
@@ -104,6 +106,25 @@ class LockHeld(LockError):
 
 class LeaseLost(LockError):
     """This broker is not master any more; the write that met this was rolled back."""
+
+
+class SelectorError(JdbcStoreError):
+    """A selector cannot be read, or is larger than allowed.
+
+    Args:
+        expected: what would have been right.
+        found: what stands there instead.
+        position: where; in characters from 1, not counting a prefix such as ``convert_string_expressions:``.
+    """
+
+    def __init__(self, expected: str, found: str, position: int) -> None:
+        super().__init__(f"Selector: expected {expected}, found {found} at character {position}")
+        self.expected = expected
+        self.found = found
+        self.position = position
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.expected, self.found, self.position)
 
 
 class ProtocolError(JdbcStoreError):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from jdbcstore.broker.java_text import java_text
 from jdbcstore.broker.stomp_destination import (
     OwnTemporary,
     destination_header,
@@ -26,6 +25,7 @@ from jdbcstore.broker.transformation import transformed_body, untransformed
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
 

@@ -14,8 +14,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jdbcstore.broker.java_text import java_text
 from jdbcstore.errors import CodecError
+from jdbcstore.java_text import java_text
 from jdbcstore.message import MapMessage, Message
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value, java_type
 

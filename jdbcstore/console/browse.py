@@ -8,11 +8,11 @@ from itertools import islice
 
 import click
 
-from jdbcstore.broker.java_text import java_text
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.console.stores import looking_into
 from jdbcstore.destination import Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
+from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from jdbcstore.store.contract import MessageStore
 

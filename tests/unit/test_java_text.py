@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from jdbcstore.broker.java_text import java_text
+from jdbcstore.java_text import java_text
 from jdbcstore.primitives import Byte, Float, Long, Value
 
 

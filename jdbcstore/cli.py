@@ -20,6 +20,7 @@ __all__ = ["main"]
 #: Command → where it is.
 _COMMANDS: Final = {
     "broker": "jdbcstore.console.broker:broker",
+    "config": "jdbcstore.console.config:config",
     "send": "jdbcstore.console.client:send",
     "receive": "jdbcstore.console.client:receive",
     "browse": "jdbcstore.console.browse:browse",

@@ -24,7 +24,7 @@ class BrokerProcess:
     """``jdbcstore broker`` on a free port. A context manager that starts it and ends it.
 
     Args:
-        url: of its store.
+        url: of its store; None if a configuration file among the arguments says it, and where to listen.
         folder: for its log, and its working directory.
         arguments: more of the command line.
         program: how to run it.
@@ -33,7 +33,7 @@ class BrokerProcess:
 
     def __init__(
         self,
-        url: str,
+        url: str | None,
         folder: Path,
         *arguments: str,
         program: Sequence[str] = (sys.executable, "-m", "jdbcstore"),
@@ -44,8 +44,10 @@ class BrokerProcess:
         self.log_file = folder / f"broker-{self.port}.log"
         self._folder = folder
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        places = ["--bind", f"127.0.0.1:{self.port}", "--health-bind", f"127.0.0.1:{self.health_port}"]
-        self._command = [*program, "broker", "--url", url, *places, *arguments]
+        places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
+        if url is not None:
+            places += ["--url", url, "--bind", f"127.0.0.1:{self.port}"]
+        self._command = [*program, "broker", *places, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@
     [store]
     url = "postgresql://user:password@host/database"
     batch_rows_max = 500            # and the other fields of JdbcOptions
+    lease_ms = 10000                # and of LockerOptions
 
     [io_exception_handler]          # ActiveMQ's, see `jdbcstore.config.io_exception_handler`
     type = "leaseLockerIOExceptionHandler"
@@ -31,10 +32,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["DEFAULT_URL", "Configuration", "LogOptions", "read_configuration"]
 
@@ -43,7 +46,7 @@ DEFAULT_URL: Final = "sqlite:///data/jdbcstore.db"
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
-Options = TypeVar("Options", BrokerOptions, JdbcOptions, "LogOptions")
+Options = TypeVar("Options", BrokerOptions, "LogOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ class Configuration:
         store: options of a SQL store.
         log: options of the log.
         notes: what the log is to say about options that were accepted and mean nothing.
+        destination_policies: policies for destinations; the broker does not look at them yet.
     """
 
     url: str = DEFAULT_URL
@@ -81,6 +85,7 @@ class Configuration:
     store: JdbcOptions = field(default_factory=JdbcOptions)
     log: LogOptions = field(default_factory=LogOptions)
     notes: tuple[str, ...] = ()
+    destination_policies: tuple[DestinationPolicy, ...] = ()
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -125,18 +130,31 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
     return Configuration(
         url=url,
         broker=broker,
-        store=_options(JdbcOptions(), "store", store),
+        store=_store_options(store),
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
     )
 
 
 def _options(defaults: Options, table: str, given: Mapping[str, Any]) -> Options:
-    names = [option.name for option in fields(defaults)]
-    _check_names(f"option in [{table}]", given, names)
-    for name, value in given.items():
-        _check_type(f"{table}.{name}", getattr(defaults, name), value)
+    _check_options(table, {option.name: getattr(defaults, option.name) for option in fields(defaults)}, given)
     return replace(defaults, **given)
+
+
+def _check_options(table: str, defaults: Mapping[str, object], given: Mapping[str, Any]) -> None:
+    _check_names(f"option in [{table}]", given, defaults)
+    for name, value in given.items():
+        _check_type(f"{table}.{name}", defaults[name], value)
+
+
+def _store_options(given: Mapping[str, Any]) -> JdbcOptions:
+    """Options of the store and, from the same table, of its locker."""
+    of_store = {option.name: getattr(JdbcOptions(), option.name) for option in fields(JdbcOptions)}
+    del of_store["lock"]
+    of_lock = {option.name: getattr(LockerOptions(), option.name) for option in fields(LockerOptions)}
+    _check_options("store", of_store | of_lock, given)
+    lock = LockerOptions(**{name: value for name, value in given.items() if name in of_lock})
+    return JdbcOptions(**{name: value for name, value in given.items() if name in of_store}, lock=lock)
 
 
 def _check_names(what: str, given: Mapping[str, Any], known: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import click
 from jdbcstore.broker.host import serve
 from jdbcstore.broker.life import State, Status
 from jdbcstore.config.build import build_broker
-from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration, read_configuration
+from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration
+from jdbcstore.config.files import load_configuration
 from jdbcstore.config.logs import set_up_logs
 from jdbcstore.config.urls import store_url
 from jdbcstore.errors import ConfigurationError
@@ -31,8 +33,8 @@ log = logging.getLogger(__name__)
     "--config",
     envvar="JDBCSTORE_CONFIG",
     type=click.Path(path_type=Path),
-    help="A TOML file with tables [broker], [broker.users], [store], [io_exception_handler] and [log]; options given"
-    " here go before it.",
+    help="ActiveMQ's activemq.xml, or a TOML file with tables [broker], [broker.users], [store], [io_exception_handler]"
+    " and [log]; options given here go before it.",
 )
 @click.option(
     "--user",
@@ -77,10 +79,13 @@ def broker(
         jdbcstore broker --bind 0.0.0.0:61613 --user admin:secret
         jdbcstore broker --url postgresql://activemq:secret@db/activemq --log-format json
         jdbcstore broker --config /etc/jdbcstore.toml
+        jdbcstore broker --config /opt/activemq/conf/activemq.xml
 
     Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, memory:
     """
-    configuration = Configuration() if config is None else read_configuration(config)
+    overridden = {name for name, value in (("store.url", url), ("broker.bind", bind)) if value}
+    loaded = load_configuration(config, os.environ, overridden)
+    configuration = loaded.checked()
     given_broker: dict[str, Any] = {
         "bind": bind,
         "broker_name": broker_name,
@@ -96,8 +101,8 @@ def broker(
         log=replace(configuration.log, **{name: value for name, value in given_log.items() if value}),
     )
     set_up_logs(configuration.log)
-    for note in configuration.notes:
-        log.warning(note)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
 
     the_broker = build_broker(configuration)
 

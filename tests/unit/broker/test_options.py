@@ -73,6 +73,7 @@ def test_a_file_sets_options(tmp_path: Path) -> None:
         [store]
         url = "memory:"
         batch_rows_max = 7
+        lease_ms = 2000
         [log]
         level = "debug"
         format = "json"
@@ -80,6 +81,7 @@ def test_a_file_sets_options(tmp_path: Path) -> None:
     )
     configuration = read_configuration(path)
     assert (configuration.url, configuration.store.batch_rows_max) == ("memory:", 7)
+    assert configuration.store.lock.lease_ms == 2000
     assert (configuration.broker.bind, configuration.broker.prefetch_queue) == ("0.0.0.0:1", 10)
     assert (configuration.broker.users, configuration.broker.connect_timeout_s) == ({"admin": "secret"}, 5)
     assert (configuration.log.level, configuration.log.format) == ("debug", "json")
@@ -98,6 +100,8 @@ def test_a_file_sets_options(tmp_path: Path) -> None:
         ("[broker.users]\nadmin = 1", "must be a table of login"),
         ("[store]\nurl = 1", "store.url must be a string"),
         ("[store]\ntable_prefix = 'a b'", "table_prefix"),
+        ("[store]\nlock = 5", r"unknown option in \[store\]: lock"),
+        ("[store]\nlease_ms = 5", "lease_ms must be at least 1000"),
         ("[log]\nlevel = 'loud'", "log.level must be one of"),
         ("broker = 1", r"\[broker\] must be a table"),
         ("[broker", "is not TOML"),

@@ -1,0 +1,315 @@
+"""The element ``<broker>`` and what stands in it besides stores, policies and plugins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jdbcstore.config.activemq_xml.vocabulary.entry import (
+    Kind,
+    ignored,
+    ignored_all,
+    integer,
+    number,
+    refused,
+    size,
+    text,
+    used,
+)
+
+__all__ = ["BROKER_KINDS", "STOMP_URI"]
+
+_JMX: Final = "there is no JMX; health_bind answers health checks, jdbcstore stats tells what is in a store"
+_THREADS: Final = "threads are not chosen here"
+_ONE_STORE: Final = "the other broker is found through the lock in the database, not through a connection"
+
+_BROKER: Final = {
+    "brokerName": used(
+        "`broker.broker_name`; also how the holder's id in the lock begins",
+        "localhost",
+        option="broker.broker_name",
+        read=text,
+    ),
+    "useLocalHostBrokerName": used("`broker.broker_name` is the name of the host", "false"),
+    "persistent": used("false: `store.url` is `memory:`", "true"),
+    "persistenceAdapter": used("the store, see below"),
+    "transportConnectors": used("where clients connect, see below"),
+    "destinationPolicy": used("see below"),
+    "systemUsage": used("see below"),
+    "plugins": used("see below"),
+    "ioExceptionHandler": used(
+        "`broker.on_store_failure`, see below. **Differs**: without it `suspend`; ActiveMQ ignores the"
+        " errors of a database that is away",
+        "defaultIOExceptionHandler",
+    ),
+    "storeOpenWireVersion": refused("messages are stored in version 11, as ActiveMQ does since 5.12", "11", "11"),
+    "deleteAllMessagesOnStartup": refused(
+        "no start deletes messages; to begin with empty tables, drop them yourself", "false", "false"
+    ),
+    "start": refused("the broker starts when its process does; remove the attribute", "true", "true"),
+    "persistenceFactory": refused(
+        "only <persistenceAdapter> is read; write <persistenceAdapter><jdbcPersistenceAdapter"
+        ' dataSource="#ID"/></persistenceAdapter>'
+    ),
+    "destinationInterceptors": refused(
+        "virtual topics, composite and mirrored destinations are not there: messages would stay where they were sent"
+    ),
+    "messageAuthorizationPolicy": refused("no policy is asked before a message is delivered: everybody could read it"),
+    "useMirroredQueues": refused("no copies of queues are made", "false", "false"),
+    "transportConnectorURIs": refused('write <transportConnectors><transportConnector uri="stomp://…"/>'),
+    "rejectDurableConsumers": refused("durable subscriptions cannot be turned off", "false", "false"),
+    "dataDirectory": ignored(
+        "the database holds everything; of files there is only what overflows memory, in the"
+        " system's folder for temporary files",
+        "activemq-data",
+    ),
+    "dataDirectoryFile": ignored("as dataDirectory"),
+    "tmpDataDirectory": ignored("what overflows memory is in the system's folder for temporary files"),
+    "tempDataStore": ignored("what overflows memory is in the system's folder for temporary files"),
+    "brokerId": ignored("each start has an id of its own"),
+    "useJmx": ignored(_JMX, "true", "false"),
+    "managementContext": ignored(_JMX),
+    "adminView": ignored(_JMX),
+    "brokerObjectName": ignored(_JMX),
+    "mbeanInvocationTimeout": ignored(_JMX, "0"),
+    "populateUserNameInMBeans": ignored(_JMX, "false", "false"),
+    "networkConnectors": ignored("no network of brokers"),
+    "networkConnectorURIs": ignored("no network of brokers"),
+    "networkConnectorStartAsync": ignored("no network of brokers", "false", "false"),
+    "proxyConnectors": ignored("no proxy to other brokers"),
+    "jmsBridgeConnectors": ignored("no bridge to other JMS brokers"),
+    "services": ignored("no Java objects are run"),
+    "shutdownHooks": ignored("no Java objects are run"),
+    "brokerContext": ignored("no Java objects are run"),
+    "regionBroker": ignored("no Java objects are run"),
+    "destinationFactory": ignored("no Java objects are run"),
+    "sslContext": ignored("no TLS for clients: let a proxy in front do it"),
+    "advisorySupport": ignored("no advisory messages are sent", "true", "false"),
+    "anonymousProducerAdvisorySupport": ignored("no advisory messages are sent", "false", "false"),
+    "schedulerSupport": ignored(
+        "no scheduled delivery yet: a message with AMQ_SCHEDULED_DELAY is delivered at once", "false", "false"
+    ),
+    "schedulerDirectory": ignored("no scheduled delivery yet"),
+    "schedulerDirectoryFile": ignored("no scheduled delivery yet"),
+    "jobSchedulerStore": ignored("no scheduled delivery yet"),
+    "maxSchedulerRepeatAllowed": ignored("no scheduled delivery yet", "1000"),
+    "destinations": ignored("a destination is there as soon as somebody uses it"),
+    "keepDurableSubsActive": ignored("durable subscriptions are not served yet", "true"),
+    "offlineDurableSubscriberTimeout": ignored("durable subscriptions are not served yet", "-1", "-1"),
+    "offlineDurableSubscriberTaskSchedule": ignored("durable subscriptions are not served yet", "300000"),
+    "enableMessageExpirationOnActiveDurableSubs": ignored("durable subscriptions are not served yet", "false", "false"),
+    "useVirtualTopics": ignored("no virtual topics", "true", "false"),
+    "useVirtualDestSubs": ignored("no virtual topics", "false", "false"),
+    "useVirtualDestSubsOnCreation": ignored("no virtual topics", "false", "false"),
+    "useTempMirroredQueues": ignored("no copies of queues are made", "true"),
+    "populateJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),
+    "useAuthenticatedPrincipalForJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),
+    "enableStatistics": ignored("counting costs nothing here and is not turned off", "true", "true"),
+    "schedulePeriodForDestinationPurge": ignored(
+        "empty queues leave memory after broker.idle_queue_timeout_s; nothing else of them is kept", "0"
+    ),
+    "maxPurgedDestinationsPerSweep": ignored("as schedulePeriodForDestinationPurge", "0"),
+    "allowTempAutoCreationOnSend": ignored("temporary destinations belong to who made them", "false", "false"),
+    "cacheTempDestinations": ignored("temporary destinations go with their connection", "false", "false"),
+    "timeBeforePurgeTempDestinations": ignored("temporary destinations go with their connection", "5000"),
+    "monitorConnectionSplits": ignored("clients are no brokers here", "false", "false"),
+    "rollbackOnlyOnAsyncException": ignored("a failed send fails its transaction", "true", "true"),
+    "adjustUsageLimits": ignored("limits stay as they are configured", "true"),
+    "splitSystemUsageForProducersConsumers": ignored("there is one limit of memory", "false", "false"),
+    "producerSystemUsage": ignored("there is one limit of memory"),
+    "consumerSystemUsage": ignored("there is one limit of memory"),
+    "producerSystemUsagePortion": ignored("there is one limit of memory", "60"),
+    "consumerSystemUsagePortion": ignored("there is one limit of memory", "40"),
+    "schedulePeriodForDiskUsageCheck": ignored("the database watches its disk", "0"),
+    "diskUsageCheckRegrowThreshold": ignored("the database watches its disk", "-1"),
+    "passiveSlave": ignored(_ONE_STORE, "false", "false"),
+    "waitForSlave": ignored(_ONE_STORE, "false", "false"),
+    "waitForSlaveTimeout": ignored(_ONE_STORE, "600000"),
+    "shutdownOnMasterFailure": ignored(_ONE_STORE, "false", "false"),
+    "shutdownOnSlaveFailure": ignored(_ONE_STORE, "false", "false"),
+    "restartAllowed": ignored(
+        "the process stands by instead of starting anew; broker.on_lease_lost says so", "true", "true"
+    ),
+    "startAsync": ignored("the process always starts without blocking", "false", "false"),
+    "systemExitOnShutdown": ignored("the process always ends with its broker", "false"),
+    "systemExitOnShutdownExitCode": ignored("exit codes are 0 to 3, see docs/failover.md", "0"),
+    "useShutdownHook": ignored("SIGTERM and SIGINT always end the broker cleanly", "true", "true"),
+    "useLoggingForShutdownErrors": ignored("errors are always logged", "false", "true"),
+    "vmConnectorURI": ignored("clients inside the process use the Python API"),
+    **ignored_all(
+        "dedicatedTaskRunner=false persistenceTaskRunnerFactory persistenceThreadPriority=10 "
+        "taskRunnerFactory taskRunnerPriority=5",
+        _THREADS,
+    ),
+}
+
+_CONNECTOR: Final = {
+    "uri": used("`broker.bind` and what its parameters become, see below"),
+    "name": used("a name for people"),
+    "discoveryUri": ignored("nobody is told of this broker by discovery"),
+    "discoveryAgent": ignored("nobody is told of this broker by discovery"),
+    "maximumConsumersAllowedPerConnection": used(
+        "`broker.subscriptions_max`", "unlimited", option="broker.subscriptions_max", read=integer
+    ),
+    "maximumProducersAllowedPerConnection": ignored("STOMP clients have no producers to count", "unlimited"),
+    "auditNetworkProducers": ignored("no network of brokers", "false", "false"),
+    "allowLinkStealing": ignored("a client id names a STOMP client, and does not keep another out", "false"),
+    "disableAsyncDispatch": ignored("messages are written when the client reads", "false", "false"),
+    "displayStackTrace": ignored("clients get the reason, not a stack trace", "false", "false"),
+    "enableStatusMonitor": ignored("heart-beats find dead clients", "false", "false"),
+    "warnOnRemoteClose": ignored("a connection that ends is logged in any case", "false"),
+    **ignored_all(
+        "rebalanceClusterClients=false updateClusterClients=false updateClusterClientsOnRemove=false "
+        "updateClusterFilter publishedAddressPolicy",
+        "STOMP clients are not told of other brokers",
+    ),
+    **ignored_all(
+        "brokerInfo brokerService messageAuthorizationPolicy server taskRunnerFactory", "no Java objects are run"
+    ),
+}
+
+_USAGE: Final = {
+    "name": ignored("a name for JMX"),
+    **ignored_all(
+        "executor limiter parent usage usagePortion=1 percentUsageMinDelta=1 pollingTime=1000 store total",
+        "memory is counted as it is used",
+    ),
+}
+_DISK: Final = "the database watches its disk; when it is full, senders get an ERROR"
+
+_HANDLER: Final = {
+    "ignoreAllErrors": used('true: `broker.on_store_failure = "ignore"`', "false"),
+    "ignoreSQLExceptions": used("false: see stopStartConnectors", "true (false for the lease handler)"),
+    "stopStartConnectors": used(
+        'true: `broker.on_store_failure = "suspend"`; false with ignoreSQLExceptions=false: `"stop"`',
+        "false (true for the lease handler)",
+    ),
+    "resumeCheckSleepPeriod": used("`broker.resume_check_sleep_s`, in ms", "5000"),
+    "sqlExceptionMessage": ignored("errors are told apart by their codes, not by their texts", "empty"),
+    "ignoreNoSpaceErrors": ignored("a full disk is an error of the send alone", "true", "true"),
+    "noSpaceMessage": ignored("errors are told apart by their codes, not by their texts", "space"),
+    "systemExitOnShutdown": ignored("the process always ends with its broker", "false"),
+    "brokerService": ignored("no Java objects are run"),
+}
+
+#: Parameters of a connector's URI. Those of clients that ActiveMQ sets on each connection begin with ``transport.``.
+STOMP_URI: Final = {
+    "maximumConnections": used("`broker.connections_max`", "unlimited", option="broker.connections_max", read=integer),
+    "wireFormat.maxFrameSize": used("`broker.body_bytes_max`", "unlimited", option="broker.body_bytes_max", read=size),
+    "wireFormat.maxDataLength": used("`broker.body_bytes_max`", "100 MiB", option="broker.body_bytes_max", read=size),
+    "wireFormat.connectionAttemptTimeout": used(
+        "`broker.connect_timeout_s`, in ms",
+        "30000",
+        option="broker.connect_timeout_s",
+        read=lambda ms: integer(ms) / 1000,
+    ),
+    "transport.connectAttemptTimeout": used(
+        "`broker.connect_timeout_s`, in ms",
+        "30000",
+        option="broker.connect_timeout_s",
+        read=lambda ms: integer(ms) / 1000,
+    ),
+    "transport.hbGracePeriodMultiplier": used(
+        "`broker.heart_beat_grace`", "1.0", option="broker.heart_beat_grace", read=number
+    ),
+    "backlog": used("`broker.backlog_max`", "5000", option="broker.backlog_max", read=integer),
+    "transport.defaultHeartBeat": ignored("a client without heart-beat header has none", "0,0", "0,0"),
+    "transport.maxFrameSize": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
+    "transport.maxDataLength": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
+    "auto.protocols": used("which protocols an auto connector takes; it must name stomp"),
+    "needClientAuth": refused(
+        "no TLS, so no client certificate is asked for: everybody could connect", "false", "false"
+    ),
+    "transport.needClientAuth": refused(
+        "no TLS, so no client certificate is asked for: everybody could connect", "false", "false"
+    ),
+    "wantClientAuth": ignored("no TLS", "false", "false"),
+    "transport.wantClientAuth": ignored("no TLS", "false", "false"),
+    "trace": ignored("--log-level debug logs connections, nothing logs frames", "false", "false"),
+    "transport.trace": ignored("--log-level debug logs connections, nothing logs frames", "false", "false"),
+    "transport.useInactivityMonitor": ignored("heart-beats find dead clients", "true"),
+    "transport.tcpNoDelay": ignored("nothing is ever delayed", "true", "true"),
+    "tcpNoDelay": ignored("nothing is ever delayed", "true", "true"),
+    "transport.closeAsync": ignored("closing a connection never holds up another", "true"),
+    "closeAsync": ignored("closing a connection never holds up another", "true"),
+    **{
+        prefix + name: ignored("sockets are left as the system makes them")
+        for prefix in ("", "transport.")
+        for name in (
+            "soTimeout",
+            "soLinger",
+            "socketBufferSize",
+            "ioBufferSize",
+            "keepAlive",
+            "trafficClass",
+            "typeOfService",
+            "diffServ",
+            "soWriteTimeout",
+            "connectionTimeout",
+        )
+    },
+    **ignored_all(
+        "daemon stackSize useQueueForAccept acceptBufferSize dynamicManagement startLogging jmxPort logWriterName "
+        "maxConnectionThreadPoolSize protocolDetectionTimeOut wireFormat.version wireFormat.stompVersion "
+        "maximumConnectionsPerHost allowLinkStealing transport.allowLinkStealing",
+        "of no meaning here",
+    ),
+}
+
+BROKER_KINDS: Final = (
+    Kind(
+        "broker",
+        "One broker. A file has exactly one.",
+        _BROKER,
+        ("org.apache.activemq.broker.BrokerService", "org.apache.activemq.xbean.XBeanBrokerService"),
+        where="broker",
+    ),
+    Kind(
+        "transportConnector",
+        "The first connector for STOMP (`stomp`, `stomp+nio`, `auto`, `auto+nio`) is where clients"
+        " connect. Connectors for other protocols are warned of; without one for STOMP the file is refused, unless"
+        " `--bind` is given.",
+        _CONNECTOR,
+        ("org.apache.activemq.broker.TransportConnector",),
+        where="connectors",
+    ),
+    Kind(
+        "systemUsage",
+        "Limits.",
+        {
+            "memoryUsage": used("see below"),
+            "storeUsage": ignored(_DISK),
+            "tempUsage": ignored("the system watches its folder for temporary files"),
+            "jobSchedulerUsage": ignored("no scheduled delivery yet"),
+            "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
+            "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "0", "0"),
+            "sendFailIfNoSpaceExplicitySet": ignored(
+                "senders are held back, by not reading from them", "false", "false"
+            ),
+            "checkLimitsLogLevel": ignored("limits are not compared with a Java heap", "warn"),
+            "name": ignored("a name for JMX"),
+            "parent": ignored("there is one limit of memory"),
+            "executor": ignored("memory is counted as it is used"),
+        },
+        ("org.apache.activemq.usage.SystemUsage",),
+        where="limits",
+    ),
+    Kind(
+        "memoryUsage",
+        "What all queues together keep in memory.",
+        {
+            "limit": used("`broker.memory_bytes_max`", "70 % of the heap", option="broker.memory_bytes_max", read=size),
+            "percentOfJvmHeap": ignored('there is no Java heap: give limit="256 mb", which is the default', "0"),
+            **_USAGE,
+        },
+        ("org.apache.activemq.usage.MemoryUsage",),
+        where="limits",
+    ),
+    *(
+        Kind(name, "What ActiveMQ does when its store fails.", _HANDLER, (class_name,), where="failure")
+        for name, class_name in (
+            ("defaultIOExceptionHandler", "org.apache.activemq.util.DefaultIOExceptionHandler"),
+            ("leaseLockerIOExceptionHandler", "org.apache.activemq.util.LeaseLockerIOExceptionHandler"),
+            ("jDBCIOExceptionHandler", "org.apache.activemq.store.jdbc.JDBCIOExceptionHandler"),
+        )
+    ),
+)

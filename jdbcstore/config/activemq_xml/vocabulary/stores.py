@@ -1,0 +1,533 @@
+"""The elements in ``<persistenceAdapter>``: the JDBC store with its parts, and the stores in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from jdbcstore.config.activemq_xml.vocabulary.entry import (
+    Entry,
+    Fate,
+    Kind,
+    Reader,
+    boolean,
+    ignored,
+    ignored_all,
+    integer,
+    number,
+    refused,
+    size,
+    text,
+    used,
+)
+
+__all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
+
+_CACHE: Final = "what producers sent again is recognised by store.producer_memory_s"
+_DERBY: Final = "nothing is kept in files; ActiveMQ uses it for its embedded Derby"
+_NO_JAVA: Final = "no Java objects are run"
+_LOCK_DATABASE: Final = "used if it is the same database: a lock elsewhere could not be proved by the commits"
+
+_JDBC: Final = {
+    "dataSource": used("`store.url`, see below", "an embedded Derby, which is not there"),
+    "lockDataSource": used(_LOCK_DATABASE, "dataSource"),
+    "adapter": used("the database decides; an adapter for another one is refused", "by the driver"),
+    "statements": used("`store.table_prefix`, see below"),
+    "createTablesOnStartup": used(
+        "`store.create_tables_on_startup`. **Differs**: tables that are there are never altered",
+        "true",
+        option="store.create_tables_on_startup",
+        read=boolean,
+    ),
+    "useLock": used('false: `store.locker = "none"`', "true"),
+    "useDatabaseLock": used("old name of useLock", "true"),
+    "locker": used(
+        "`store.locker`, see below. Without it `database`, as in ActiveMQ, so that Java brokers with the same"
+        " file take turns with ours",
+        "database-locker",
+    ),
+    "databaseLocker": used("old name of locker"),
+    "lockKeepAlivePeriod": used(
+        "`store.lock.lock_keep_alive_period_ms`. **Differs**: a third of the lease, also when the"
+        " value is not less than half of it: with ActiveMQ's defaults, renewal every 30 s and a"
+        " lease of 10 s, two brokers are master at once",
+        "30000",
+    ),
+    "lockAcquireSleepInterval": used("as that of the locker", "10000"),
+    "queryTimeout": used(
+        "`store.query_timeout_s`; the smallest of queryTimeout, networkTimeout and the driver's"
+        " socketTimeout counts. **Differs**: 30 s without any",
+        "-1, none",
+    ),
+    "networkTimeout": used("as queryTimeout, in ms", "-1, none"),
+    "cleanupPeriod": ignored("messages of topics are not kept yet, so there is nothing to clean up", "300000"),
+    "stopOnError": ignored("what happens without a database is for the ioExceptionHandler to say", "false", "false"),
+    "transactionIsolation": ignored(
+        "each statement reads what is committed. **Differs**: ActiveMQ reads what is not", "0, READ UNCOMMITTED"
+    ),
+    "changeAutoCommitAllowed": ignored("the connections belong to nobody else", "true", "true"),
+    "maxRows": ignored("pages are bounded by broker.page_messages_max and page_bytes_max", "32767"),
+    "enableAudit": ignored(_CACHE, "false", "false"),
+    "maxAuditDepth": ignored(_CACHE, "1000"),
+    "maxProducersToAudit": ignored(_CACHE, "1024"),
+    "auditRecoveryDepth": ignored(_CACHE, "1024"),
+    "wireFormat": refused("messages are stored as OpenWire"),
+    "useExternalMessageReferences": refused(
+        "messages are stored in the table; ActiveMQ does nothing else either", "false", "false"
+    ),
+    "dataDirectory": ignored(_DERBY, "activemq-data"),
+    "dataDirectoryFile": ignored(_DERBY),
+    "directory": ignored(_DERBY),
+    "brokerName": ignored("the broker's own brokerName counts, as in ActiveMQ"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
+}
+
+_OWN_NAME: Final = "only tablePrefix changes the names of tables; rename the table, or choose a prefix"
+_TYPE: Final = (
+    "the types of new tables are those of docs/schema.md; tables that are there are used with the types they have"
+)
+_SQL: Final = "this store has SQL of its own"
+_SQL_NAMES: Final = (
+    "createSchemaStatements createLockSchemaStatements dropSchemaStatements addMessageStatement "
+    "updateMessageStatement removeMessageStatment removeMessageStatement findMessageSequenceIdStatement "
+    "findMessageStatement findMessageByIdStatement findXidByIdStatement findAllMessagesStatement "
+    "findAllMessageIdsStatement findLastSequenceIdInMsgsStatement findLastSequenceIdInAcksStatement "
+    "lastProducerSequenceIdStatement createDurableSubStatement findDurableSubStatement "
+    "findAllDurableSubsStatement deleteSubscriptionStatement findAllDurableSubMessagesStatement "
+    "findDurableSubMessagesStatement findDurableSubMessagesByPriorityStatement "
+    "durableSubscriberMessageCountStatement durableSubscriberMessageCountStatementWithPriority "
+    "lastAckedDurableSubscriberMessageStatement findAllDestinationsStatement removeAllMessagesStatement "
+    "removeAllSubscriptionsStatement deleteOldMessagesStatementWithPriority destinationMessageCountStatement "
+    "findNextMessagesStatement findNextMessagesByPriorityStatement updateDurableLastAckStatement "
+    "updateDurableLastAckInTxStatement updateDurableLastAckWithPriorityStatement "
+    "updateDurableLastAckWithPriorityInTxStatement clearDurableLastAckInTxStatement updateXidFlagStatement "
+    "clearXidFlagStatement findOpsPendingOutcomeStatement findAcksPendingOutcomeStatement lockCreateStatement "
+    "lockUpdateStatement leaseObtainStatement leaseUpdateStatement leaseOwnerStatement currentDateTimeStatement "
+    "nextDurableSubscriberMessageStatement selectDurablePriorityAckStatement insertDurablePriorityAckStatement "
+    "updateLastPriorityAckRowOfDurableSubStatement"
+)
+_STATEMENTS: Final = {
+    "tablePrefix": used(
+        "`store.table_prefix`, letters, digits and underscores", "empty", option="store.table_prefix", read=text
+    ),
+    "messageTableName": refused(_OWN_NAME, "ACTIVEMQ_MSGS", "activemq_msgs"),
+    "durableSubAcksTableName": refused(_OWN_NAME, "ACTIVEMQ_ACKS", "activemq_acks"),
+    "lockTableName": refused(_OWN_NAME, "ACTIVEMQ_LOCK", "activemq_lock"),
+    "useExternalMessageReferences": refused(
+        "messages are stored in the table; ActiveMQ does nothing else either", "false", "false"
+    ),
+    "useLockCreateWhereClause": ignored("the table has one row", "false"),
+    **ignored_all(
+        "binaryDataType=BLOB containerNameDataType=VARCHAR(250) msgIdDataType=VARCHAR(250) "
+        "sequenceDataType=BIGINT longDataType=BIGINT stringIdDataType=VARCHAR(250)",
+        _TYPE,
+    ),
+    "dropAckPKAlterStatementEnd": ignored("no key is dropped at a start", "DROP PRIMARY KEY"),
+    **ignored_all(_SQL_NAMES, _SQL),
+}
+
+_LOCKER: Final = {
+    "failIfLocked": used(
+        "`store.lock.fail_if_locked`. **Differs**: ActiveMQ's database lockers do not look at it",
+        "false",
+        option="store.lock.fail_if_locked",
+        read=boolean,
+    ),
+    "dataSource": used(_LOCK_DATABASE, "that of the store"),
+    "queryTimeout": ignored("a question about the lock may take a third of the lease", "-1"),
+    "createTablesOnStartup": ignored("createTablesOnStartup of the store counts", "false"),
+    "statements": refused("the store's <statements> count; name the tables there"),
+    "name": ignored("the log tells the kind of the locker"),
+    "lockable": ignored(_NO_JAVA),
+}
+_POLL: Final = "`store.lock.lock_acquire_sleep_interval_ms`. **Differs**: 1000 without it, so that a standby is quick"
+_LEASE: Final = (
+    "`store.lock.lease_ms`: with this locker ActiveMQ's lease is as long. How often a standby looks is"
+    " `store.lock.lock_acquire_sleep_interval_ms`, 1000"
+)
+
+_WHICH_ADAPTER: Final = {
+    **ignored_all(
+        "batchStatements=true batchStatments=true maxRows=32767 acksPkName typeStatement=ENGINE",
+        "statements and tables are this store's own",
+    ),
+    "statements": used("as that of the store"),
+    "engineType": refused("the tables need InnoDB, which is transactional", "INNODB", "innodb"),
+    "useExternalMessageReferences": refused("messages are stored in the table", "false", "false"),
+}
+_ADAPTERS: Final = {
+    "postgresql-jdbc-adapter": "PostgresqlJDBCAdapter",
+    "mysql-jdbc-adapter": "MySqlJDBCAdapter",
+    "defaultJDBCAdapter": "DefaultJDBCAdapter",
+    "bytesJDBCAdapter": "BytesJDBCAdapter",
+    "blobJDBCAdapter": "BlobJDBCAdapter",
+}
+_OTHER_ADAPTERS: Final = {
+    "axionJDBCAdapter": "AxionJDBCAdapter",
+    "db2JDBCAdapter": "DB2JDBCAdapter",
+    "h2-jdbc-adapter": "H2JDBCAdapter",
+    "hsqldb-jdbc-adapter": "HsqldbJDBCAdapter",
+    "imageBasedJDBCAdaptor": "ImageBasedJDBCAdaptor",
+    "informixJDBCAdapter": "InformixJDBCAdapter",
+    "maxdb-jdbc-adapter": "MaxDBJDBCAdapter",
+    "oracleBlobJDBCAdapter": "OracleBlobJDBCAdapter",
+    "oracleJDBCAdapter": "OracleJDBCAdapter",
+    "sqlServerJDBCAdapter": "SqlServerJDBCAdapter",
+    "streamJDBCAdapter": "StreamJDBCAdapter",
+    "sybase-jdbc-adapter": "SybaseJDBCAdapter",
+    "transact-jdbc-adapter": "TransactJDBCAdapter",
+}
+_STORES: Final = "there are PostgreSQL, MySQL, MariaDB and SQLite"
+
+
+def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
+    """Attributes that are read for a store that is not there yet; their options keep ActiveMQ's names."""
+    return {
+        name: Entry(Fate.KEPT, "read, for the store that is to come", default, option=f"file_store.{name}", read=read)
+        for name, (read, default) in names.items()
+    }
+
+
+_NOT_YET: Final = (
+    'this store is not there yet, only databases are and memory: use <jdbcPersistenceAdapter dataSource="#ID"/>, or'
+    ' persistent="false"'
+)
+_LOCKABLE: Final = _later(
+    useLock=(boolean, "true"),
+    lockKeepAlivePeriod=(integer, "0"),
+    lockAcquireSleepInterval=(integer, "10000"),
+    stopOnError=(boolean, "false"),
+)
+_IN_FILES: Final = {
+    **_LOCKABLE,
+    "locker": used("read, for the store that is to come", "shared-file-locker"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
+}
+_KAHADB: Final = {
+    **_IN_FILES,
+    **_later(
+        directory=(text, "KahaDB"),
+        indexDirectory=(text, "directory"),
+        journalMaxFileLength=(size, "32mb"),
+        journalMaxWriteBatchSize=(size, "4mb"),
+        journalDiskSyncStrategy=(text, "ALWAYS"),
+        journalDiskSyncInterval=(integer, "1000"),
+        enableJournalDiskSyncs=(boolean, "true"),
+        preallocationScope=(text, "ENTIRE_JOURNAL"),
+        preallocationStrategy=(text, "SPARSE_FILE"),
+        checksumJournalFiles=(boolean, "true"),
+        checkForCorruptJournalFiles=(boolean, "false"),
+        ignoreMissingJournalfiles=(boolean, "false"),
+        archiveDataLogs=(boolean, "false"),
+        directoryArchive=(text, "directory/data-archive"),
+        archiveCorruptedIndex=(boolean, "false"),
+        forceRecoverIndex=(boolean, "false"),
+        checkpointInterval=(integer, "5000"),
+        cleanupInterval=(integer, "30000"),
+        cleanupOnStop=(boolean, "true"),
+        enableAckCompaction=(boolean, "true"),
+        compactAcksAfterNoGC=(integer, "10"),
+        compactAcksIgnoresStoreGrowth=(boolean, "false"),
+        indexCacheSize=(integer, "10000"),
+        indexWriteBatchSize=(integer, "1000"),
+        enableIndexWriteAsync=(boolean, "false"),
+        enableIndexDiskSyncs=(boolean, "true"),
+        enableIndexRecoveryFile=(boolean, "true"),
+        enableIndexPageCaching=(boolean, "true"),
+        useIndexLFRUEviction=(boolean, "false"),
+        indexLFUEvictionFactor=(number, "0.2"),
+        concurrentStoreAndDispatchQueues=(boolean, "true"),
+        concurrentStoreAndDispatchTopics=(boolean, "false"),
+        concurrentStoreAndDispatchTransactions=(boolean, "false"),
+        maxAsyncJobs=(integer, "10000"),
+        maxFailoverProducersToTrack=(integer, "64"),
+        failoverProducersAuditDepth=(integer, "2048"),
+        enableSubscriptionStatistics=(boolean, "false"),
+        purgeRecoveredXATransactionStrategy=(text, "NEVER"),
+        databaseLockedWaitDelay=(integer, "10000"),
+        failIfDatabaseIsLocked=(boolean, "false"),
+    ),
+    "transactionIdTransformer": ignored(_NO_JAVA),
+}
+_AMQ: Final = {
+    **_IN_FILES,
+    **_later(
+        directory=(text, "activemq-data/brokerName"),
+        useNio=(boolean, "true"),
+        syncOnWrite=(boolean, "false"),
+        syncOnTransaction=(boolean, "true"),
+        maxFileLength=(size, "32mb"),
+        persistentIndex=(boolean, "true"),
+        maxCheckpointMessageAddSize=(size, "4096"),
+        cleanupInterval=(integer, "30000"),
+        checkpointInterval=(integer, "20000"),
+        indexBinSize=(integer, "1024"),
+        indexMaxBinSize=(integer, "16384"),
+        indexKeySize=(integer, "96"),
+        indexPageSize=(size, "1kb"),
+        indexLoadFactor=(integer, "50"),
+        directoryArchive=(text, "archive"),
+        archiveDataLogs=(boolean, "false"),
+        recoverReferenceStore=(boolean, "true"),
+        forceRecoverReferenceStore=(boolean, "false"),
+        disableLocking=(boolean, "false"),
+        maxReferenceFileLength=(size, "2mb"),
+    ),
+}
+_LEVELDB: Final = {
+    **_IN_FILES,
+    **_later(
+        directory=(text, "LevelDB"),
+        logDirectory=(text, "directory"),
+        sync=(text, "true"),
+        logSize=(size, "100mb"),
+        verifyChecksums=(boolean, "false"),
+        paranoidChecks=(boolean, "false"),
+        indexFactory=(text, "JniDBFactory, Iq80DBFactory"),
+        indexMaxOpenFiles=(integer, "1000"),
+        indexBlockRestartInterval=(integer, "16"),
+        indexWriteBufferSize=(size, "6mb"),
+        indexBlockSize=(size, "4kb"),
+        indexCacheSize=(size, "256mb"),
+        indexCompression=(text, "snappy"),
+        logCompression=(text, "none"),
+        flushDelay=(integer, "0"),
+        asyncBufferSize=(size, "4mb"),
+        monitorStats=(boolean, "false"),
+        autoCompactionRatio=(integer, "250"),
+        failoverProducersAuditDepth=(integer, "2048"),
+        maxFailoverProducersToTrack=(integer, "64"),
+        readThreads=(integer, "none, not in ActiveMQ's code"),
+    ),
+}
+_REPLICATED: Final = {
+    **_LEVELDB,
+    **_later(
+        replicas=(integer, "3"),
+        bind=(text, "tcp://0.0.0.0:61619"),
+        hostname=(text, "the host's"),
+        connectUrl=(text, "none"),
+        zkAddress=(text, "127.0.0.1:2181"),
+        zkPath=(text, "/default"),
+        zkPassword=(text, "none"),
+        zkSessionTimeout=(text, "2s"),
+        zkSessionTmeout=(text, "2s, its name before 5.11"),
+        weight=(integer, "1"),
+        securityToken=(text, "empty"),
+        container=(text, "none"),
+    ),
+}
+_MKAHADB: Final = {
+    **_IN_FILES,
+    **_later(
+        directory=(text, "activemq-data/mKahaDB"),
+        journalMaxFileLength=(size, "32mb"),
+        journalWriteBatchSize=(size, "4mb"),
+        journalCleanupInterval=(integer, "30000"),
+        checkForCorruption=(boolean, "true"),
+    ),
+    "filteredPersistenceAdapters": used("a list of filteredKahaDB"),
+    "transactionStore": ignored(_NO_JAVA),
+}
+_FILTERED: Final = {
+    **_later(
+        queue=(text, "none"),
+        topic=(text, "none"),
+        perDestination=(boolean, "false"),
+        tempQueue=(boolean, "false"),
+        tempTopic=(boolean, "false"),
+    ),
+    "persistenceAdapter": used("the store for these destinations"),
+    "destination": ignored("write queue or topic"),
+    "usage": ignored("see systemUsage of the broker"),
+}
+_JOURNAL: Final = (
+    "the journal in front of a database is not there, and ActiveMQ has removed it, too: stop the old broker cleanly, so"
+    ' that its journal is empty, and write <persistenceAdapter><jdbcPersistenceAdapter dataSource="#ID"/>'
+    "</persistenceAdapter>"
+)
+
+_PACKAGE: Final = "org.apache.activemq.store."
+
+STORE_KINDS: Final = (
+    Kind(
+        "jdbcPersistenceAdapter",
+        "The store in a database.",
+        _JDBC,
+        (_PACKAGE + "jdbc.JDBCPersistenceAdapter",),
+        where="jdbc",
+    ),
+    Kind("statements", "Names, types and texts of SQL.", _STATEMENTS, (_PACKAGE + "jdbc.Statements",), where="jdbc"),
+    Kind(
+        "database-locker",
+        '`store.locker = "database"`.',
+        {
+            "lockAcquireSleepInterval": used(_POLL, "10000"),
+            "exceptionHandler": ignored(_NO_JAVA),
+            **_LOCKER,
+        },
+        (_PACKAGE + "jdbc.DefaultDatabaseLocker",),
+        where="jdbc",
+    ),
+    Kind(
+        "lease-database-locker",
+        '`store.locker = "lease"`.',
+        {
+            "lockAcquireSleepInterval": used(_LEASE, "10000"),
+            "leaseHolderId": used(
+                "`store.lock.lease_holder_id`; a random part follows it",
+                "brokerName",
+                option="store.lock.lease_holder_id",
+                read=text,
+            ),
+            "maxAllowableDiffFromDBTime": used(
+                "`store.lock.max_allowable_diff_from_db_time_ms`. **Differs**: only warns, the"
+                " lease goes by the database's clock",
+                "0",
+                option="store.lock.max_allowable_diff_from_db_time_ms",
+                read=integer,
+            ),
+            "handleStartException": ignored("a start waits for the database for broker.start_timeout_s", "false"),
+            **_LOCKER,
+        },
+        (_PACKAGE + "jdbc.LeaseDatabaseLocker",),
+        where="jdbc",
+    ),
+    Kind(
+        "transact-database-locker",
+        "The locker for SQL Server and Sybase.",
+        {
+            "lockAcquireSleepInterval": used(_POLL, "10000"),
+            "exceptionHandler": ignored(_NO_JAVA),
+            **_LOCKER,
+        },
+        (_PACKAGE + "jdbc.adapter.TransactDatabaseLocker",),
+        refused=f"it is for SQL Server, for which there is no store; {_STORES}",
+        where="jdbc",
+    ),
+    Kind(
+        "shared-file-locker",
+        "The locker of stores in files.",
+        {
+            **_later(lockAcquireSleepInterval=(integer, "10000"), directory=(text, "that of the store")),
+            "failIfLocked": used("as above", "false"),
+            "name": ignored("the log tells the kind of the locker"),
+            "lockable": ignored(_NO_JAVA),
+        },
+        (_PACKAGE + "SharedFileLocker",),
+        refused="a file cannot prove anything to a database: use <lease-database-locker/> or <database-locker/>",
+        where="jdbc",
+    ),
+    *(
+        Kind(
+            name,
+            "How ActiveMQ speaks to a database.",
+            _WHICH_ADAPTER,
+            (f"{_PACKAGE}jdbc.adapter.{class_name}",),
+            where="jdbc",
+        )
+        for name, class_name in _ADAPTERS.items()
+    ),
+    *(
+        Kind(
+            name,
+            "How ActiveMQ speaks to a database.",
+            _WHICH_ADAPTER,
+            (f"{_PACKAGE}jdbc.adapter.{class_name}",),
+            refused=f"there is no store for this database; {_STORES}",
+            where="jdbc",
+        )
+        for name, class_name in _OTHER_ADAPTERS.items()
+    ),
+    Kind(
+        "memoryPersistenceAdapter",
+        "`store.url` is `memory:`.",
+        {
+            "createTransactionStore": ignored("of no meaning here", "false"),
+            "useExternalMessageReferences": ignored("of no meaning here", "false"),
+            "directory": ignored("nothing is kept in files"),
+            "brokerName": ignored("the broker's own brokerName counts"),
+            "usageManager": ignored("see systemUsage of the broker"),
+        },
+        (_PACKAGE + "memory.MemoryPersistenceAdapter",),
+        where="files",
+    ),
+    Kind(
+        "kahaDB",
+        "ActiveMQ's default store.",
+        _KAHADB,
+        (_PACKAGE + "kahadb.KahaDBPersistenceAdapter", _PACKAGE + "kahadb.KahaDBStore"),
+        _NOT_YET,
+        "files",
+    ),
+    Kind(
+        "mKahaDB", "Several KahaDB.", _MKAHADB, (_PACKAGE + "kahadb.MultiKahaDBPersistenceAdapter",), _NOT_YET, "files"
+    ),
+    Kind(
+        "filteredKahaDB",
+        "One of them.",
+        _FILTERED,
+        (_PACKAGE + "kahadb.FilteredKahaDBPersistenceAdapter",),
+        _NOT_YET,
+        "files",
+    ),
+    Kind(
+        "amqPersistenceAdapter",
+        "The default store of ActiveMQ 5.0 to 5.3.",
+        _AMQ,
+        (_PACKAGE + "amq.AMQPersistenceAdapter",),
+        _NOT_YET,
+        "files",
+    ),
+    Kind(
+        "levelDB",
+        "The LevelDB store of ActiveMQ 5.7 to 5.16.",
+        _LEVELDB,
+        (
+            "org.apache.activemq.leveldb.LevelDBPersistenceAdapter",
+            "org.apache.activemq.store.leveldb.LevelDBPersistenceAdapter",
+        ),
+        _NOT_YET,
+        "files",
+    ),
+    Kind(
+        "replicatedLevelDB",
+        "The replicated LevelDB store of ActiveMQ 5.9 to 5.16.",
+        _REPLICATED,
+        ("org.apache.activemq.leveldb.replicated.ElectingLevelDBStore",),
+        _NOT_YET,
+        "files",
+    ),
+    Kind(
+        "journalPersistenceAdapter",
+        "A journal in front of a database.",
+        classes=(_PACKAGE + "journal.JournalPersistenceAdapter",),
+        refused=_JOURNAL,
+        where="files",
+    ),
+    Kind(
+        "journalPersistenceAdapterFactory",
+        "A journal in front of a database.",
+        classes=(_PACKAGE + "journal.JournalPersistenceAdapterFactory",),
+        refused=_JOURNAL,
+        where="files",
+    ),
+    Kind(
+        "journaledJDBC",
+        "A journal in front of a database.",
+        classes=(_PACKAGE + "PersistenceAdapterFactoryBean",),
+        refused=_JOURNAL,
+        where="files",
+    ),
+)
+
+LOCKERS: Final = tuple(kind.name for kind in STORE_KINDS if kind.name.endswith("-locker"))
+ADAPTERS: Final = (*_ADAPTERS, *_OTHER_ADAPTERS)
+STORES: Final = tuple(
+    kind.name for kind in STORE_KINDS if kind.name not in ("statements", "filteredKahaDB", *LOCKERS, *ADAPTERS)
+)

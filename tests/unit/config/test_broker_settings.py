@@ -1,0 +1,455 @@
+"""``<broker>``: its attributes, connectors, limits, plugins, policies and handlers become our options."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.config.configuration import Configuration
+from jdbcstore.destination import Queue, Topic
+from tests.unit.config.written import STOMP, document, errors, options, read, warnings
+
+
+def connector(uri: str, attributes: str = "") -> str:
+    return f'<transportConnectors>\n<transportConnector uri="{uri}" {attributes}/>\n</transportConnectors>'
+
+
+def test_a_file_without_anything_special_needs_no_word(tmp_path: Path) -> None:
+    xml = read(tmp_path, document())
+    assert options(xml) == {
+        "store.url": "postgresql://joe:***@db:5432/activemq",
+        "store.locker": "database",
+        "broker.bind": "0.0.0.0:61613",
+    }
+    assert warnings(xml) == []
+    assert xml.configuration.url == "postgresql://joe:secret@db:5432/activemq"
+    assert xml.configuration.broker == BrokerOptions(bind="0.0.0.0:61613")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "option", "value"),
+    [
+        ('brokerName="b1"', "broker.broker_name", "b1"),
+        ('useLocalHostBrokerName="true"', "broker.broker_name", socket.gethostname()),
+        ('brokerName="b1" useLocalHostBrokerName="false"', "broker.broker_name", "b1"),
+    ],
+)
+def test_a_broker_has_a_name(tmp_path: Path, attributes: str, option: str, value: str) -> None:
+    assert options(read(tmp_path, document(attributes=attributes)))[option] == value
+
+
+def test_what_is_not_persistent_is_in_memory(tmp_path: Path) -> None:
+    xml = read(tmp_path, document(attributes='persistent="false"', store="", beans=""))
+    assert xml.configuration.url == "memory:"
+    assert not xml.findings.found
+
+
+def test_a_broker_cannot_be_persistent_and_not(tmp_path: Path) -> None:
+    assert errors(read(tmp_path, document(attributes='persistent="false"'))) == [
+        'activemq.xml:7: persistent="false" and a <persistenceAdapter> in line 8: remove one of them'
+    ]
+
+
+def test_activemqs_default_store_is_not_there(tmp_path: Path) -> None:
+    (error,) = errors(read(tmp_path, document(store="")))
+    assert error.startswith("activemq.xml:7: <broker> has no <persistenceAdapter>, which would be KahaDB")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "line"),
+    [
+        ('useJmx="true"', '<broker> useJmx="true" is not used: there is no JMX'),
+        ('schedulerSupport="true"', '<broker> schedulerSupport="true" is not used: no scheduled delivery yet'),
+        ('dataDirectory="${activemq.data}"', '<broker> dataDirectory="${activemq.data}" is not used'),
+    ],
+)
+def test_what_has_no_meaning_here_is_a_warning(tmp_path: Path, attribute: str, line: str) -> None:
+    (warning,) = warnings(read(tmp_path, document(attributes=f"\n  {attribute}")))
+    assert warning.startswith(f"activemq.xml:8: {line}")
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        'deleteAllMessagesOnStartup="true"',
+        'start="false"',
+        'storeOpenWireVersion="6"',
+        'rejectDurableConsumers="true"',
+        'useMirroredQueues="true"',
+    ],
+)
+def test_what_would_be_something_else_is_an_error(tmp_path: Path, attribute: str) -> None:
+    (error,) = errors(read(tmp_path, document(attributes=attribute)))
+    assert error.startswith(f"activemq.xml:7: <broker> {attribute} is not supported: ")
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        'useJmx="false"',
+        'deleteAllMessagesOnStartup="false"',
+        'start="true"',
+        'storeOpenWireVersion="11"',
+        'persistent="true"',
+    ],
+)
+def test_what_is_so_anyway_needs_no_word(tmp_path: Path, attribute: str) -> None:
+    assert not read(tmp_path, document(attributes=attribute)).findings.found
+
+
+def test_elements_without_meaning_are_one_warning_each(tmp_path: Path) -> None:
+    inside = """<networkConnectors>
+  <networkConnector uri="static:(tcp://other:61616)" duplex="true"/>
+</networkConnectors>
+<managementContext><managementContext createConnector="false"/></managementContext>"""
+    found = warnings(read(tmp_path, document(inside)))
+    assert [text.partition(";")[0] for text in found] == [
+        "activemq.xml:10: <networkConnectors> is not supported: no network of brokers",
+        "activemq.xml:13: <managementContext> is not supported: there is no JMX",
+    ]
+
+
+def test_a_misspelt_attribute_is_an_error_that_knows_better(tmp_path: Path) -> None:
+    xml = read(tmp_path, document("<transportConnector/>", attributes='brokrName="x"'))
+    assert errors(xml) == [
+        "activemq.xml:7: <broker> has no brokrName, did you mean brokerName?",
+        "activemq.xml:10: <broker> has no transportConnector, did you mean transportConnectors?",
+    ]
+
+
+def test_the_same_twice_is_an_error(tmp_path: Path) -> None:
+    assert errors(read(tmp_path, document(STOMP))) == [
+        "activemq.xml:10: <broker> has transportConnectors twice, the first time in line 9"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "what"), [("", "there is no <broker"), ("<amq:broker/><amq:broker/>", "2 brokers")]
+)
+def test_a_file_has_one_broker(tmp_path: Path, brokers: str, what: str) -> None:
+    text = f'<beans xmlns="http://www.springframework.org/schema/beans" xmlns:amq="http://activemq.apache.org/schema/core">{brokers}</beans>'
+    (error,) = errors(read(tmp_path, text))
+    assert error.startswith(f"activemq.xml:1: {what}")
+
+
+def test_a_broker_without_its_namespace_is_told_what_to_write(tmp_path: Path) -> None:
+    text = document().replace('xmlns="http://activemq.apache.org/schema/core" ', "")
+    assert any(
+        '<broker xmlns="http://activemq.apache.org/schema/core"' in error for error in errors(read(tmp_path, text))
+    )
+
+
+def test_a_broker_may_be_the_whole_file_and_have_the_namespace_of_old(tmp_path: Path) -> None:
+    xml = read(tmp_path, f'<broker xmlns="http://activemq.org/config/1.0" persistent="false">{STOMP}</broker>')
+    assert options(xml)["broker.bind"] == "0.0.0.0:61613"
+
+
+def test_a_broker_may_be_a_bean_of_its_class(tmp_path: Path) -> None:
+    text = """<beans xmlns="http://www.springframework.org/schema/beans">
+<bean class="org.apache.activemq.broker.BrokerService"><property name="persistent" value="false"/>
+<property name="transportConnectors"><list>
+<bean class="org.apache.activemq.broker.TransportConnector"><property name="uri"><value>stomp://h:1</value></property></bean>
+</list></property></bean></beans>"""
+    assert options(read(tmp_path, text)) == {"store.url": "memory:", "broker.bind": "h:1"}
+
+
+# -- connectors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("uri", "bind"),
+    [
+        ("stomp://0.0.0.0:61613", "0.0.0.0:61613"),
+        ("stomp+nio://localhost:61613?", "localhost:61613"),
+        ("stomp://[::1]:61613", "[::1]:61613"),
+        ("stomp://:61613/", ":61613"),
+        ("auto://0.0.0.0:61616", "0.0.0.0:61616"),
+        ("auto+nio://0.0.0.0:5671?auto.protocols=default,stomp", "0.0.0.0:5671"),
+    ],
+)
+def test_the_broker_listens_where_the_connector_says(tmp_path: Path, uri: str, bind: str) -> None:
+    assert read(tmp_path, document(connectors=connector(uri))).configuration.broker.bind == bind
+
+
+def test_parameters_of_a_connector_become_options(tmp_path: Path) -> None:
+    uri = (
+        "stomp://0.0.0.0:61613?maximumConnections=1000&amp;wireFormat.maxFrameSize=10mb&amp;"
+        "transport.hbGracePeriodMultiplier=1.5&amp;wireFormat.connectionAttemptTimeout=5000&amp;backlog=7&amp;transport.trace=false"
+    )
+    xml = read(tmp_path, document(connectors=connector(uri, 'maximumConsumersAllowedPerConnection="9"')))
+    assert xml.configuration.broker == BrokerOptions(
+        bind="0.0.0.0:61613",
+        connections_max=1000,
+        body_bytes_max=10 << 20,
+        heart_beat_grace=1.5,
+        connect_timeout_s=5.0,
+        backlog_max=7,
+        subscriptions_max=9,
+    )
+    assert warnings(xml) == []
+
+
+def test_the_distributions_own_connectors(tmp_path: Path) -> None:
+    end = "?maximumConnections=1000&amp;wireFormat.maxFrameSize=104857600"
+    uris = {"tcp": 61616, "amqp": 5672, "stomp": 61613, "mqtt": 1883, "ws": 61614}
+    lines = "\n".join(
+        f'<transportConnector name="{scheme}" uri="{scheme}://0.0.0.0:{port}{end}"/>' for scheme, port in uris.items()
+    )
+    xml = read(tmp_path, document(connectors=f"<transportConnectors>\n{lines}\n</transportConnectors>"))
+    assert xml.configuration.broker.bind == "0.0.0.0:61613"
+    assert warnings(xml) == [
+        "activemq.xml:10: tcp://0.0.0.0:61616 is not served: STOMP is the only protocol",
+        "activemq.xml:11: amqp://0.0.0.0:5672 is not served: STOMP is the only protocol",
+        "activemq.xml:13: mqtt://0.0.0.0:1883 is not served: STOMP is the only protocol",
+        "activemq.xml:14: ws://0.0.0.0:61614 is not served: STOMP is the only protocol",
+    ]
+
+
+@pytest.mark.parametrize(
+    "uri", ["tcp://0.0.0.0:61616", "stomp+ssl://0.0.0.0:61614", "stomp+nio+ssl://h:1", "auto://h:1?auto.protocols=mqtt"]
+)
+def test_without_a_connector_for_stomp_the_file_says_what_to_add(tmp_path: Path, uri: str) -> None:
+    text = document(connectors=connector(uri))
+    xml = read(tmp_path, text)
+    assert errors(xml) == [
+        "activemq.xml:9: no connector for STOMP, so nobody could connect: add"
+        ' <transportConnector name="stomp" uri="stomp://0.0.0.0:61613"/>'
+    ]
+    assert warnings(xml)[0].startswith(f"activemq.xml:10: {uri.partition('?')[0].partition('://')[0]}")
+    assert errors(read(tmp_path, text, overridden={"broker.bind"})) == []
+
+
+def test_without_connectors_the_file_says_what_to_add(tmp_path: Path) -> None:
+    (error,) = errors(read(tmp_path, document(connectors="")))
+    assert "add <transportConnectors><transportConnector" in error
+
+
+def test_a_second_connector_for_stomp_is_a_warning(tmp_path: Path) -> None:
+    lines = '<transportConnector uri="stomp://h:1"/>\n<transportConnector uri="stomp+nio://h:2"/>'
+    xml = read(tmp_path, document(connectors=f"<transportConnectors>{lines}</transportConnectors>"))
+    assert warnings(xml) == [
+        "activemq.xml:10: nobody can connect to h:2: the broker listens in one place, which is h:1 of line 9"
+    ]
+    assert xml.configuration.broker.bind == "h:1"
+
+
+@pytest.mark.parametrize(
+    ("uri", "what"),
+    [
+        (
+            "stomp://h:1?maximumConnection=3",
+            "maximumConnection of stomp://h:1 is not known, did you mean maximumConnections?",
+        ),
+        ("stomp://h:1?maximumConnections=many", "'many' is not a whole number"),
+        ("stomp://h:1?maximumConnections=0", "connections_max must be a whole number of at least 1"),
+        ("stomp://h:1?needClientAuth=true", "no client certificate is asked for"),
+        ("stomp://h:99999", "cannot listen on 'h:99999'"),
+        ("stomp://h", "has no port"),
+        ("stomp:h:1", "is not PROTOCOL://HOST:PORT"),
+    ],
+)
+def test_a_connector_that_is_wrong_is_an_error(tmp_path: Path, uri: str, what: str) -> None:
+    found = errors(read(tmp_path, document(connectors=connector(uri)), overridden={"broker.bind"}))
+    assert len(found) == 1
+    assert found[0].startswith("activemq.xml:10: ")
+    assert what in found[0]
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_memory_are_used_and_those_of_disks_told(tmp_path: Path) -> None:
+    inside = """<systemUsage>
+<systemUsage>
+<memoryUsage><memoryUsage limit="64 mb"/></memoryUsage>
+<storeUsage><storeUsage limit="100 gb"/></storeUsage>
+<tempUsage><tempUsage limit="50 gb"/></tempUsage>
+</systemUsage></systemUsage>"""
+    xml = read(tmp_path, document(inside))
+    assert xml.configuration.broker.memory_bytes_max == 64 << 20
+    assert [text.partition(":")[2].partition(" is")[0] for text in warnings(xml)] == [
+        "13: <storeUsage>",
+        "14: <tempUsage>",
+    ]
+
+
+def test_a_share_of_a_java_heap_is_a_warning(tmp_path: Path) -> None:
+    usage = '<memoryUsage><memoryUsage percentOfJvmHeap="70"/></memoryUsage>'
+    inside = f"<systemUsage><systemUsage>{usage}</systemUsage></systemUsage>"
+    (warning,) = warnings(read(tmp_path, document(inside)))
+    assert "there is no Java heap" in warning
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("handler", "reaction"),
+    [
+        ("<defaultIOExceptionHandler/>", "ignore"),
+        ('<defaultIOExceptionHandler ignoreAllErrors="true"/>', "ignore"),
+        ('<defaultIOExceptionHandler ignoreSQLExceptions="false"/>', "stop"),
+        ('<defaultIOExceptionHandler ignoreSQLExceptions="false" stopStartConnectors="true"/>', "suspend"),
+        ('<defaultIOExceptionHandler stopStartConnectors="true"/>', "suspend"),
+        ('<defaultIOExceptionHandler ignoreSQLExceptions="true" stopStartConnectors="true"/>', "ignore"),
+        ("<leaseLockerIOExceptionHandler/>", "suspend"),
+        ('<leaseLockerIOExceptionHandler stopStartConnectors="false"/>', "stop"),
+        ('<leaseLockerIOExceptionHandler ignoreSQLExceptions="true"/>', "ignore"),
+        ("<jDBCIOExceptionHandler/>", "suspend"),
+        (
+            '<bean xmlns="http://www.springframework.org/schema/beans"'
+            ' class="org.apache.activemq.util.LeaseLockerIOExceptionHandler"/>',
+            "suspend",
+        ),
+    ],
+)
+def test_a_handler_of_failures_becomes_what_the_broker_does(tmp_path: Path, handler: str, reaction: str) -> None:
+    xml = read(tmp_path, document(f"<ioExceptionHandler>{handler}</ioExceptionHandler>"))
+    assert options(xml)["broker.on_store_failure"] == reaction
+
+
+def test_a_handler_says_how_often_to_look(tmp_path: Path) -> None:
+    handler = '<leaseLockerIOExceptionHandler resumeCheckSleepPeriod="2500"/>'
+    xml = read(tmp_path, document(f"<ioExceptionHandler>{handler}</ioExceptionHandler>"))
+    assert xml.configuration.broker.resume_check_sleep_s == 2.5
+
+
+# -- plugins ---------------------------------------------------------------------------------------------------------
+
+
+def plugins(inside: str) -> str:
+    return document(f"<plugins>\n{inside}\n</plugins>")
+
+
+def test_users_are_let_in(tmp_path: Path) -> None:
+    inside = """<simpleAuthenticationPlugin anonymousAccessAllowed="true"><users>
+<authenticationUser username="system" password="${pw:manager}" groups="users,admins"/>
+<authenticationUser username="guest" password="#1"/>
+</users></simpleAuthenticationPlugin>"""
+    xml = read(tmp_path, plugins(inside))
+    assert xml.configuration.broker.users == {"system": "manager", "guest": "#1"}
+    assert xml.configuration.broker.anonymous_access_allowed
+    assert options(xml)["broker.users"] == "system, guest"
+    assert warnings(xml) == [
+        'activemq.xml:12: <authenticationUser> groups="users,admins" is not used: there are no groups:'
+        " who has logged in may do everything"
+    ]
+
+
+def test_without_users_nobody_is_let_in(tmp_path: Path) -> None:
+    assert read(tmp_path, plugins("<simpleAuthenticationPlugin/>")).configuration.broker.users == {}
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        '<jaasAuthenticationPlugin configuration="activemq"/>',
+        "<jaasCertificateAuthenticationPlugin/>",
+        "<authorizationPlugin><map><authorizationMap/></map></authorizationPlugin>",
+        '<bean xmlns="http://www.springframework.org/schema/beans" class="org.example.Guard"/>',
+        "<simpleAuthenticationPlugin><userPasswords/></simpleAuthenticationPlugin>",
+        "<queue physicalName='A'/>",
+    ],
+)
+def test_what_keeps_strangers_out_is_not_left_out(tmp_path: Path, plugin: str) -> None:
+    (error,) = errors(read(tmp_path, plugins(plugin)))
+    assert error.startswith("activemq.xml:11: ")
+
+
+def test_other_plugins_are_warnings(tmp_path: Path) -> None:
+    xml = read(tmp_path, plugins("<statisticsBrokerPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
+    assert [text.partition(" is")[0] for text in warnings(xml)] == [
+        "activemq.xml:11: <statisticsBrokerPlugin>",
+        "activemq.xml:12: <timeStampingBrokerPlugin>",
+    ]
+
+
+# -- policies --------------------------------------------------------------------------------------------------------
+
+
+def policies(inside: str) -> str:
+    return document(
+        f"<destinationPolicy><policyMap><policyEntries>\n{inside}\n</policyEntries></policyMap></destinationPolicy>"
+    )
+
+
+def test_policies_are_read(tmp_path: Path) -> None:
+    inside = """<policyEntry queue="ORDERS.>" prioritizedMessages="true" maxPageSize="50" memoryLimit="5mb">
+<deadLetterStrategy><individualDeadLetterStrategy queuePrefix="DLQ." processExpired="false"
+processNonPersistent="true"/></deadLetterStrategy></policyEntry>
+<policyEntry topic="PRICES.*" durableTopicPrefetch="7"/>"""
+    xml = read(tmp_path, policies(inside))
+    assert xml.configuration.destination_policies == (
+        DestinationPolicy(
+            pattern=Queue("ORDERS.>"),
+            prioritized_messages=True,
+            max_page_size=50,
+            memory_limit_bytes=5 << 20,
+            dead_letter_strategy=DeadLetterStrategy(
+                kind="individual", queue_prefix="DLQ.", process_expired=False, process_non_persistent=True
+            ),
+        ),
+        DestinationPolicy(pattern=Topic("PRICES.*"), durable_topic_prefetch=7),
+    )
+    assert '<policyEntry> prioritizedMessages="true" is read, but the broker does not use it yet' in warnings(xml)[0]
+    assert {int(text.split(":")[1]) for text in warnings(xml)} == {11, 12, 13, 14}
+
+
+def test_policies_for_everything_become_options(tmp_path: Path) -> None:
+    inside = """<policyEntry queue=">" queuePrefetch="10" queueBrowserPrefetch="20" persistJMSRedelivered="true">
+<deadLetterStrategy>
+<sharedDeadLetterStrategy><deadLetterQueue><queue physicalName="DEAD"/></deadLetterQueue></sharedDeadLetterStrategy>
+</deadLetterStrategy></policyEntry>
+<policyEntry topic=">" topicPrefetch="30"/>"""
+    xml = read(tmp_path, policies(inside))
+    broker = xml.configuration.broker
+    assert (broker.prefetch_queue, broker.prefetch_browser, broker.prefetch_topic) == (10, 20, 30)
+    assert broker.persist_jms_redelivered
+    assert broker.dead_letter_queue == "DEAD"
+    assert warnings(xml) == []
+
+
+def test_policies_of_some_destinations_are_not_those_of_all(tmp_path: Path) -> None:
+    inside = """<policyEntry queue="A" queuePrefetch="10" topicPrefetch="5"><deadLetterStrategy>
+<sharedDeadLetterStrategy deadLetterQueue="queue://DEAD"/></deadLetterStrategy></policyEntry>"""
+    xml = read(tmp_path, policies(inside))
+    assert xml.configuration.broker == BrokerOptions(bind="0.0.0.0:61613")
+    assert xml.configuration.destination_policies[0].dead_letter_strategy.dead_letter_queue == "DEAD"
+    assert [text.partition(" is")[0] for text in warnings(xml)] == [
+        "activemq.xml:11: <policyEntry> queuePrefetch",
+        "activemq.xml:12: <policyEntry> deadLetterQueue",
+    ]
+
+
+def test_two_queues_for_all_dead_letters_are_a_warning(tmp_path: Path) -> None:
+    shared = """<policyEntry {}=">"><deadLetterStrategy>
+<sharedDeadLetterStrategy deadLetterQueue="{}"/></deadLetterStrategy></policyEntry>"""
+    xml = read(tmp_path, policies(shared.format("queue", "A") + shared.format("topic", "B")))
+    assert xml.configuration.broker.dead_letter_queue == "A"
+    assert "one queue of dead letters for all, A" in warnings(xml)[0]
+
+
+def test_a_prefetch_of_0_is_1(tmp_path: Path) -> None:
+    xml = read(tmp_path, policies('<policyEntry queue=">" queuePrefetch="0"/>'))
+    assert xml.configuration.broker.prefetch_queue == 1
+    assert len(warnings(xml)) == 1
+
+
+def test_the_default_entry_has_no_pattern(tmp_path: Path) -> None:
+    entry = '<defaultEntry><policyEntry queuePrefetch="5"/></defaultEntry>'
+    xml = read(tmp_path, document(f"<destinationPolicy><policyMap>{entry}</policyMap></destinationPolicy>"))
+    assert xml.configuration.destination_policies == (DestinationPolicy(queue_prefetch=5),)
+    assert xml.configuration.broker.prefetch_queue == 5
+
+
+@pytest.mark.parametrize("attributes", ["", 'queue="A" topic="B"', 'queue=""'])
+def test_a_policy_needs_one_pattern(tmp_path: Path, attributes: str) -> None:
+    assert len(errors(read(tmp_path, policies(f"<policyEntry {attributes}/>")))) == 1
+
+
+def test_with_errors_the_configuration_means_nothing_but_is_there(tmp_path: Path) -> None:
+    assert read(tmp_path, "<beans>").configuration == Configuration()

@@ -1,0 +1,192 @@
+"""A configuration is TOML or ``activemq.xml``; the environment goes before it, the command line before that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import cli
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.config.configuration import Configuration, LogOptions
+from jdbcstore.config.environment import option_variables, with_environment
+from jdbcstore.config.files import load_configuration
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
+from tests.unit.config.written import document
+
+TOML = '[broker]\nprefetch_queue = 7\n[broker.users]\njoe = "secret"\n[store]\nurl = "postgresql://joe:secret@db/a"\n'
+
+
+def written(folder: Path, text: str, encoding: str = "utf-8", name: str = "configuration") -> Path:
+    path = folder / name
+    path.write_text(text, encoding)
+    return path
+
+
+@pytest.mark.parametrize("name", ["activemq.xml", "broker.toml"])
+def test_what_is_in_a_file_decides_and_not_its_name(tmp_path: Path, name: str) -> None:
+    toml = load_configuration(written(tmp_path, TOML, name=name), {})
+    assert toml.checked().broker.prefetch_queue == 7
+    xml = load_configuration(written(tmp_path, document(), name=name), {})
+    assert xml.checked().broker.bind == "0.0.0.0:61613"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_xml_is_known_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    text = "\ufeff" * (encoding == "utf-16-le") + f'<?xml version="1.0" encoding="{encoding[:6]}"?>' + document()
+    text = text.replace("utf-8-", "utf-8")
+    assert load_configuration(written(tmp_path, text, encoding), {}).checked().broker.bind == "0.0.0.0:61613"
+
+
+def test_without_a_file_there_are_the_defaults() -> None:
+    assert load_configuration(None, {}).checked() == Configuration()
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load_configuration(tmp_path / "none", {})
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load_configuration(tmp_path, {})
+
+
+def test_all_errors_are_told_at_once(tmp_path: Path) -> None:
+    loaded = load_configuration(written(tmp_path, document(attributes='a="1"\nb="2"')), {})
+    with pytest.raises(ConfigurationError) as caught:
+        loaded.checked()
+    assert [line.partition(":")[2].partition(":")[0] for line in str(caught.value).splitlines()] == ["7", "8"]
+
+
+# -- environment -----------------------------------------------------------------------------------------------------
+
+
+def test_every_option_has_a_variable() -> None:
+    variables = option_variables()
+    assert len(variables) == len({option for option, _ in variables.values()})
+    for name, option in {
+        "JDBCSTORE_URL": "store.url",
+        "JDBCSTORE_BIND": "broker.bind",
+        "JDBCSTORE_STORE_RETRY_S": "store.retry_s",
+        "JDBCSTORE_STORE_LEASE_MS": "store.lock.lease_ms",
+        "JDBCSTORE_LOG_LEVEL": "log.level",
+    }.items():
+        assert variables[name][0] == option
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"JDBCSTORE_URL": "memory:"}, Configuration(url="memory:")),
+        (
+            {"JDBCSTORE_PREFETCH_QUEUE": "7", "JDBCSTORE_CONNECT_TIMEOUT_S": "1.5", "JDBCSTORE_BROKER_NAME": "b1"},
+            Configuration(broker=BrokerOptions(prefetch_queue=7, connect_timeout_s=1.5, broker_name="b1")),
+        ),
+        (
+            {"JDBCSTORE_USERS": "joe:a:b guest:", "JDBCSTORE_ANONYMOUS_ACCESS_ALLOWED": "TRUE"},
+            Configuration(broker=BrokerOptions(users={"joe": "a:b", "guest": ""}, anonymous_access_allowed=True)),
+        ),
+        (
+            {"JDBCSTORE_STORE_TABLE_PREFIX": "X_", "JDBCSTORE_STORE_LEASE_MS": "2000"},
+            Configuration(store=JdbcOptions(table_prefix="X_", lock=LockerOptions(lease_ms=2000))),
+        ),
+        ({"JDBCSTORE_LOG_FORMAT": "json"}, Configuration(log=LogOptions(format="json"))),
+        ({"JDBCSTORE_CONFIG": "x", "PATH": "/bin", "_JDBCSTORE_X": "1"}, Configuration()),
+    ],
+)
+def test_variables_become_options(variables: dict[str, str], expected: Configuration) -> None:
+    configuration, used, warnings = with_environment(Configuration(), variables)
+    assert configuration == expected
+    assert set(used.values()) == set(variables) - {"JDBCSTORE_CONFIG", "PATH", "_JDBCSTORE_X"}
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("JDBCSTORE_PREFETCH_QUEUE", "many", "'many' is not a whole number"),
+        ("JDBCSTORE_PREFETCH_QUEUE", "0", "at least 1"),
+        ("JDBCSTORE_CONNECT_TIMEOUT_S", "soon", "'soon' is not a number"),
+        ("JDBCSTORE_ANONYMOUS_ACCESS_ALLOWED", "1", "neither true nor false"),
+        ("JDBCSTORE_USERS", "joe", "LOGIN:PASSCODE"),
+        ("JDBCSTORE_STORE_LEASE_MS", "5", "at least 1000"),
+        ("JDBCSTORE_LOG_LEVEL", "loud", "log.level must be one of"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_an_error(name: str, value: str, what: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(None, {name: value})
+    assert str(caught.value).startswith(f"environment variable {name}: ")
+    assert what in str(caught.value)
+
+
+def test_a_misspelt_variable_is_a_warning() -> None:
+    assert load_configuration(None, {"JDBCSTORE_PREFETCH_QEUE": "7"}).warnings == (
+        "environment variable JDBCSTORE_PREFETCH_QEUE is no option, did you mean JDBCSTORE_PREFETCH_QUEUE?",
+    )
+
+
+def test_variables_go_before_the_file(tmp_path: Path) -> None:
+    kaha = document(store="<persistenceAdapter><kahaDB/></persistenceAdapter>", connectors="", beans="")
+    loaded = load_configuration(
+        written(tmp_path, kaha), {"JDBCSTORE_URL": "memory:", "JDBCSTORE_BIND": "h:1", "JDBCSTORE_PREFETCH_QUEUE": "7"}
+    )
+    configuration = loaded.checked()
+    assert (configuration.url, configuration.broker.bind, configuration.broker.prefetch_queue) == ("memory:", "h:1", 7)
+    assert load_configuration(tmp_path / "configuration", {"JDBCSTORE_URL": "memory:"}, {"broker.bind"}).errors == ()
+    assert [(origin.option, origin.said_by) for origin in loaded.origins] == [
+        ("store.url", "JDBCSTORE_URL"),
+        ("broker.bind", "JDBCSTORE_BIND"),
+        ("broker.prefetch_queue", "JDBCSTORE_PREFETCH_QUEUE"),
+    ]
+
+
+def test_an_option_has_one_origin(tmp_path: Path) -> None:
+    loaded = load_configuration(written(tmp_path, document()), {"JDBCSTORE_BIND": "h:1"})
+    assert [(o.value, o.said_by) for o in loaded.origins if o.option == "broker.bind"] == [("h:1", "JDBCSTORE_BIND")]
+
+
+# -- jdbcstore config check ------------------------------------------------------------------------------------------
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = cli.run(["config", "check", *arguments])
+    return code, capsys.readouterr().out
+
+
+def test_check_shows_what_would_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, document(attributes='useJmx="true"'), name="activemq.xml")
+    code, out = check(capsys, str(path))
+    assert code == 0
+    assert out.splitlines() == [
+        "store.url = postgresql://joe:***@db:5432/activemq  (activemq.xml:5 bean ds url)",
+        "store.locker = database  (activemq.xml:8 <jdbcPersistenceAdapter> without a locker)",
+        "broker.bind = 0.0.0.0:61613  (activemq.xml:9 <transportConnector> uri)",
+        'warning: activemq.xml:7: <broker> useJmx="true" is not used: there is no JMX; health_bind answers health'
+        " checks, jdbcstore stats tells what is in a store",
+        "no errors, 1 warning",
+    ]
+
+
+def test_check_shows_toml_too_and_no_passcodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = check(capsys, str(written(tmp_path, TOML, name="broker.toml")))
+    assert code == 0
+    assert out.splitlines() == [
+        "store.url = postgresql://joe:***@db/a  (broker.toml)",
+        "broker.users = joe  (broker.toml)",
+        "broker.prefetch_queue = 7  (broker.toml)",
+        "no errors, no warnings",
+    ]
+
+
+def test_check_fails_where_a_broker_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, document(connectors="", attributes='x="1"'), name="activemq.xml")
+    code, out = check(capsys, str(path))
+    assert code == 2
+    assert out.splitlines()[-1] == "2 errors, no warnings"
+    code, out = check(capsys, str(path), "--json")
+    assert code == 2
+    assert len(json.loads(out)["errors"]) == 2
+    assert cli.run(["broker", "--config", str(path)]) == 2
+    assert "activemq.xml:7: <broker> has no x" in capsys.readouterr().err

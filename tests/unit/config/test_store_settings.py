@@ -1,0 +1,281 @@
+"""``<persistenceAdapter>``: which store, which lock, and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
+from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
+
+
+def jdbc(attributes: str = "", inside: str = "", beans: str = POSTGRESQL) -> str:
+    """A file with a JDBC store whose attributes are in line 9, and what is in it in line 10."""
+    store = f'<jdbcPersistenceAdapter dataSource="#ds" {attributes}>\n{inside}\n</jdbcPersistenceAdapter>'
+    return document(store=f"<persistenceAdapter>\n{store}</persistenceAdapter>", beans=beans)
+
+
+def test_the_documentations_own_fragment(tmp_path: Path) -> None:
+    beans = """<bean id="mysql-ds" class="org.apache.commons.dbcp.BasicDataSource" destroy-method="close">
+    <property name="driverClassName" value="com.mysql.jdbc.Driver"/>
+    <property name="url" value="jdbc:mysql://localhost/activemq?relaxAutoCommit=true"/>
+    <property name="username" value="activemq"/>
+    <property name="password" value="activemq"/>
+    <property name="maxActive" value="200"/>
+    <property name="poolPreparedStatements" value="true"/>
+  </bean>"""
+    store = """<persistenceAdapter>
+      <jdbcPersistenceAdapter dataSource="#mysql-ds" createTablesOnStartup="false"/>
+    </persistenceAdapter>"""
+    xml = read(tmp_path, document(store=store, beans=beans))
+    assert errors(xml) == []
+    assert xml.configuration.url == "mysql://activemq:activemq@localhost:3306/activemq"
+    assert xml.configuration.store == JdbcOptions(create_tables_on_startup=False, locker="database")
+    assert [text.partition(" is not")[0] for text in warnings(xml)] == [
+        "activemq.xml:6: bean mysql-ds url: parameter relaxAutoCommit",
+        'activemq.xml:10: bean mysql-ds poolPreparedStatements="true"',
+    ]
+
+
+def test_the_documentations_own_lease(tmp_path: Path) -> None:
+    """Its renewal is just as long as half of the lease, and the lease of ours refuses that."""
+    inside = '<locker><lease-database-locker lockAcquireSleepInterval="10000"/></locker>'
+    xml = read(tmp_path, jdbc('dataDirectory="${activemq.data}" lockKeepAlivePeriod="5000"', inside))
+    assert xml.configuration.store == JdbcOptions(locker="lease", lock=LockerOptions(lease_ms=10_000))
+    assert "renewed every 3333 ms instead" in warnings(xml)[1]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "inside", "expected"),
+    [
+        ('useLock="false"', "", JdbcOptions(locker="none")),
+        ('useDatabaseLock="false"', "<locker><lease-database-locker/></locker>", JdbcOptions(locker="none")),
+        ("", "<locker><database-locker/></locker>", JdbcOptions(locker="database")),
+        ("", "<databaseLocker><lease-database-locker/></databaseLocker>", JdbcOptions(locker="lease")),
+        ('locker="lease-database-locker"', "", JdbcOptions(locker="lease")),
+        (
+            'lockKeepAlivePeriod="2000"',
+            '<locker><lease-database-locker lockAcquireSleepInterval="6000" leaseHolderId="me" failIfLocked="true"'
+            ' maxAllowableDiffFromDBTime="50"/></locker>',
+            JdbcOptions(
+                locker="lease",
+                lock=LockerOptions(
+                    lease_ms=6000,
+                    lock_keep_alive_period_ms=2000,
+                    lease_holder_id="me",
+                    fail_if_locked=True,
+                    max_allowable_diff_from_db_time_ms=50,
+                ),
+            ),
+        ),
+        (
+            'lockAcquireSleepInterval="2000" lockKeepAlivePeriod="500"',
+            "<locker><lease-database-locker/></locker>",
+            JdbcOptions(locker="lease", lock=LockerOptions(lease_ms=2000, lock_keep_alive_period_ms=500)),
+        ),
+        (
+            'lockAcquireSleepInterval="2000"',
+            "",
+            JdbcOptions(locker="database", lock=LockerOptions(lock_acquire_sleep_interval_ms=2000)),
+        ),
+        (
+            'lockAcquireSleepInterval="9000"',
+            '<locker><database-locker lockAcquireSleepInterval="250"/></locker>',
+            JdbcOptions(locker="database", lock=LockerOptions(lock_acquire_sleep_interval_ms=250)),
+        ),
+        ('queryTimeout="7"', "", JdbcOptions(locker="database", query_timeout_s=7)),
+        ('networkTimeout="2500" queryTimeout="7"', "", JdbcOptions(locker="database", query_timeout_s=2.5)),
+        ('networkTimeout="-1" queryTimeout="0"', "", JdbcOptions(locker="database")),
+        (
+            "",
+            '<statements><statements tablePrefix="X_"/></statements>',
+            JdbcOptions(locker="database", table_prefix="X_"),
+        ),
+        (
+            "",
+            '<adapter><postgresql-jdbc-adapter><statements><statements tablePrefix="X_"/></statements>'
+            "</postgresql-jdbc-adapter></adapter>",
+            JdbcOptions(locker="database", table_prefix="X_"),
+        ),
+        ('adapter="defaultJDBCAdapter"', "", JdbcOptions(locker="database")),
+        ('lockDataSource="#ds"', "", JdbcOptions(locker="database")),
+        ("", '<locker><lease-database-locker dataSource="#ds"/></locker>', JdbcOptions(locker="lease")),
+    ],
+)
+def test_attributes_become_options(tmp_path: Path, attributes: str, inside: str, expected: JdbcOptions) -> None:
+    xml = read(tmp_path, jdbc(attributes, inside))
+    assert errors(xml) == []
+    assert xml.configuration.store == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "inside", "place", "what"),
+    [
+        ("", '<statements><statements messageTableName="MSGS"/></statements>', 10, "only tablePrefix changes"),
+        ("", '<statements><statements tablePrefix="BROKER1."/></statements>', 10, "letters, digits and underscores"),
+        ("", "<locker><shared-file-locker/></locker>", 10, "a file cannot prove anything"),
+        ("", "<locker><transact-database-locker/></locker>", 10, "SQL Server"),
+        ("", '<locker><lease-database-locker lockAcquireSleepInterval="500"/></locker>', 10, "at least 1000"),
+        (
+            "",
+            '<locker><lease-database-locker lockAcquireSleepInterval="soon"/></locker>',
+            10,
+            "'soon' is not a whole number",
+        ),
+        ("", "<locker><database-locker><statements/></database-locker></locker>", 10, "the store's <statements> count"),
+        ("", "<locker><kahaDB/></locker>", 10, "<kahaDB> is not known here; there are database-locker"),
+        ("", "<adapter><mysql-jdbc-adapter/></adapter>", 10, "mysql-jdbc-adapter is not for postgresql"),
+        ("", "<adapter><oracleJDBCAdapter/></adapter>", 10, "there is no store for this database"),
+        ("", '<adapter><mysql-jdbc-adapter engineType="MYISAM"/></adapter>', 10, "the tables need InnoDB"),
+        ('wireFormat="#w"', "", 9, "messages are stored as OpenWire"),
+        ('useExternalMessageReferences="true"', "", 9, "messages are stored in the table"),
+        ('createTablesOnStartup="maybe"', "", 9, "neither true nor false"),
+        ('queryTimeout="long"', "", 9, "'long' is not a whole number"),
+        ('useLock="true" useDatabaseLock="true"', "", 9, "useDatabaseLock is the old name of useLock"),
+        ('lockDataSource="#other"', "", 9, "lockDataSource is another database"),
+        ('adapter="#nobody"', "", 9, "there is no bean nobody"),
+    ],
+)
+def test_what_cannot_be_is_an_error(tmp_path: Path, attributes: str, inside: str, place: int, what: str) -> None:
+    other = POSTGRESQL.replace('"ds"', '"other"').replace("//db/", "//elsewhere/").replace("\n", " ")
+    beans = POSTGRESQL.replace("\n", " ") + "\n" + other + "\n"
+    found = errors(read(tmp_path, jdbc(attributes, inside, beans)))
+    assert any(error.startswith(f"activemq.xml:{place}: ") and what in error for error in found), found
+
+
+def test_without_a_lock_there_is_a_warning(tmp_path: Path) -> None:
+    assert "nobody looks whether another broker" in warnings(read(tmp_path, jdbc('useLock="false"')))[0]
+
+
+@pytest.mark.parametrize(("period", "why"), [("0", "never"), ("30000", "not less than half of the lease, 10000 ms")])
+def test_a_renewal_that_is_too_seldom_is_not_taken(tmp_path: Path, period: str, why: str) -> None:
+    xml = read(tmp_path, jdbc(f'lockKeepAlivePeriod="{period}"'))
+    assert xml.configuration.store.lock == LockerOptions()
+    assert why in warnings(xml)[0]
+
+
+def test_a_standby_looks_at_least_once_in_a_lease(tmp_path: Path) -> None:
+    xml = read(tmp_path, jdbc('lockAcquireSleepInterval="60000"'))
+    assert xml.configuration.store.lock.lock_acquire_sleep_interval_ms == 10_000
+    assert "a standby looks every 10000 ms" in warnings(xml)[0]
+
+
+def test_sql_of_ones_own_is_a_warning_each(tmp_path: Path) -> None:
+    inside = '<statements><statements findMessageStatement="SELECT 1"\nbinaryDataType="BYTEA"/></statements>'
+    found = warnings(read(tmp_path, jdbc("", inside)))
+    assert [text.partition(" is not")[0] for text in found] == [
+        'activemq.xml:10: <statements> findMessageStatement="SELECT 1"',
+        'activemq.xml:11: <statements> binaryDataType="BYTEA"',
+    ]
+
+
+def test_without_a_data_source_the_file_says_what_to_write(tmp_path: Path) -> None:
+    store = "<persistenceAdapter><jdbcPersistenceAdapter/></persistenceAdapter>"
+    (error,) = errors(read(tmp_path, document(store=store, beans="")))
+    assert "embedded Derby is not there" in error
+    assert "BasicDataSource" in error
+
+
+@pytest.mark.parametrize(
+    ("most", "pool_size", "is_told"),
+    [("200", 5, False), ("12", 5, False), ("8", 3, False), ("4", 1, False), ("3", 1, True)],
+)
+def test_a_pool_is_never_larger_than_allowed(tmp_path: Path, most: str, pool_size: int, is_told: bool) -> None:
+    beans = POSTGRESQL.replace("</bean>", f'<property name="maxTotal" value="{most}"/></bean>')
+    xml = read(tmp_path, jdbc(beans=beans))
+    assert xml.configuration.store.pool_size == pool_size
+    assert bool(warnings(xml)) is is_told
+
+
+def test_a_pool_without_limit_is_ours(tmp_path: Path) -> None:
+    beans = POSTGRESQL.replace("</bean>", '<property name="maxTotal" value="-1"/></bean>')
+    xml = read(tmp_path, jdbc(beans=beans))
+    assert not xml.findings.found
+    assert "store.pool_size" not in options(xml)
+
+
+def test_on_sqlite_the_lock_is_a_lease(tmp_path: Path) -> None:
+    url = '<property name="url" value="jdbc:sqlite:a.db"/>'
+    beans = f'<bean id="ds" class="org.apache.commons.dbcp2.BasicDataSource">{url}</bean>'
+    assert read(tmp_path, jdbc(beans=beans)).configuration.store.locker == "lease"
+    (error,) = errors(read(tmp_path, jdbc("", "<locker><database-locker/></locker>", beans)))
+    assert "<lease-database-locker/>" in error
+
+
+# -- other stores ----------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_a_store(tmp_path: Path) -> None:
+    store = "<persistenceAdapter><memoryPersistenceAdapter/></persistenceAdapter>"
+    assert read(tmp_path, document(store=store, beans="")).configuration.url == "memory:"
+
+
+FILE_STORES = {
+    "kahaDB": '<kahaDB directory="${activemq.data}/kahadb" journalMaxFileLength="16mb"/>',
+    "amqPersistenceAdapter": '<amqPersistenceAdapter directory="${activemq.base}/data" maxFileLength="32mb"/>',
+    "levelDB": '<levelDB directory="activemq-data"/>',
+    "replicatedLevelDB": '<replicatedLevelDB directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181"/>',
+    "mKahaDB": """<mKahaDB directory="d"><filteredPersistenceAdapters>
+<filteredKahaDB perDestination="true"><persistenceAdapter><kahaDB journalMaxFileLength="32mb"/></persistenceAdapter>
+</filteredKahaDB></filteredPersistenceAdapters></mKahaDB>""",
+    "journalPersistenceAdapter": "<journalPersistenceAdapter/>",
+}
+
+
+@pytest.mark.parametrize("name", FILE_STORES)
+def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    store = f"<persistenceAdapter>\n{FILE_STORES[name]}</persistenceAdapter>"
+    xml = read(tmp_path, document(store=store, beans=""))
+    assert errors(xml)[0].startswith(f"activemq.xml:7: <{name}> is not supported: ")
+    assert warnings(xml) == []
+    instead = read(tmp_path, document(store=store, beans=""), overridden={"store.url"})
+    if name != "mKahaDB":
+        assert errors(instead) == []
+
+
+@pytest.mark.parametrize(
+    ("store", "what"),
+    [
+        (
+            '<kahaDB journalMaxFileLenght="16mb"/>',
+            "<kahaDB> has no journalMaxFileLenght, did you mean journalMaxFileLength?",
+        ),
+        ('<kahaDB journalMaxFileLength="16 megs"/>', "'16 megs' is not a size"),
+        ('<amqPersistenceAdapter useNIO="true"/>', "did you mean useNio?"),
+        (
+            "<mKahaDB><filteredPersistenceAdapters><filteredKahaDB que='A'/></filteredPersistenceAdapters></mKahaDB>",
+            "has no que",
+        ),
+    ],
+)
+def test_what_is_misspelt_in_a_store_that_is_not_there_is_told(tmp_path: Path, store: str, what: str) -> None:
+    found = errors(read(tmp_path, document(store=f"<persistenceAdapter>{store}</persistenceAdapter>", beans="")))
+    assert any(what in error for error in found), found
+
+
+@pytest.mark.parametrize(
+    "factory", ['<journalPersistenceAdapterFactory journalLogFiles="5"/>', '<journaledJDBC useJournal="false"/>']
+)
+def test_a_journal_in_front_of_a_database_is_not_there(tmp_path: Path, factory: str) -> None:
+    found = errors(read(tmp_path, document(store=f"<persistenceFactory>{factory}</persistenceFactory>", beans="")))
+    assert any("stop the old broker cleanly" in error for error in found)
+
+
+def test_a_store_in_itself_is_an_error(tmp_path: Path) -> None:
+    beans = '<amq:filteredKahaDB id="f" persistenceAdapter="#f"/>'
+    store = '<persistenceAdapter><mKahaDB filteredPersistenceAdapters="#f"/></persistenceAdapter>'
+    assert any("refers to itself" in error for error in errors(read(tmp_path, document(store=store, beans=beans))))
+
+
+def test_a_persistence_adapter_holds_a_store(tmp_path: Path) -> None:
+    for store in ("<persistenceAdapter/>", "<persistenceAdapter><statements/></persistenceAdapter>"):
+        assert len(errors(read(tmp_path, document(store=store, beans="")))) == 1
+
+
+def test_every_store_is_tried_here() -> None:
+    tried = {*FILE_STORES, "jdbcPersistenceAdapter", "memoryPersistenceAdapter", "journaledJDBC"}
+    stores = {kind.name for kind in STORE_KINDS if kind.where == "files"} | {"jdbcPersistenceAdapter"}
+    assert stores - tried == {"filteredKahaDB", "journalPersistenceAdapterFactory"}

@@ -38,7 +38,13 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         StoreError: it cannot be opened.
     """
     check_url(url)
-    options = JdbcOptions(create_tables_on_startup=False, pool_size=1, vacuum_rows=0)
+    options = JdbcOptions(
+        create_tables_on_startup=False,
+        pool_size=1,
+        vacuum_rows=0,
+        cleanup_period_ms=0,
+        virtual_topic_consumers="",
+    )
     store = open_store(url, options, locker="none")
     with store:
         yield store

@@ -53,6 +53,9 @@ __all__ = [
 #: JMS knows ten priorities, 0 to 9.
 PRIORITY_LEVELS: Final = 10
 
+#: Queues of consumers of virtual topics, by ActiveMQ's default: they are known although they are empty.
+VIRTUAL_TOPIC_CONSUMERS: Final = Queue("Consumer.*.VirtualTopic.>")
+
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
@@ -181,7 +184,8 @@ class PersistenceAdapter(ABC):
 
     @abstractmethod
     def destinations(self) -> set[Destination]:
-        """Every destination that has messages or durable subscriptions."""
+        """Every destination that has messages or durable subscriptions, and queues that are to be known although they
+        are empty: those of consumers of virtual topics, which get what is published from the moment they are known."""
 
     @abstractmethod
     def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> MessageStore:
@@ -197,14 +201,22 @@ class PersistenceAdapter(ABC):
         """Let go of the queue's store object. Its messages stay; `MessageStore.remove_all_messages` removes them."""
 
     @abstractmethod
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        """Forget a destination for good: its messages, its durable subscriptions, and that it is known.
+
+        Messages in doubt stay; when they are committed the destination is there again.
+        """
+
+    @abstractmethod
     def commit_together(
         self,
         adds: Sequence[tuple[MessageStore, Message]],
         removes: Sequence[tuple[MessageStore, MessageId]],
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
+        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
     ) -> Completion[None]:
-        """Add and remove over several destinations in one commit, all or nothing.
+        """Add, remove and acknowledge over several destinations in one commit, all or nothing.
 
         Args:
             adds: messages with the stores of this adapter to add them to; each gets its sequence before this returns.
@@ -212,9 +224,10 @@ class PersistenceAdapter(ABC):
             producers: how far producers come with this; `last_producer_sequence_id` knows it also when their messages
                 are gone. It never goes back.
             follows: writes submitted before. This is done only if they succeed, and otherwise fails.
+            acknowledged: what durable subscriptions are done with, as `TopicMessageStore.acknowledge`.
 
         Raises:
-            SchemaMismatch: this store cannot remember producers; the text says what to do.
+            SchemaMismatch: this store cannot remember producers or acknowledgements; the text says what to do.
             As `MessageStore.add_message`; then nothing was done.
         """
 
@@ -256,42 +269,81 @@ class PersistenceAdapter(ABC):
 
 
 class TopicMessageStore(MessageStore):
-    """The messages of one topic, stored once, and the durable subscriptions to it."""
+    """The messages of one topic, stored once, and the durable subscriptions to it.
+
+    **Promises**, beside those of every store:
+
+    1. A message is stored if and only if there is a durable subscription at the time of `add_message`; without one it
+       only gets a sequence. It stays until every subscription has acknowledged it, and for a while after that.
+    2. Acknowledgements come in any order. Once its completion succeeded none is forgotten: a page never has that
+       message again for that subscription, also after a crash. What was not acknowledged is never left out.
+    3. A subscription begins behind everything that was added before `add_subscription` was called.
+    4. A page costs what it returns: neither other topics, other subscriptions nor what is acknowledged count.
+
+    The methods of `MessageStore` see every message of the topic, whoever has acknowledged it. `remove_message` and
+    `remove_all_messages` take messages away from all subscriptions, which stay.
+    """
 
     @abstractmethod
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
-        """Create a durable subscription, or do nothing when it exists with the same selector.
+        """Create a durable subscription, or do nothing when it exists with the same selector and destination.
+
+        One with another selector, or that was subscribed by way of another destination, begins anew.
 
         Args:
-            info: who subscribes, to which (perhaps wildcard) destination, with which selector.
+            info: who subscribes, to which (perhaps wildcard) destination, with which selector. Its `destination` is
+                that of this store: a wildcard subscription is one subscription in the store of each topic it matches.
             retroactive: start with the oldest stored message instead of the next one.
+
+        Raises:
+            ConfigurationError: a name or the selector is too long for the store, or `info` is about another topic.
+            SchemaMismatch: this store cannot keep acknowledgements; the text says what to do.
         """
 
     @abstractmethod
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
-        """Forget a subscription and, with cleanup, what only it kept."""
+        """Forget a subscription and, with cleanup, what only it kept. One that is not there is not an error."""
 
     @abstractmethod
     def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
-        """The subscription, None when there is none."""
+        """The subscription, None when there is none. Kept in memory: costs nothing."""
 
     @abstractmethod
     def all_subscriptions(self) -> list[SubscriptionInfo]:
-        """Every durable subscription to this topic."""
+        """Every durable subscription to this topic. Kept in memory: costs nothing."""
 
     @abstractmethod
-    def acknowledge(self, key: SubscriptionKey, message_id: MessageId) -> Completion[None]:
-        """One subscription is done with one message, in any order."""
+    def acknowledge(self, key: SubscriptionKey, *message_ids: MessageId) -> Completion[None]:
+        """One subscription is done with these messages, in any order: consumed, expired, or not selected.
+
+        A message or a subscription that is not there (any more) is not an error. Hand over many at once where you have
+        them, such as what a selector left out of a page: that costs a write for all of them, not one for each.
+
+        Args:
+            key: whose subscription.
+            message_ids: found by their `broker_sequence_id` when that is set, else by producer and its sequence.
+        """
 
     @abstractmethod
     def recover_next_subscription_messages(
         self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int
     ) -> Page:
-        """The next messages that this subscription has not acknowledged; arguments as `recover_next_messages`."""
+        """The next messages that this subscription has not acknowledged; arguments as `recover_next_messages`.
+
+        The selector is the caller's affair: what it does not match is on the page, and to be acknowledged.
+
+        Raises:
+            StoreError: there is no such subscription.
+        """
 
     @abstractmethod
     def subscription_message_count(self, key: SubscriptionKey) -> int:
-        """How many messages the subscription has not acknowledged."""
+        """How many messages the subscription has not acknowledged, whatever its selector. Counted at the first call,
+        and kept from then on.
+
+        Raises:
+            StoreError: there is no such subscription.
+        """
 
 
 @runtime_checkable
@@ -299,10 +351,19 @@ class SupportsTopics(Protocol):
     """An adapter that keeps durable subscriptions."""
 
     def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> TopicMessageStore:
-        """The store of one topic, the same object for the same topic."""
+        """The store of one topic, the same object for the same topic; arguments as `queue_message_store`."""
 
     def remove_topic_message_store(self, topic: Topic) -> None:
-        """Let go of the topic's store object."""
+        """Let go of the topic's store object. Its messages and subscriptions stay."""
+
+    def clean_up(self) -> int:
+        """Remove at once what every durable subscription has acknowledged; returns how many messages.
+
+        The store does that by itself, sooner or later.
+
+        Raises:
+            StoreError: the store could not read or write; what was removed until then is.
+        """
 
 
 # -- transactions ----------------------------------------------------------------------------------------------------

@@ -10,25 +10,33 @@ from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jdbcstore.destination import Destination, Queue
-from jdbcstore.errors import StoreClosed, TransientStoreError
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Cursor, MessageStore, Page, PersistenceAdapter
+from jdbcstore.store.contract import (
+    VIRTUAL_TOPIC_CONSUMERS,
+    Cursor,
+    MessageStore,
+    Page,
+    PersistenceAdapter,
+    TopicMessageStore,
+)
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["MemoryMessageStore", "MemoryPersistenceAdapter"]
+__all__ = ["MemoryMessageStore", "MemoryPersistenceAdapter", "MemoryTopicMessageStore"]
 
 
 class MemoryMessageStore(MessageStore):
-    """Messages of one queue in a dictionary, and their sequences in order, one list for each priority."""
+    """Messages of one destination in a dictionary, and their sequences in order, one list for each priority."""
 
     def __init__(self, adapter: MemoryPersistenceAdapter, destination: Destination, *, prioritized: bool) -> None:
         self.destination = destination
         self.prioritized = prioritized
         self._adapter = adapter
         self._messages: dict[int, Message] = {}
-        self._levels: list[list[int]] = [[] for _ in range(10 if prioritized else 1)]
+        self._levels = self._no_levels()
 
     def add_message(self, message: Message) -> Completion[int]:
         with self._adapter.lock:
@@ -57,47 +65,54 @@ class MemoryMessageStore(MessageStore):
     def remove_all_messages(self) -> Completion[None]:
         with self._adapter.lock:
             self._adapter.check_open()
-            self._messages.clear()
-            for level in self._levels:
-                level.clear()
+            self._clear()
             return Completion.resolved(None)
 
     def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
         with self._adapter.lock:
             self._adapter.check_open()
-            positions = list(cursor.positions)
-            messages: list[Message] = []
-            room = bytes_max
-            for priority in reversed(range(len(self._levels))):
-                level = self._levels[priority]
-                for sequence in level[bisect_right(level, positions[priority]) :]:
-                    if len(messages) == messages_max or room <= 0:
-                        break
-                    message = self._messages[sequence].copy()
-                    messages.append(message)
-                    positions[priority] = sequence
-                    room -= message.size
-            return Page(messages, Cursor(tuple(positions) if self.prioritized else (positions[0],) * 10))
+            return self._page(self._levels, cursor, messages_max, bytes_max)
 
     @property
     def message_count(self) -> int:
         return len(self._messages)
 
+    def _page(self, levels: list[list[int]], cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        positions = list(cursor.positions)
+        messages: list[Message] = []
+        room = bytes_max
+        for priority in reversed(range(len(levels))):
+            level = levels[priority]
+            for sequence in level[bisect_right(level, positions[priority]) :]:
+                if len(messages) == messages_max or room <= 0:
+                    break
+                message = self._messages[sequence].copy()
+                messages.append(message)
+                positions[priority] = sequence
+                room -= message.size
+        return Page(messages, Cursor(tuple(positions) if self.prioritized else (positions[0],) * 10))
+
     def _put(self, message: Message) -> int:
         sequence = self._adapter.next_sequence(message)
         self._messages[sequence] = message.copy()
-        insort(self._level(message), sequence)
+        insort(self._levels[self._level(message)], sequence)
         return sequence
 
     def _drop(self, message_id: MessageId) -> None:
         sequence = self._sequence_of(message_id)
         message = self._messages.pop(sequence, None)
         if message is not None:
-            level = self._level(message)
-            del level[bisect_right(level, sequence) - 1]
+            _take(self._levels[self._level(message)], sequence)
 
-    def _level(self, message: Message) -> list[int]:
-        return self._levels[min(max(message.priority, 0), 9) if self.prioritized else 0]
+    def _clear(self) -> None:
+        self._messages.clear()
+        self._levels = self._no_levels()
+
+    def _no_levels(self) -> list[list[int]]:
+        return [[] for _ in range(10 if self.prioritized else 1)]
+
+    def _level(self, message: Message) -> int:
+        return min(max(message.priority, 0), 9) if self.prioritized else 0
 
     def _sequence_of(self, message_id: MessageId) -> int:
         if message_id.broker_sequence_id > 0:
@@ -105,12 +120,121 @@ class MemoryMessageStore(MessageStore):
         return next((s for s, m in self._messages.items() if m.message_id == message_id), 0)
 
 
-class MemoryPersistenceAdapter(PersistenceAdapter):
-    """All queues of one broker, in memory."""
+class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
+    """Messages of one topic, and for each durable subscription the sequences it has not acknowledged.
 
-    def __init__(self) -> None:
+    A message goes when the last subscription has acknowledged it, so nothing is left to clean up.
+    """
+
+    def __init__(self, adapter: MemoryPersistenceAdapter, destination: Destination, *, prioritized: bool) -> None:
+        super().__init__(adapter, destination, prioritized=prioritized)
+        self._subscriptions: dict[SubscriptionKey, tuple[SubscriptionInfo, list[list[int]]]] = {}
+
+    def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
+        if info.destination != self.destination:
+            raise ConfigurationError(f"a subscription to {info.destination} is none to {self.destination}")
+        with self._adapter.lock:
+            self._adapter.check_open()
+            known = self._subscriptions.get(info.key)
+            if known is None or known[0] != info:
+                outstanding = [list(level) for level in self._levels] if retroactive else self._no_levels()
+                self._subscriptions[info.key] = info, outstanding
+                self._drop_what_nobody_waits_for()
+            return Completion.resolved(None)
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            self._subscriptions.pop(key, None)
+            self._drop_what_nobody_waits_for()
+            return Completion.resolved(None)
+
+    def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
+        found = self._subscriptions.get(key)
+        return None if found is None else found[0]
+
+    def all_subscriptions(self) -> list[SubscriptionInfo]:
+        return [info for info, _ in list(self._subscriptions.values())]
+
+    def acknowledge(self, key: SubscriptionKey, *message_ids: MessageId) -> Completion[None]:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            self._acknowledge(key, message_ids)
+            return Completion.resolved(None)
+
+    def recover_next_subscription_messages(
+        self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int
+    ) -> Page:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            return self._page(self._outstanding(key), cursor, messages_max, bytes_max)
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        return sum(map(len, self._outstanding(key)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything in it, or anybody waits for it."""
+        return bool(self._messages or self._subscriptions)
+
+    def forget(self) -> None:
+        """Drop messages and subscriptions. The caller holds the lock."""
+        self._subscriptions.clear()
+        self._drop_what_nobody_waits_for()
+
+    def _acknowledge(self, key: SubscriptionKey, message_ids: Sequence[MessageId]) -> None:
+        for sequence in map(self._sequence_of, message_ids):
+            message = self._messages.get(sequence)
+            if message is not None and key in self._subscriptions:
+                level = self._level(message)
+                _take(self._outstanding(key)[level], sequence)
+                if not any(_has(levels[level], sequence) for _, levels in self._subscriptions.values()):
+                    self._drop(MessageId(None, 0, sequence))
+
+    def _outstanding(self, key: SubscriptionKey) -> list[list[int]]:
+        if key not in self._subscriptions:
+            raise StoreError(f"{self.destination} has no durable subscription {key}")
+        return self._subscriptions[key][1]
+
+    def _put(self, message: Message) -> int:
+        if not self._subscriptions:
+            return self._adapter.next_sequence(message)
+        sequence = super()._put(message)
+        for _, levels in self._subscriptions.values():
+            levels[self._level(message)].append(sequence)
+        return sequence
+
+    def _drop(self, message_id: MessageId) -> None:
+        sequence = self._sequence_of(message_id)
+        super()._drop(message_id)
+        for _, levels in self._subscriptions.values():
+            for level in levels:
+                _take(level, sequence)
+
+    def _clear(self) -> None:
+        super()._clear()
+        for _, levels in self._subscriptions.values():
+            levels[:] = self._no_levels()
+
+    def _drop_what_nobody_waits_for(self) -> None:
+        waited_for = {s for _, levels in self._subscriptions.values() for level in levels for s in level}
+        for sequence in self._messages.keys() - waited_for:
+            super()._drop(MessageId(None, 0, sequence))
+
+
+class MemoryPersistenceAdapter(PersistenceAdapter):
+    """All queues and topics of one broker, in memory.
+
+    Args:
+        virtual_topic_consumers: the queues that are known although they are empty; a wildcard.
+    """
+
+    def __init__(self, virtual_topic_consumers: Queue = VIRTUAL_TOPIC_CONSUMERS) -> None:
         self.lock: Final = threading.Lock()
+        self._virtual_topic_consumers = virtual_topic_consumers
         self._stores: dict[Queue, MemoryMessageStore] = {}
+        self._topics: dict[Topic, MemoryTopicMessageStore] = {}
+        self._kept: set[Queue] = set()
         self._sequence = 0
         self._producers: dict[ProducerId, int] = {}
         self._open = False
@@ -128,13 +252,16 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
 
     def destinations(self) -> set[Destination]:
         with self.lock:
-            return {queue for queue, store in self._stores.items() if store.message_count}
+            queues = {queue for queue, store in self._stores.items() if store.message_count}
+            return {*queues, *self._kept, *(topic for topic, store in self._topics.items() if store.is_known)}
 
     def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> MemoryMessageStore:
         with self.lock:
             self.check_open()
             if queue not in self._stores:
                 self._stores[queue] = MemoryMessageStore(self, queue, prioritized=prioritized)
+                if self._virtual_topic_consumers.matches(queue):
+                    self._kept.add(queue)
             return self._stores[queue]
 
     def remove_queue_message_store(self, queue: Queue) -> None:
@@ -142,12 +269,41 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
             if queue in self._stores and not self._stores[queue].message_count:
                 del self._stores[queue]
 
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> MemoryTopicMessageStore:
+        """As `SupportsTopics`."""
+        with self.lock:
+            self.check_open()
+            if topic not in self._topics:
+                self._topics[topic] = MemoryTopicMessageStore(self, topic, prioritized=prioritized)
+            return self._topics[topic]
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """As `SupportsTopics`."""
+        with self.lock:
+            if topic in self._topics and not self._topics[topic].is_known:
+                del self._topics[topic]
+
+    def clean_up(self) -> int:
+        """As `SupportsTopics`; there is never anything left."""
+        return 0
+
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        with self.lock:
+            self.check_open()
+            if isinstance(destination, Queue):
+                self._stores.pop(destination, None)
+                self._kept.discard(destination)
+            elif destination in self._topics:
+                self._topics.pop(destination).forget()
+            return Completion.resolved(None)
+
     def commit_together(
         self,
         adds: Sequence[tuple[MessageStore, Message]],
         removes: Sequence[tuple[MessageStore, MessageId]],
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
+        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
     ) -> Completion[None]:
         with self.lock:
             self.check_open()
@@ -160,6 +316,10 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                 self._own(store)._put(message)
             for store, message_id in removes:
                 self._own(store)._drop(message_id)
+            for topic_store, key, message_id in acknowledged:
+                own = self._own(topic_store)
+                if isinstance(own, MemoryTopicMessageStore):
+                    own._acknowledge(key, [message_id])
             for producer_id, sequence in (producers or {}).items():
                 self._remember(producer_id, sequence)
             return Completion.resolved(None)
@@ -174,6 +334,10 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         with self.lock:
             self.check_open()
             self._stores.clear()
+            for store in self._topics.values():
+                store.forget()
+            self._topics.clear()
+            self._kept.clear()
             self._producers.clear()
 
     def checkpoint(self) -> None:
@@ -200,3 +364,13 @@ def _id_of(message: Message) -> MessageId:
     if message.message_id is None:
         raise ValueError("a message needs a message id before it can be stored")
     return message.message_id
+
+
+def _has(level: Sequence[int], sequence: int) -> bool:
+    place = bisect_right(level, sequence) - 1
+    return place >= 0 and level[place] == sequence
+
+
+def _take(level: list[int], sequence: int) -> None:
+    if _has(level, sequence):
+        del level[bisect_right(level, sequence) - 1]

@@ -24,7 +24,9 @@ from jdbcstore import (
     open_store,
 )
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import TopicMessageStore
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_flow_control import until
@@ -284,6 +286,7 @@ class HesitantStore(MemoryPersistenceAdapter):
         removes: Sequence[tuple[MessageStore, MessageId]],
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
+        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
     ) -> Completion[None]:
         completion: Completion[None] = Completion()
         self.asked.put((completion, producers))

@@ -120,7 +120,7 @@ class ActiveMQ:
         folder: its data, and its log in `activemq.log`.
         store: a JDBC store, or "kahadb" or "memory".
         name: the broker's name.
-        prioritized: whether its queues keep messages in the order of their priority.
+        prioritized: whether its queues and topics keep messages in the order of their priority.
         java_options: of the virtual machine; the default starts fast and is no basis for a measurement.
     """
 
@@ -237,16 +237,35 @@ class ActiveMQ:
         """A queue's messages, which stay there."""
         return self._client("browse", queue)
 
-    def _client(self, *arguments: str) -> list[JmsMessage]:
+    def publish(self, topic: str, first: int, count: int) -> None:
+        """Publish text messages with the properties number and colour (red, green and blue in turn)."""
+        self._client("publish", topic, str(first), str(count), program="DurableClient")
+
+    def subscribe_durably(self, topic: str, client_id: str, name: str, selector: str = "-") -> None:
+        """Create a durable subscription, or find it; nobody stays subscribed."""
+        self._client("subscribe", topic, client_id, name, selector, program="DurableClient")
+
+    def consume_durably(
+        self, topic: str, client_id: str, name: str, count: int = 0, selector: str = "-", idle_ms: int = 1500
+    ) -> list[int]:
+        """Receive and acknowledge one after the other, all there are if `count` is 0; the numbers of the messages."""
+        arguments = (topic, client_id, name, selector, str(count), str(idle_ms))
+        return [message["number"] for message in self._client("consume", *arguments, program="DurableClient")]
+
+    def unsubscribe(self, topic: str, client_id: str, name: str) -> None:
+        """Delete a durable subscription."""
+        self._client("unsubscribe", topic, client_id, name, program="DurableClient")
+
+    def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
         done = subprocess.run(
-            ["java", *QUICK_START, "-cp", self.class_path, "JmsClient", self.url, *arguments],
+            ["java", *QUICK_START, "-cp", self.class_path, program, self.url, *arguments],
             capture_output=True,
             text=True,
             timeout=100,
             check=False,
         )
         if done.returncode != 0:
-            raise ServerFailed(f"JmsClient {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
+            raise ServerFailed(f"{program} {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:

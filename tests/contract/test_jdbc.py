@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore.config.urls import open_store
-from jdbcstore.testing import DurablePersistenceAdapterContract, OpenAdapter
+from jdbcstore.testing import DurablePersistenceAdapterContract, DurableTopicContract, OpenAdapter
 
 
 class TestJdbc(DurablePersistenceAdapterContract):
+    @pytest.fixture
+    def open_adapter(self, database_url: str) -> OpenAdapter:
+        return lambda: open_store(database_url)
+
+
+class TestJdbcTopics(DurableTopicContract):
     @pytest.fixture
     def open_adapter(self, database_url: str) -> OpenAdapter:
         return lambda: open_store(database_url)

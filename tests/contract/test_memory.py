@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore.store.memory import MemoryPersistenceAdapter
-from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract
+from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract, TopicContract
 
 
 class TestMemory(PersistenceAdapterContract):
+    @pytest.fixture
+    def open_adapter(self) -> OpenAdapter:
+        return MemoryPersistenceAdapter
+
+
+class TestMemoryTopics(TopicContract):
     @pytest.fixture
     def open_adapter(self) -> OpenAdapter:
         return MemoryPersistenceAdapter

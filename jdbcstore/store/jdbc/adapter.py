@@ -20,11 +20,12 @@ from sqlalchemy import URL, Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, parse_destination
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import (
     ConfigurationError,
     LeaseLost,
     LockHeld,
+    SchemaMismatch,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -33,15 +34,17 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter
+from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter, TopicMessageStore
+from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.producers import Producers
-from jdbcstore.store.jdbc.rows import Container, ProducerRow, Write
+from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge, Write
 from jdbcstore.store.jdbc.schema import (
     SchemaReport,
     create_own_tables,
@@ -51,13 +54,20 @@ from jdbcstore.store.jdbc.schema import (
     require_usable,
 )
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.subscriptions import Registry
+from jdbcstore.store.jdbc.topic_work import Keep, Release
+from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
 from jdbcstore.store.keeper import LockKeeper
+from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["JdbcPersistenceAdapter", "engine_for"]
 
 log = logging.getLogger(__name__)
+
+#: The primary key of ACTIVEMQ_ACKS that ActiveMQ since 5.15.15 makes on PostgreSQL, by a mistake.
+_KEY_WITHOUT_LEVEL: Final = {"CONTAINER", "CLIENT_ID", "SUB_NAME"}
 
 #: Set to 1, commits prove nothing: for the test that has to see what happens then, and for nobody else.
 _UNFENCED: Final = "_JDBCSTORE_UNFENCED"
@@ -90,8 +100,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._lines: Lines | None = None
         self._sequence = 0
         self._containers: dict[str, Container] = {}
-        self._known: set[Destination] = set()
-        self._stores: dict[Queue, JdbcMessageStore] = {}
+        self._stores: dict[Destination, JdbcMessageStore] = {}
+        virtual = filter(None, (name.strip() for name in self.options.virtual_topic_consumers.split(",")))
+        self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
+        #: The durable subscriptions.
+        self.registry: Registry
+        self._cleanup: Cleanup
         self.statements: Statements
         self.dialect: Dialect
         self.writer: Writer
@@ -201,7 +215,13 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             )
             self.dialect = dialect(fitting, self.statements, has_page_index=report.has_paging_index)
             self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
-            self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence)
+            self.registry = Registry(
+                self.statements, has_table=report.has_acked, has_level_rows=set(report.acks_key) != _KEY_WITHOUT_LEVEL
+            )
+            self._cleanup = Cleanup(self, self.options.cleanup_period_ms / 1000)
+            self.registry.look = self._cleanup.look
+            planner = Planner(self.registry, self.dialect)
+            self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence, planner)
             self._producers = Producers(self, has_table=report.has_producers)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             self.writer.start()  # before anything is read: it makes sure that no former session of ours writes any more
@@ -209,6 +229,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 self._take_stock(connection)
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
+        self._cleanup.start()
 
     def _schema(self, engine: Engine) -> SchemaReport:
         """The schema, created if there is none, and good enough for the options."""
@@ -217,7 +238,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
             if self.options.create_tables_on_startup:
                 report = create_tables(engine, prefix)
-                has_own = report.has_term_row and report.has_producers
+                has_own = report.has_term_row and report.has_producers and report.has_acked
                 if self.options.locker != "none" and report.is_usable and not has_own:
                     report = create_own_tables(engine, prefix)
                 engine.dispose()  # its sessions have other time-outs than ours
@@ -232,28 +253,31 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _take_stock(self, connection: Connection) -> None:
         """Read what has to be known, without touching a message."""
         statements = self.statements
-        numbers = [
-            connection.execute(text(statement)).scalar()
-            for statement in (statements.sequence_last_of_messages, statements.sequence_last_of_acks)
-        ]
+        highest = [statements.sequence_last_of_messages, statements.sequence_last_of_acks]
+        if self.registry.has_table:
+            highest.append(statements.sequence_last_of_acked)
+        numbers = [connection.execute(text(statement)).scalar() for statement in highest]
         self._sequence = max(0, *(int(number or 0) for number in numbers))
-        self._containers, self._known = {}, set()
+        self._containers = {}
         for name, level, count in connection.execute(text(statements.containers_counted)):
             name = _text(name)
             container = self._container(name)
             container.count += int(count)
             container.levels.add(None if level is None else int(level))
-            self._known.add(_destination(name))
         for name, count in connection.execute(text(statements.containers_in_doubt)):
             self._container(_text(name)).count -= int(count)
-        for (name,) in connection.execute(text(statements.containers_of_acks)):
-            self._known.add(_destination(_text(name)))
+        self.registry.last_committed = self._sequence
+        self.registry.load(connection, self._containers)
+        for name, container in self._containers.items():
+            if name.startswith(Topic.prefix):
+                self.registry.state(container)  # also without subscriptions: a Java broker leaves their messages
 
     def stop(self) -> None:
         engine, self._engine = self._engine, None
         lines = self._lines
         if engine is None or lines is None:
             return
+        self._cleanup.stop()
         self.writer.stop()
         self._vacuum.stop()
         self._leave(engine, lines)
@@ -289,7 +313,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def destinations(self) -> set[Destination]:
         self._opened()
         known = {name for name, container in list(self._containers.items()) if container.count > 0}
-        return {d for d in self._known if not d.is_queue} | {_destination(name) for name in known}
+        known.update(name for name, topic in list(self.registry.topics.items()) if topic.by_key)
+        return {_destination(name) for name in known | self.registry.kept_queues | self.registry.others}
 
     def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> JdbcMessageStore:
         self._opened()
@@ -300,10 +325,65 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 container = self._container(queue.qualified_name)
                 store = JdbcMessageStore(self, queue, container, prioritized=prioritized)
                 store = self._stores.setdefault(queue, store)
+            is_known = container.name in self.registry.kept_queues
+            if not is_known and any(pattern.matches(queue) for pattern in self._virtual_topic_consumers):
+                self.writer.submit(Write(Completion(), topics=(Keep(container.name),)))
         return store
 
     def remove_queue_message_store(self, queue: Queue) -> None:
         self._stores.pop(queue, None)
+
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> JdbcTopicMessageStore:
+        """As `SupportsTopics`."""
+        self._opened()
+        store = known = self._stores.get(topic)
+        if store is None:
+            _check_name(topic)
+            with self.order:
+                state = self.registry.state(self._container(topic.qualified_name))
+                store = JdbcTopicMessageStore(self, topic, state, prioritized=prioritized)
+                store = self._stores.setdefault(topic, store)
+            if prioritized and not self.registry.has_level_rows:
+                log.warning(
+                    "the key of %s has no room for a mark for each priority; this broker does with one, but a Java"
+                    " broker will not see all messages. Run: jdbcstore schema upgrade URL",
+                    self.statements.acks,
+                )
+        assert isinstance(store, JdbcTopicMessageStore)
+        if store is not known:
+            store.complete_subscriptions()
+        return store
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """As `SupportsTopics`."""
+        self._stores.pop(topic, None)
+
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        if isinstance(destination, Topic):
+            done = self.topic_message_store(destination).remove_everything()
+        else:
+            _check_name(destination)
+            done = Completion()
+            with self.order:
+                container = self._container(destination.qualified_name)
+                purge, counts = Purge(container.name, self._sequence), ((container, 0),)
+                topics = (Release(container.name),)
+                self.writer.submit(Write(done, purges=(purge,), counts=counts, topics=topics))
+        self._stores.pop(destination, None)
+        return done
+
+    def clean_up(self) -> int:
+        """As `SupportsTopics`."""
+        self._opened()
+        return self._cleanup.run()
+
+    def require_acked(self) -> None:
+        """Raise `SchemaMismatch` unless our table of acknowledgements is there."""
+        if not self.registry.has_table:
+            raise SchemaMismatch(
+                f"the store has no table {self.statements.acked}, so no durable subscription can be used. Run:"
+                " jdbcstore schema upgrade URL, then start the broker again"
+            )
 
     def _container(self, name: str) -> Container:
         container = self._containers.get(name)
@@ -324,6 +404,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         removes: Sequence[tuple[MessageStore, MessageId]],
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
+        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
     ) -> Completion[None]:
         self._opened()
         marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
@@ -332,20 +413,47 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         completion: Completion[None] = Completion()
         targets = [(self._own(store), message) for store, message in adds]
         sources = [(self._own(store), message_id) for store, message_id in removes]
+        topics = [work for store, message_id in sources for work in store.removal_of(message_id)]
+        done = [(self._own_topic(store), key, message_id) for store, key, message_id in acknowledged]
+        sources = [(store, message_id) for store, message_id in sources if not isinstance(store, JdbcTopicMessageStore)]
         known = [message_id.broker_sequence_id for _, message_id in sources if message_id.broker_sequence_id > 0]
         keys = [store.key_of(message_id) for store, message_id in sources if message_id.broker_sequence_id <= 0]
-        counts = [(store.container, 1) for store, _ in targets] + [(store.container, -1) for store, _ in sources]
+        counts = [(store.container, -1) for store, _ in sources]
         with self.order:
-            rows = [store.row_of(message) for store, message in targets]
+            rows: list[MessageRow] = []
+            for store, message in targets:
+                if not store.is_needed:
+                    store.number(message)
+                    continue
+                rows.append(store.row_of(message))
+                counts.append((store.container, 1))
+                topics += store.work_of(rows[-1])
+            for topic_store, key, message_id in done:  # perhaps messages that have got their numbers just now
+                topics += topic_store.acknowledgement(key, (message_id,))
             self.writer.submit(
-                Write(completion, adds=rows, removes=known, keys=keys, counts=counts, producers=marks, follows=follows)
+                Write(
+                    completion,
+                    adds=rows,
+                    removes=known,
+                    keys=keys,
+                    counts=counts,
+                    producers=marks,
+                    follows=follows,
+                    topics=topics,
+                )
             )
         return completion
 
     def _own(self, store: MessageStore) -> JdbcMessageStore:
-        if not isinstance(store, JdbcMessageStore) or self._stores.get(store.destination) is not store:  # type: ignore[call-overload]  # keys are queues
+        if not isinstance(store, JdbcMessageStore) or self._stores.get(store.destination) is not store:
             raise StoreError(f"{store!r} is not an open store of this adapter")
         return store
+
+    def _own_topic(self, store: TopicMessageStore) -> JdbcTopicMessageStore:
+        own = self._own(store)
+        if not isinstance(own, JdbcTopicMessageStore):
+            raise StoreError(f"{own.destination} is no topic: it has no durable subscriptions")
+        return own
 
     def delete_all_messages(self) -> None:
         engine = self._opened()
@@ -354,7 +462,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self.writer.submit(Write(last))  # behind everything submitted so far
             last.result()
             self._delete_all(connection)
-            self._known.clear()
+            self.registry.last_committed = self._sequence
+            self.registry.clear()
             for container in self._containers.values():
                 container.count = 0
 
@@ -362,6 +471,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         statements = [self.statements.messages_delete_all, self.statements.acks_delete_all]
         if self._producers.has_table:
             statements.append(self.statements.producers_delete_all)
+        if self.registry.has_table:
+            statements.append(self.statements.acked_delete_all)
         try:
             with line_of(connection):
                 self.dialect.transact(raw_connection(connection), statements, self._fence)
@@ -394,6 +505,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _message_count(self) -> int:
         return sum(container.count for container in list(self._containers.values()))
 
+    def require_open(self) -> None:
+        """Raise `StoreClosed` unless started."""
+        self._opened()
+
     def _opened(self) -> Engine:
         if self._engine is None:
             raise StoreClosed("the store is stopped; start it first")
@@ -424,10 +539,10 @@ def _destination(name: str) -> Destination:
         return Queue.decoded(name)
 
 
-def _check_name(queue: Queue) -> None:
-    name = queue.qualified_name
-    if queue.is_composite or queue.is_wildcard:
-        raise ConfigurationError(f"{name} names several destinations; a store keeps one queue")
+def _check_name(destination: Destination) -> None:
+    name = destination.qualified_name
+    if destination.is_composite or destination.is_wildcard:
+        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
     if len(name) > QUALIFIED_NAME_MAX:
         raise ConfigurationError(
             f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"

@@ -20,7 +20,17 @@ from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["add_producers", "add_term", "adopt", "create", "create_producers", "create_term", "refuse_by_hand"]
+__all__ = [
+    "add_acked",
+    "add_producers",
+    "add_term",
+    "adopt",
+    "create",
+    "create_acked",
+    "create_producers",
+    "create_term",
+    "refuse_by_hand",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -95,6 +105,17 @@ def add_producers(connection: Connection, tables: Tables) -> None:
     """Create our table of producers unless it is there; the arguments are those of `add_term`."""
     if not inspect(connection).has_table(tables.producers.name):
         create_producers(connection.execute, tables)
+
+
+def create_acked(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our table of acknowledgements, empty; the arguments are those of `create`."""
+    execute(CreateTable(tables.acked))
+
+
+def add_acked(connection: Connection, tables: Tables) -> None:
+    """Create our table of acknowledgements unless it is there; the arguments are those of `add_term`."""
+    if not inspect(connection).has_table(tables.acked.name):
+        create_acked(connection.execute, tables)
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

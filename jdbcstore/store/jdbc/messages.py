@@ -1,4 +1,4 @@
-"""The messages of one queue, as rows.
+"""The messages of one destination, as rows.
 
 A send is marshalled and numbered here and handed to the writer; a page is read here. The caller of `add_message` pays
 for marshalling, so the writer's thread is left to what only it can do.
@@ -7,9 +7,9 @@ for marshalling, so the writer's thread is left to what only it can do.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, bindparam, text
 
@@ -24,8 +24,9 @@ from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge, 
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+    from jdbcstore.store.jdbc.topic_work import TopicWork
 
-__all__ = ["JdbcMessageStore", "producer_text"]
+__all__ = ["JdbcMessageStore", "PageRow", "Reach", "producer_text"]
 
 #: MSGID_PROD is VARCHAR(250).
 _PRODUCER_MAX: Final = 250
@@ -33,7 +34,7 @@ _PRODUCER_MAX: Final = 250
 _INLINE_BYTES_MAX: Final = 64 << 10
 
 
-class _PageRow(NamedTuple):
+class PageRow(NamedTuple):
     """A row as a page sees it; `blob` is None when it is too long to come along, both are when MSG is NULL."""
 
     id: int
@@ -44,6 +45,18 @@ class _PageRow(NamedTuple):
     @property
     def is_long(self) -> bool:
         return self.blob is None and self.length is not None
+
+
+class Reach(NamedTuple):
+    """What is wanted of one level: rows behind an id, so many at most, and their blobs up to a size."""
+
+    after: int
+    rows: int
+    inline_bytes: int
+
+
+#: Reads the next rows of one level.
+Probe: TypeAlias = Callable[[Connection, int | None, Reach], list[PageRow]]
 
 
 class JdbcMessageStore(MessageStore):
@@ -63,6 +76,11 @@ class JdbcMessageStore(MessageStore):
     def message_count(self) -> int:
         return self.container.count
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether messages have to be stored; the caller holds the adapter's `order`."""
+        return True
+
     def add_message(self, message: Message) -> Completion[int]:
         adapter = self._adapter
         completion: Completion[int] = Completion()
@@ -71,14 +89,22 @@ class JdbcMessageStore(MessageStore):
             adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self._added,)))
         return completion
 
-    def row_of(self, message: Message) -> MessageRow:
-        """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted."""
+    def work_of(self, row: MessageRow) -> tuple[TopicWork, ...]:
+        """What an added row means to durable subscriptions."""
+        return ()
+
+    def number(self, message: Message) -> MessageId:
+        """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""
         message_id = message.message_id
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
+        message_id.broker_sequence_id = self._adapter.next_sequence()
+        return message_id
+
+    def row_of(self, message: Message) -> MessageRow:
+        """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted."""
+        adapter, message_id = self._adapter, self.number(message)
         producer = producer_text(message_id.producer_id)
-        adapter = self._adapter
-        id = message_id.broker_sequence_id = adapter.next_sequence()
         blob = marshal(message)
         if len(blob) > adapter.dialect.message_bytes_max:
             raise MessageTooLarge(
@@ -87,7 +113,7 @@ class JdbcMessageStore(MessageStore):
         level = min(max(message.priority, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0
         self.container.levels.add(level)
         return (
-            id,
+            message_id.broker_sequence_id,
             producer,
             message_id.producer_sequence_id,
             self.container.name,
@@ -104,6 +130,10 @@ class JdbcMessageStore(MessageStore):
         else:
             self._adapter.writer.submit(Write(completion, keys=(self.key_of(message_id),), counts=self._removed))
         return completion
+
+    def removal_of(self, message_id: MessageId) -> tuple[TopicWork, ...]:
+        """What removing a message means to durable subscriptions."""
+        return ()
 
     def key_of(self, message_id: MessageId) -> MessageKey:
         """How to find a message whose number is not known."""
@@ -139,10 +169,12 @@ class JdbcMessageStore(MessageStore):
         return None if found is None else _message_of(found[0], found[1])
 
     def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        return self._page(cursor, messages_max, bytes_max, self._probe)
+
+    def _page(self, cursor: Cursor, messages_max: int, bytes_max: int, probe: Probe) -> Page:
+        inline_bytes = min(bytes_max // messages_max, _INLINE_BYTES_MAX)
         with self._adapter.reading() as connection:
-            rows = self._rows_behind(
-                connection, cursor, messages_max, min(bytes_max // messages_max, _INLINE_BYTES_MAX)
-            )
+            rows = self._rows_behind(connection, cursor, messages_max, inline_bytes, probe)
             rows = _fitting(rows, messages_max, bytes_max)
             blobs = self._long_blobs(connection, [row.id for row in rows if row.is_long])
         positions = list(cursor.positions)
@@ -160,33 +192,31 @@ class JdbcMessageStore(MessageStore):
             positions = [positions[0]] * PRIORITY_LEVELS
         return Page(messages, Cursor(tuple(positions)), unreadable)
 
-    def _rows_behind(self, connection: Connection, cursor: Cursor, rows_max: int, inline_bytes: int) -> list[_PageRow]:
+    def _rows_behind(
+        self, connection: Connection, cursor: Cursor, rows_max: int, inline_bytes: int, probe: Probe
+    ) -> list[PageRow]:
         """One probe along the index for each value of PRIORITY that the container has.
 
         Looking at one value at a time is what keeps a page flat on every database. In the usual queue there is one
         value. Where there are more, a prioritised queue takes them from the top; values that share a place of the
         cursor, which in any other queue all do, are merged by sequence.
         """
-        found: list[_PageRow] = []
+        found: list[PageRow] = []
         levels = sorted(self.container.levels, key=self._slot, reverse=True)
         for slot, sharing in groupby(levels, key=self._slot):
-            parameters: dict[str, object] = {
-                "container": self.container.name,
-                "after": cursor.positions[slot],
-                "inline_bytes": inline_bytes,
-                "rows": rows_max - len(found),
-            }
-            probes = [self._probe(connection, level, parameters) for level in sharing]
+            reach = Reach(cursor.positions[slot], rows_max - len(found), inline_bytes)
+            probes = [probe(connection, level, reach) for level in sharing]
             found += islice(heapq.merge(*probes), rows_max - len(found))
             if len(found) == rows_max:
                 break
         return found
 
-    def _probe(self, connection: Connection, level: int | None, parameters: dict[str, object]) -> list[_PageRow]:
+    def _probe(self, connection: Connection, level: int | None, reach: Reach) -> list[PageRow]:
+        parameters: dict[str, object] = {"container": self.container.name, **reach._asdict()}
         if level is not None:
-            parameters = {**parameters, "level": level}
+            parameters["level"] = level
         rows = connection.execute(self._adapter.page_statement(level), parameters)
-        return [_PageRow(id, length, blob, level) for id, length, blob in rows]
+        return [PageRow(id, length, blob, level) for id, length, blob in rows]
 
     def _slot(self, level: int | None) -> int:
         """The cursor's place for a value of PRIORITY; rows older than ActiveMQ 5.4 have none and count as 0."""
@@ -199,7 +229,7 @@ class JdbcMessageStore(MessageStore):
         return {id: bytes(blob) for id, blob in connection.execute(statement, {"ids": ids}) if blob is not None}
 
 
-def producer_text(producer_id: ProducerId) -> str:
+def producer_text(producer_id: ProducerId | None) -> str:
     """A producer as MSGID_PROD has it. Raises `StoreError` when it does not fit."""
     producer = str(producer_id)
     if len(producer) > _PRODUCER_MAX or "\0" in producer:
@@ -207,9 +237,9 @@ def producer_text(producer_id: ProducerId) -> str:
     return producer
 
 
-def _fitting(rows: Iterable[_PageRow], messages_max: int, bytes_max: int) -> list[_PageRow]:
+def _fitting(rows: Iterable[PageRow], messages_max: int, bytes_max: int) -> list[PageRow]:
     """The rows up to the one that reaches `bytes_max`, counting what they weigh before anything long is read."""
-    taken: list[_PageRow] = []
+    taken: list[PageRow] = []
     room = bytes_max
     for row in rows:
         if len(taken) == messages_max or room <= 0:

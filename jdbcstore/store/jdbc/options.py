@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["JdbcOptions"]
@@ -35,6 +36,11 @@ class JdbcOptions:
         query_timeout_s: how long a statement may take before it counts as failed (ActiveMQ: ``queryTimeout``).
         retry_s: how long the writer goes on reconnecting and trying again before it fails what is waiting.
         vacuum_rows: PostgreSQL: vacuum the message table after this many removed rows, 0 to leave it to the server.
+        cleanup_period_ms: how often all topics are looked at for messages that every durable subscription has
+            acknowledged (ActiveMQ: ``cleanupPeriod``); while the broker works they are also removed soon after. 0 turns
+            removing off, for those who only look into a store.
+        virtual_topic_consumers: queues that are to be known although they are empty, several separated by commas, with
+            wildcards; empty for none. (ActiveMQ takes them from its virtual destinations.)
         producer_memory_s: how long the number of a producer's last message is remembered after it was sent, for
             producers that number their messages themselves: what they send again is not stored again.
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
@@ -53,6 +59,8 @@ class JdbcOptions:
     query_timeout_s: float = 30.0
     retry_s: float = 10.0
     vacuum_rows: int = 20_000
+    cleanup_period_ms: int = 300_000
+    virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     producer_memory_s: float = 24 * 3600.0
     locker: str = "lease"
     lock: LockerOptions = field(default_factory=LockerOptions)
@@ -84,6 +92,7 @@ class JdbcOptions:
             ("retry_s", 0),
             ("vacuum_rows", 0),
             ("producer_memory_s", 1),
+            ("cleanup_period_ms", 0),
         ):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} must be at least {least}, got {getattr(self, name)}")

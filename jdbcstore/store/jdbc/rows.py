@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from jdbcstore.errors import JdbcStoreError, TransientStoreError
 from jdbcstore.store.completion import Completion
 
-__all__ = ["Batch", "Container", "MessageKey", "MessageRow", "ProducerRow", "Purge", "Write"]
+if TYPE_CHECKING:
+    from jdbcstore.store.jdbc.planning import Plan
+    from jdbcstore.store.jdbc.topic_work import TopicWork
+
+__all__ = ["Batch", "Change", "Container", "MessageKey", "MessageRow", "ProducerRow", "Purge", "Write"]
 
 #: id, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG: the order of `Statements.columns`.
 MessageRow: TypeAlias = tuple[int, str, int, str, int, int, bytes]
+
+
+#: A statement with a question mark for each value, and the values.
+Change: TypeAlias = tuple[str, tuple[str | int | None, ...]]
 
 
 class Container:
@@ -64,6 +72,7 @@ class Write:
         producers: what to remember of producers; a mark never goes back.
         forgets: producers to forget that were not heard of for too long.
         follows: submitted before; this is done only if they succeed.
+        topics: what it has to do with topics and durable subscriptions.
     """
 
     __slots__ = (
@@ -78,6 +87,7 @@ class Write:
         "purges",
         "removes",
         "result",
+        "topics",
         "updates",
     )
 
@@ -95,6 +105,7 @@ class Write:
         producers: Sequence[ProducerRow] = (),
         forgets: Sequence[str] = (),
         follows: Sequence[Completion[Any]] = (),
+        topics: Sequence[TopicWork] = (),
     ) -> None:
         self.completion = completion
         self.result = result
@@ -107,6 +118,7 @@ class Write:
         self.producers = producers
         self.forgets = forgets
         self.follows = follows
+        self.topics = topics
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
@@ -123,6 +135,8 @@ class Write:
 
     def fail(self, error: JdbcStoreError) -> None:
         """Tell that it is not, or that nobody knows."""
+        for work in self.topics:
+            work.fail(error)
         self.completion.fail(error)
         if self.partner is not None:
             self.partner.fail(error)
@@ -147,11 +161,15 @@ class Batch:
     """Several units merged for one commit, to be applied in the order of the fields.
 
     Adds keep their order; removes are sorted, so that two batches never lock crosswise, and come last.
+
+    Args:
+        writes: the units.
+        plan: what they come to for durable subscriptions, if anything.
     """
 
-    __slots__ = ("adds", "forgets", "producers", "purges", "removes", "updates")
+    __slots__ = ("adds", "changes", "counts", "forgets", "plan", "producers", "purges", "removes", "updates")
 
-    def __init__(self, writes: Sequence[Write]) -> None:
+    def __init__(self, writes: Sequence[Write], plan: Plan | None = None) -> None:
         self.adds: list[MessageRow] = [row for write in writes for row in write.adds]
         self.updates: list[tuple[int, bytes]] = [update for write in writes for update in write.updates]
         self.purges: list[Purge] = [purge for write in writes for purge in write.purges]
@@ -159,6 +177,17 @@ class Batch:
         #: By producer, sorted likewise; the last of several marks counts.
         self.producers: dict[str, int] = dict(sorted(mark for write in writes for mark in write.producers))
         self.removes: list[int] = sorted(id for write in writes for id in write.removes)
+        self.plan = plan
+        #: Changes to subscriptions, in their order.
+        self.changes: list[Change] = []
+        #: How the counts of containers change with the commit.
+        self.counts = [count for write in writes for count in write.counts]
+        if plan is not None:
+            self.changes = plan.changes
+            self.counts += plan.counts
+            self.removes = sorted([*self.removes, *plan.removes])
 
     def __bool__(self) -> bool:
-        return bool(self.adds or self.removes or self.updates or self.purges or self.producers or self.forgets)
+        return bool(
+            self.adds or self.removes or self.updates or self.purges or self.producers or self.forgets or self.changes
+        )

@@ -133,6 +133,7 @@ class _Inspection:
             has_paging_index=PAGE_INDEX in indexes,
             has_term_row=self.catalogue.has_table(self.tables.term.name) and self._has_row(self.tables.term),
             has_producers=self.catalogue.has_table(self.tables.producers.name),
+            has_acked=self.catalogue.has_table(self.tables.acked.name),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:

@@ -89,6 +89,7 @@ class SchemaReport:
         has_paging_index: whether our index on (CONTAINER, PRIORITY DESC, ID) is there.
         has_term_row: whether our table of terms and its row are there, without which no locker makes a master.
         has_producers: whether our table of producers is there, without which none may number its messages itself.
+        has_acked: whether our table of acknowledgements is there, without which no durable subscription can be used.
     """
 
     prefix: str
@@ -115,6 +116,7 @@ class SchemaReport:
     has_paging_index: bool
     has_term_row: bool
     has_producers: bool
+    has_acked: bool
 
     @property
     def is_usable(self) -> bool:
@@ -205,7 +207,10 @@ class SchemaReport:
             found.append(Finding("small_messages", text, Remedy.UPGRADE))
         if set(self.acks_key) != set(ACKS_KEY):
             key = ", ".join(self.acks_key) or "nothing"
-            text = f"the key of ACTIVEMQ_ACKS is ({key}): no durable subscriptions to prioritised topics"
+            text = (
+                f"the key of ACTIVEMQ_ACKS is ({key}): a durable subscription to a prioritised topic has one mark"
+                " instead of ten, and a Java broker does not see all of its messages"
+            )
             found.append(Finding("acks_key", text, Remedy.UPGRADE))
         found += [
             Finding("binary_xid", f"column {self.prefix}{table}.XID is binary, as before 5.9", Remedy.UPGRADE)
@@ -230,6 +235,9 @@ class SchemaReport:
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_producers:
             text = f"{self.prefix}JDBCSTORE_PRODUCERS is missing: what is sent again cannot be told from what is new"
             found.append(Finding("producers", text, Remedy.UPGRADE))
+        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_acked:
+            text = f"{self.prefix}JDBCSTORE_ACKED is missing: durable subscriptions cannot be used"
+            found.append(Finding("acked", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PAGE_INDEX", "PRODUCERS_TABLE", "TERM_TABLE", "Statements"]
+__all__ = ["ACKED_TABLE", "PAGE_INDEX", "PRODUCERS_TABLE", "TERM_TABLE", "Statements"]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
 PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
@@ -17,6 +17,9 @@ PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
 TERM_TABLE: Final = "JDBCSTORE_TERM"
 #: Our own table, (PRODUCER, LAST_SEQ, LAST_USED_MS); a Java broker never touches it.
 PRODUCERS_TABLE: Final = "JDBCSTORE_PRODUCERS"
+#: Our own table, (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, MSGID_PROD, MSGID_SEQ); a Java
+#: broker never touches it.
+ACKED_TABLE: Final = "JDBCSTORE_ACKED"
 
 
 class Statements:
@@ -34,6 +37,7 @@ class Statements:
         self.lock = table_prefix + "ACTIVEMQ_LOCK"
         self.term = table_prefix + TERM_TABLE
         self.producers = table_prefix + PRODUCERS_TABLE
+        self.acked = table_prefix + ACKED_TABLE
         self.page_index = table_prefix + PAGE_INDEX
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -64,7 +68,6 @@ class Statements:
         # Not grouped: for a grouping SQLite would walk all rows in the order of containers, past every body to XID.
         self.containers_in_doubt = f"SELECT {container}, 1 FROM {self.messages} WHERE XID IS NOT NULL"
         self.container_count = f"SELECT COUNT(*) FROM {self.messages} WHERE {same} AND XID IS NULL"
-        self.containers_of_acks = f"SELECT DISTINCT {container} FROM {self.acks}"
         self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"
         self.sequence_last_of_acks = f"SELECT MAX(LAST_ACKED_ID) FROM {self.acks}"
         # Where CONTAINER's collation confuses names, MSGID_PROD's does as well.
@@ -104,3 +107,49 @@ class Statements:
         self.term_of_holder = f"SELECT TERM FROM {self.term} WHERE ID = 1 AND HOLDER = :holder"
         self.term_next = f"UPDATE {self.term} SET TERM = TERM + 1, HOLDER = :holder WHERE ID = 1"
         self.clock = f"SELECT {epoch_ms}"
+
+        # Durable subscriptions. What is sent with a batch has question marks for its values.
+        self.subscriptions_all = (
+            f"SELECT CONTAINER, SUB_DEST, CLIENT_ID, SUB_NAME, SELECTOR, LAST_ACKED_ID, PRIORITY FROM {self.acks}"
+        )
+        self.acked_all = (
+            "SELECT a.CONTAINER, a.CLIENT_ID, a.SUB_NAME, a.PRIORITY, a.FIRST_ID, a.LAST_ID, a.MARK,"
+            " a.MSGID_PROD, a.MSGID_SEQ, m.MSGID_PROD, m.MSGID_SEQ"
+            f" FROM {self.acked} a LEFT JOIN {self.messages} m ON m.ID = a.LAST_ID ORDER BY a.FIRST_ID"
+        )
+        self.sequence_last_of_acked = f"SELECT MAX(LAST_ID) FROM {self.acked}"
+        self.message_levels = f"SELECT ID, PRIORITY FROM {self.messages} WHERE ID IN :ids AND {same_too}"
+        self.ids_in_doubt = f"SELECT ID, PRIORITY FROM {self.messages} WHERE XID IS NOT NULL AND {same_too}"
+        names = ("CONTAINER", "CLIENT_ID", "SUB_NAME")
+        of_subscription = " AND ".join(f"{name}=?" for name in names)
+        # Where a collation confuses names, somebody else's row must not be taken for it.
+        exactly = "".join(
+            f" AND {container.replace('CONTAINER', name)}=?" for name in names if container != "CONTAINER"
+        )
+        self.subscription_delete = f"DELETE FROM {self.acks} WHERE {of_subscription}{exactly}"
+        #: Never back, also should somebody else have moved it meanwhile.
+        self.mark_move = (
+            f"UPDATE {self.acks} SET LAST_ACKED_ID=? WHERE {of_subscription} AND PRIORITY=?"
+            " AND (LAST_ACKED_ID IS NULL OR LAST_ACKED_ID<?)"
+        )
+        self.acked_delete = f"DELETE FROM {self.acked} WHERE {of_subscription}"
+        self.acked_delete_all = f"DELETE FROM {self.acked}"
+
+    def subscriptions_insert(self, rows: int) -> str:
+        """Insert so many rows of subscriptions."""
+        values = ",".join(["(?,?,?,?,?,?,?)"] * rows)
+        columns = "CONTAINER,SUB_DEST,CLIENT_ID,SUB_NAME,SELECTOR,LAST_ACKED_ID,PRIORITY"
+        return f"INSERT INTO {self.acks} ({columns}) VALUES {values}"
+
+    def acked_delete_some(self, ranges: int) -> str:
+        """Delete so many ranges of one row, known by where they begin."""
+        return f"{self.acked_delete} AND PRIORITY=? AND FIRST_ID IN ({','.join('?' * ranges)})"
+
+    def acked_insert(self, ranges: int) -> str:
+        """Insert so many ranges of one row: first id, last id, and the message whose origin is remembered with each."""
+        given = " UNION ALL ".join(["SELECT ? AS F,? AS L,? AS O", *["SELECT ?,?,?"] * (ranges - 1)])
+        columns = "CONTAINER,CLIENT_ID,SUB_NAME,PRIORITY,MARK,FIRST_ID,LAST_ID,MSGID_PROD,MSGID_SEQ"
+        return (
+            f"INSERT INTO {self.acked} ({columns}) SELECT ?,?,?,?,?,g.F,g.L,m.MSGID_PROD,m.MSGID_SEQ"
+            f" FROM ({given}) g LEFT JOIN {self.messages} m ON m.ID=g.O"
+        )

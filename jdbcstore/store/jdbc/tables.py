@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.statements import PAGE_INDEX, PRODUCERS_TABLE, TERM_TABLE
+from jdbcstore.store.jdbc.statements import ACKED_TABLE, PAGE_INDEX, PRODUCERS_TABLE, TERM_TABLE
 
 __all__ = ["Tables", "bytewise_collation"]
 
@@ -58,6 +58,10 @@ class Tables:
     term: Table
     #: Ours: PRODUCER, LAST_SEQ, LAST_USED_MS; how far the producers came that number their messages themselves
     producers: Table
+    #: Ours: what durable subscriptions have acknowledged above their marks, as ranges of ids. CONTAINER, CLIENT_ID,
+    #: SUB_NAME and PRIORITY are those of a row of ACKS, MARK was its mark then; the last two tell whose message the
+    #: last of the range is.
+    acked: Table
 
     def __init__(self, prefix: str, dialect_name: str) -> None:
         JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
@@ -71,6 +75,7 @@ class Tables:
         self.lock = self._lock()
         self.term = self._term()
         self.producers = self._producers()
+        self.acked = self._acked()
         self.page_index = self.cased(prefix + PAGE_INDEX)
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
@@ -154,6 +159,21 @@ class Tables:
             self._column("LAST_SEQ", BigInteger(), nullable=False),
             self._column("LAST_USED_MS", BigInteger(), nullable=False),
             key=("PRODUCER",),
+        )
+
+    def _acked(self) -> Table:
+        return self._table(
+            ACKED_TABLE,
+            self._column("CONTAINER", String(250), nullable=False),
+            self._column("CLIENT_ID", String(250), nullable=False),
+            self._column("SUB_NAME", String(250), nullable=False),
+            self._column("PRIORITY", BigInteger(), nullable=False),
+            self._column("FIRST_ID", BigInteger(), nullable=False),
+            self._column("LAST_ID", BigInteger(), nullable=False),
+            self._column("MARK", BigInteger(), nullable=False),
+            self._column("MSGID_PROD", String(250)),
+            self._column("MSGID_SEQ", BigInteger()),
+            key=("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY", "FIRST_ID"),
         )
 
     def _column(

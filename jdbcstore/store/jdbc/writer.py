@@ -63,6 +63,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.rows import Batch, Container, Write
 from jdbcstore.store.jdbc.watch import Line, line_of
 
@@ -93,6 +94,7 @@ class Writer:
         options: batch limits, how long to try again.
         removed: called after each commit with the number of removed rows (housekeeping).
         fence: what each commit proves; None when nobody else can be master.
+        planner: knows what writes mean for durable subscriptions; None when none has to do with them.
     """
 
     def __init__(
@@ -102,7 +104,9 @@ class Writer:
         options: JdbcOptions,
         removed: Callable[[int], None] = lambda rows: None,
         fence: Fence | None = None,
+        planner: Planner | None = None,
     ) -> None:
+        self._planner = planner
         self._engine = engine
         self._dialect = dialect
         self._options = options
@@ -197,7 +201,7 @@ class Writer:
         """
         if self._closing:
             raise StoreClosed("the store is stopped: nothing can be written any more")
-        if self._cancels and len(write.adds) == 1 and not write.removes:
+        if self._cancels and len(write.adds) == 1 and not write.removes and not write.topics:
             self._waiting[write.adds[0][0]] = write
         self._queue.put(write)
         if self._ended:  # just now
@@ -233,7 +237,7 @@ class Writer:
             with self._cancelling:
                 if write.adds:
                     self._waiting.pop(write.adds[0][0], None)
-            rows += len(write.adds) + len(write.removes)
+            rows += len(write.adds) + len(write.removes) + len(write.topics)
             room -= write.size
             writes.append(write)
             if rows >= self._options.batch_rows_max or room <= 0:
@@ -425,7 +429,7 @@ class Writer:
                     )
                 ]
                 write.removes, write.keys = [*write.removes, *found], ()
-        return Batch(writes)
+        return Batch(writes, None if self._planner is None else self._planner.plan(connection, writes))
 
     def _write(self, connection: Connection, batch: Batch) -> int:
         if not batch:
@@ -464,13 +468,17 @@ class Writer:
 
     def _settle(self, connection: Connection, writes: Sequence[Write], batch: Batch, removed: int) -> None:
         """The batch is durable: keep the counts, then tell everybody."""
-        for write in writes:
-            for container, change in write.counts:
-                container.count += change
-        if removed != sum(-change for write in writes for _, change in write.counts if change < 0) or batch.purges:
+        if batch.plan is not None:
+            batch.plan.settle()
+        for container, change in batch.counts:
+            container.count += change
+        if removed != sum(-change for _, change in batch.counts if change < 0) or batch.purges:
             # Somebody removed what was not there, or everything at once: the few containers concerned are counted
             # again.
-            self._count_again(connection, {c for write in writes if not write.adds for c, _ in write.counts})
+            uncertain = {c for write in writes if not write.adds for c, _ in write.counts}
+            if batch.plan is not None:
+                uncertain.update(container for container, _ in batch.plan.counts)
+            self._count_again(connection, uncertain)
         self._removed(removed)
         for write in writes:
             write.succeed()

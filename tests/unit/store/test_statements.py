@@ -66,8 +66,8 @@ def test_names_that_a_collation_confuses_are_compared_twice_along_an_index() -> 
 
 def test_names_are_read_as_they_are_compared() -> None:
     statements = Statements("", "BYTES(CONTAINER)")
-    for text in (statements.containers_counted, statements.containers_in_doubt, statements.containers_of_acks):
-        assert re.match(r"SELECT (DISTINCT )?BYTES\(CONTAINER\)", text)
+    for text in (statements.containers_counted, statements.containers_in_doubt):
+        assert text.startswith("SELECT BYTES(CONTAINER)")
 
 
 @pytest.mark.parametrize("container", ["CONTAINER", "BYTES(CONTAINER)"])

@@ -21,7 +21,7 @@ from jdbcstore.store.jdbc.statements import Statements
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.fence import Fence
-    from jdbcstore.store.jdbc.rows import Batch
+    from jdbcstore.store.jdbc.rows import Batch, Change
 
 __all__ = ["STILL_AT_WORK", "AccessDenied", "ConnectionLost", "Dialect", "dialect_for"]
 
@@ -52,6 +52,8 @@ class Dialect:
     level_condition = "{priority} = :level"
     #: How the rows of one level are ordered along our index.
     level_order = "ID"
+    #: The same, from the end.
+    level_order_back = "ID DESC"
     #: Stands between the table and WHERE of a page to name our index, ``{index}`` being its name.
     index_hint = ""
     #: The length of a blob in bytes, without reading the blob.
@@ -226,15 +228,42 @@ class Dialect:
 
         Parameters ``:container``, ``:level``, ``:after``, ``:inline_bytes`` (bytes), ``:rows`` (how many at most).
         """
+        return (
+            f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
+            f" {self._of_level(level)}"
+            f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
+        )
+
+    def walk(self, level: int | None, *, backwards: bool = False) -> str:
+        """The text of a walk along one level of PRIORITY, ids only, from either end.
+
+        Parameters ``:container``, ``:level``, ``:after`` and ``:before`` (between which ids), ``:rows`` (how many at
+        most).
+        """
+        order = self.level_order_back if backwards else self.level_order
+        between = "ID > :after AND ID < :before AND XID IS NULL"
+        return f"SELECT ID {self._of_level(level)} AND {between} ORDER BY {order} LIMIT :rows"
+
+    def level_count(self, level: int | None) -> str:
+        """How many rows of one level there are, also in doubt; by the index alone. Parameters as `walk`."""
+        return f"SELECT COUNT(*) {self._of_level(level)} AND ID > :after AND ID < :before"
+
+    def _of_level(self, level: int | None) -> str:
         statements = self.statements
         # Without our index there may be one on PRIORITY alone. It leads through everybody's rows, and is best not used.
         priority = "PRIORITY" if self.has_page_index else "PRIORITY + 0"
         condition = ("{priority} IS NULL" if level is None else self.level_condition).format(priority=priority)
-        return (
-            f"SELECT ID, {self.blob_length}, CASE WHEN {self.blob_length} <= :inline_bytes THEN MSG END"
-            f" FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition}"
-            f" AND ID > :after AND XID IS NULL ORDER BY {self.level_order} LIMIT :rows"
-        )
+        return f"FROM {statements.messages} {self.hint} WHERE {statements.same_container} AND {condition}"
+
+    def filled(self, change: Change) -> bytes:
+        """A statement with its values as literals, for those databases that are sent such."""
+        statement, values = change
+        parts = iter(statement.encode().split(b"?"))
+        return next(parts) + b"".join(self.literal(value) + part for value, part in zip(values, parts, strict=True))
+
+    def literal(self, value: str | int | None) -> bytes:
+        """A value as a literal."""
+        raise NotImplementedError
 
     def is_fence(self, error: BaseException) -> bool:
         """Whether an error says that a fence does not hold."""

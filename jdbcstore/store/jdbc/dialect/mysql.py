@@ -307,6 +307,7 @@ class MySQLDialect(Dialect):
             for name, last in batch.purges
         ]
         words += self._marks(batch)
+        words += map(self.filled, batch.changes)
         for start in range(0, len(batch.removes), _REMOVES_AT_ONCE):
             ids = ",".join(map(str, batch.removes[start : start + _REMOVES_AT_ONCE])).encode()
             words.append(b"DELETE FROM %s WHERE ID IN (%s)" % (table, ids))
@@ -331,6 +332,9 @@ class MySQLDialect(Dialect):
                 % (table, now, self.options.producer_memory_ms, b",".join(map(_literal, batch.forgets)))
             )
         return words
+
+    def literal(self, value: str | int | None) -> bytes:
+        return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
 
     def error_code(self, error: BaseException) -> str:
         if isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int):

@@ -98,6 +98,7 @@ class PostgreSQLDialect(Dialect):
     # rows.
     level_condition = "{priority} BETWEEN :level AND :level"
     level_order = "PRIORITY DESC, ID"
+    level_order_back = "PRIORITY, ID DESC"
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
     epoch_ms = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
@@ -242,6 +243,7 @@ class PostgreSQLDialect(Dialect):
             for container, last in batch.purges
         ]
         words += self._marks(batch)
+        words += map(self.filled, batch.changes)
         if fence is not None:
             words.append(b"EXECUTE " + _FENCE)  # what comes after is known by its keys and soon done
         if batch.removes:
@@ -265,6 +267,9 @@ class PostgreSQLDialect(Dialect):
                 % (table, now, self.options.producer_memory_ms, b",".join(map(_literal, batch.forgets)))
             )
         return words
+
+    def literal(self, value: str | int | None) -> bytes:
+        return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
 
     def _insert(self, rows: Sequence[MessageRow]) -> bytes:
         values = [

@@ -88,6 +88,8 @@ class SQLiteDialect(Dialect):
         for container, last in batch.purges:
             cursor.execute(purge, (container, last))
         self._mark(cursor, batch)
+        for statement, given in batch.changes:
+            cursor.execute(statement, given)
         removed = 0
         for start, rows in _slices(len(batch.removes)):
             marks = ",".join("?" * rows)

@@ -293,6 +293,8 @@ class Plan:
             subscription.topic.live.pop(subscription, None)
             with subscription.topic.lock:
                 subscription.topic.leaving -= 1
+            if not subscription.topic.live:
+                subscription.topic.forget_tail()
         acknowledged: dict[TopicState, int] = {subscription.topic: 0 for subscription in self._ended}
         for subscription, drafts in self._drafts.items():
             most = max(draft.added for draft in drafts.values())
@@ -316,8 +318,6 @@ class Plan:
             )
             if any(acknowledged.mark < self._registry.last_committed for acknowledged in subscription.rows.values()):
                 topic.forget_tail()  # it is retroactive and knows what others have forgotten
-        if not topic.live:
-            topic.forget_tail()
         for level, ids in part.added.items():
             for id in ids:
                 topic.append(id, level)

@@ -188,6 +188,13 @@ class Batch:
             self.removes = sorted([*self.removes, *plan.removes])
 
     def __bool__(self) -> bool:
-        return bool(
-            self.adds or self.removes or self.updates or self.purges or self.producers or self.forgets or self.changes
-        )
+        return bool(self.adds or self._is_more_than_adds)
+
+    @property
+    def is_one_add(self) -> bool:
+        """Whether there is one new row and nothing else."""
+        return len(self.adds) == 1 and not self._is_more_than_adds
+
+    @property
+    def _is_more_than_adds(self) -> bool:
+        return bool(self.removes or self.updates or self.purges or self.producers or self.forgets or self.changes)

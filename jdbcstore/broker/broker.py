@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import dead_letter
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.life import Life, State
@@ -29,11 +30,18 @@ from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
+from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PersistenceAdapter, SupportsLocking
+from jdbcstore.store.contract import (
+    MessageStore,
+    PersistenceAdapter,
+    SupportsLocking,
+    SupportsTopics,
+    TopicMessageStore,
+)
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
@@ -60,6 +68,8 @@ class Broker:
         spool: makes the store for non-persistent messages that do not fit into memory. It is started at the first
             need and stopped with the broker; what is in it is of no use afterwards. Without one they stay in memory,
             as many as there are.
+        policies: policies for destinations; a destination without one has what `options` say.
+        redelivery_policies: how often messages of a destination are delivered again, for ever without one.
     """
 
     def __init__(
@@ -67,9 +77,13 @@ class Broker:
         adapter: PersistenceAdapter,
         options: BrokerOptions | None = None,
         spool: Callable[[], PersistenceAdapter] = MemoryPersistenceAdapter,
+        policies: Iterable[DestinationPolicy] = (),
+        redelivery_policies: Iterable[RedeliveryPolicy] = (),
     ) -> None:
         self.adapter = adapter
         self.options = options or BrokerOptions()
+        self._policies = PolicyMap(policies, default_policy(self.options))
+        self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
         self.memory = Memory(self.options.memory_bytes_max)
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
@@ -264,6 +278,26 @@ class Broker:
 
     # -- destinations --------------------------------------------------------------------------------------------
 
+    def queue_store(self, adapter: PersistenceAdapter, destination: Destination) -> MessageStore:
+        """The store of a queue in an adapter, in the order that its policy asks for."""
+        prioritized = self.policy_for(destination).prioritized_messages
+        return adapter.queue_message_store(QueueName.decoded(destination.physical_name), prioritized=prioritized)
+
+    def topic_store(self, destination: Destination) -> TopicMessageStore | None:
+        """The store of a topic in the order that its policy asks for; None if the broker's store keeps no topics."""
+        if not isinstance(self.adapter, SupportsTopics):
+            return None
+        prioritized = self.policy_for(destination).prioritized_messages
+        return self.adapter.topic_message_store(TopicName.decoded(destination.physical_name), prioritized=prioritized)
+
+    def policy_for(self, destination: Destination) -> DestinationPolicy:
+        """The policy of a destination; of a wildcard that of a pattern that covers all of it."""
+        return self._policies.find(destination)
+
+    def redelivery_policy_for(self, destination: Destination) -> RedeliveryPolicy:
+        """How often messages of this destination are delivered again, and when."""
+        return self._redelivery_policies.find(destination)
+
     def queue(self, destination: Destination) -> Queue:
         """The queue of this name, made at the first use."""
         queue = self.queues.get(destination)
@@ -367,7 +401,11 @@ class Broker:
         """
         durable = [message for message in sends if _is_durable(message)]
         stored = [delivery for delivery in acknowledged if delivery.lane is not None and delivery.lane.is_durable]
-        lanes = [self.queue(message.destination).persistent for message in durable if message.destination is not None]
+        lanes = [
+            self.queue(message.destination).persistent(message)
+            for message in durable
+            if message.destination is not None
+        ]
         try:
             completion = self.adapter.commit_together(
                 [(lane.store, message) for lane, message in zip(lanes, durable, strict=True)],
@@ -410,8 +448,8 @@ class Broker:
             log.warning("dead letter refused, dropped message_id=%s", delivery.message_id)
             lane.queue.acknowledge(delivery, answer)
             return
-        target = self.queue(name).persistent
         moved = dead_letter(message, name)
+        target = self.queue(name).persistent(moved)
         try:
             if lane.is_durable and not delivery.failed:
                 completion: Any = self.adapter.move_message(delivery.message_id, lane.store, moved, target.store)

@@ -62,9 +62,11 @@ class Browser(Consumer):
     def begin(self, queues: list[Queue]) -> None:
         """Take note of what there is, and start to show it."""
         for queue in queues:
+            stores = []
             for lane in queue.lanes():
                 self._ready.extend(delivery.message for delivery in lane.memory_only() if delivery.message is not None)
-                if lane.holds_anything:
+                if lane.holds_anything and lane.store not in stores:  # lanes of several priorities share one
+                    stores.append(lane.store)
                     self._stores.append((lane.store, lane.last_sequence))
         self._broker.loop.call_soon(self.resume)
 

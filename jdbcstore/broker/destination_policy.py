@@ -1,12 +1,25 @@
-"""Policies for destinations, as ActiveMQ's ``policyEntry`` states them. The broker does not look at them yet."""
+"""Policies for destinations, as ActiveMQ's ``policyEntry`` and ``redeliveryPolicy`` state them, and which one counts.
+
+A destination has one policy: that of the most specific pattern that covers it, whole; policies are not mixed. Patterns
+are compared path element by path element, and a name goes before ``*``, which goes before ``>``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Final, Generic, TypeVar
 
+from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
+from jdbcstore.errors import ConfigurationError
 
-__all__ = ["DeadLetterStrategy", "DestinationPolicy"]
+__all__ = ["DeadLetterStrategy", "DestinationPolicy", "PolicyMap", "RedeliveryPolicy", "default_policy"]
+
+_STRATEGIES: Final = ("shared", "individual", "discarding")
+#: A year: no delay is longer, whatever it is multiplied by.
+_LONGEST_MS: Final = 365 * 24 * 3_600_000
+_BACK_OFFS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +29,7 @@ class DeadLetterStrategy:
     Args:
         kind: ``shared``: all to `dead_letter_queue`; ``individual``: each to a queue or topic of its own, named
             prefix + name + suffix; ``discarding``: nowhere.
-        dead_letter_queue: of ``shared``.
+        dead_letter_queue: of ``shared``; empty is the broker's `dead_letter_queue`.
         queue_prefix, queue_suffix: of ``individual``, for messages of queues.
         topic_prefix, topic_suffix: of ``individual``, for messages of topics.
         use_queue_for_queue_messages, use_queue_for_topic_messages: of ``individual``: a queue, or else a topic.
@@ -27,7 +40,7 @@ class DeadLetterStrategy:
     """
 
     kind: str = "shared"
-    dead_letter_queue: str = "ActiveMQ.DLQ"
+    dead_letter_queue: str = ""
     queue_prefix: str = "ActiveMQ.DLQ.Queue."
     queue_suffix: str = ""
     topic_prefix: str = "ActiveMQ.DLQ.Topic."
@@ -38,6 +51,50 @@ class DeadLetterStrategy:
     process_expired: bool = True
     process_non_persistent: bool = False
     expiration_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in _STRATEGIES:
+            raise ConfigurationError(f"kind of dead letters must be one of {', '.join(_STRATEGIES)}, got {self.kind!r}")
+        _check_numbers(self, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedeliveryPolicy:
+    """How often and when a message is delivered again. Names are ActiveMQ's, with units.
+
+    Args:
+        pattern: as `DestinationPolicy`.
+        maximum_redeliveries: after so many deliveries beside the first a message becomes a dead letter; -1 is never.
+        initial_redelivery_delay_ms: how long a message waits before its first redelivery.
+        redelivery_delay_ms: how long before each of the others.
+        back_off_multiplier: how many times longer it waits each time; 1 is the same each time.
+        maximum_redelivery_delay_ms: the longest it waits with that; -1 is no limit.
+    """
+
+    pattern: Destination | None = None
+    maximum_redeliveries: int = -1
+    initial_redelivery_delay_ms: int = 0
+    redelivery_delay_ms: int = 0
+    back_off_multiplier: float = 1.0
+    maximum_redelivery_delay_ms: int = -1
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, least=-1)
+        if not self.back_off_multiplier >= 1:
+            raise ConfigurationError(f"back_off_multiplier must be at least 1, got {self.back_off_multiplier}")
+
+    def delay_ms(self, redeliveries: int) -> int:
+        """How long a message waits before it is delivered for the time after `redeliveries` others, which is 1 before
+        the first redelivery."""
+        if redeliveries <= 1:
+            return max(self.initial_redelivery_delay_ms, 0)
+        longest_ms = _LONGEST_MS if self.maximum_redelivery_delay_ms < 0 else self.maximum_redelivery_delay_ms
+        delay_ms = float(max(self.redelivery_delay_ms, 0))
+        for _ in range(min(redeliveries - 2, _BACK_OFFS_MAX)):
+            if delay_ms >= longest_ms:
+                break
+            delay_ms *= self.back_off_multiplier
+        return int(min(delay_ms, longest_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +110,8 @@ class DestinationPolicy:
         persist_jms_redelivered: whether it is stored that a message was delivered before.
         expire_messages_period_ms: how often expired messages are looked for, 0 is never.
         max_expire_page_size: how many messages that looks at.
-        max_page_size: messages in one read of the store.
-        max_browse_page_size: messages a browser sees.
+        max_page_size: messages in one read of the store; 0 is the broker's `page_messages_max`, more it never is.
+        max_browse_page_size: messages that a browser sees at most; 0 is all.
         memory_limit_bytes: what a destination keeps in memory, 0 is no limit of its own.
         producer_flow_control: whether senders are held back.
         lazy_dispatch: read from the store only when a consumer wants something.
@@ -79,8 +136,8 @@ class DestinationPolicy:
     persist_jms_redelivered: bool = False
     expire_messages_period_ms: int = 30_000
     max_expire_page_size: int = 400
-    max_page_size: int = 200
-    max_browse_page_size: int = 400
+    max_page_size: int = 0
+    max_browse_page_size: int = 0
     memory_limit_bytes: int = 0
     producer_flow_control: bool = True
     lazy_dispatch: bool = False
@@ -94,3 +151,67 @@ class DestinationPolicy:
     inactive_timeout_before_gc_ms: int = 60_000
     send_duplicate_from_store_to_dlq: bool = False
     use_prefetch_extension: bool = True
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, least=0)
+
+
+def _check_numbers(policy: DeadLetterStrategy | DestinationPolicy | RedeliveryPolicy, *, least: int) -> None:
+    for option in fields(policy):
+        value = getattr(policy, option.name)
+        if option.type == "int" and value < least:
+            raise ConfigurationError(f"{option.name} must be a whole number of at least {least}, got {value!r}")
+
+
+def default_policy(options: BrokerOptions) -> DestinationPolicy:
+    """The policy of destinations without one: what the broker's options say, and ActiveMQ's defaults."""
+    return DestinationPolicy(
+        queue_prefetch=options.prefetch_queue,
+        topic_prefetch=options.prefetch_topic,
+        queue_browser_prefetch=options.prefetch_browser,
+        persist_jms_redelivered=options.persist_jms_redelivered,
+    )
+
+
+Policy = TypeVar("Policy", DestinationPolicy, RedeliveryPolicy)
+
+#: Clients choose the names that are asked for, so not all of them are remembered.
+_REMEMBERED_MAX: Final = 4096
+
+
+class PolicyMap(Generic[Policy]):
+    """Finds the policy of a destination.
+
+    Args:
+        policies: in any order. Of two with the same pattern the later one counts. A pattern may be a composite: its
+            elements have the policy each.
+        default: for destinations that none covers, unless one has no pattern at all.
+    """
+
+    def __init__(self, policies: Iterable[Policy], default: Policy) -> None:
+        self._patterns: list[tuple[Destination, Policy]] = []
+        self._default: Policy = default
+        for policy in policies:
+            if policy.pattern is None:
+                self._default = policy
+            else:
+                self._patterns += [(element, policy) for element in policy.pattern.elements()]
+        self._patterns.reverse()
+        self._patterns.sort(key=lambda entry: _specificity(entry[0]), reverse=True)
+        self._found: dict[Destination, Policy] = {}
+
+    def find(self, destination: Destination) -> Policy:
+        """The policy of this destination."""
+        policy = self._found.get(destination)
+        if policy is None:
+            covering = (policy for pattern, policy in self._patterns if pattern.matches(destination))
+            policy = next(covering, self._default)
+            if len(self._found) >= _REMEMBERED_MAX:
+                self._found.clear()
+            self._found[destination] = policy
+        return policy
+
+
+def _specificity(pattern: Destination) -> list[int]:
+    """Sorts patterns that cover the same name: the greater is the more specific one."""
+    return [{">": 0, "*": 1}.get(part, 2) for part in pattern.physical_name.split(".")]

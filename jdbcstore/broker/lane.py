@@ -27,8 +27,13 @@ what may be done:
 
 So nothing is skipped (only rules 1 and 2 move the position, and only over what they put into the window) and nothing
 is doubled (a message enters the window once: directly or by a page, never both). Should the count be too high all the
-same, because the outcome of a write was unknown, an empty page that began with no write pending proves that the tail
-is empty, and the count is put right.
+same, because the outcome of a write was unknown, an empty page proves that the tail is no more than what was pending
+when it began and what came since, and the count is put right.
+
+**Priorities.** A queue that goes by priority has a lane for each, and the store keeps them apart, so all of the above
+holds for each alone. Between them one rule is enough: a lower lane is served only while no higher one has anything in
+its window, and none in the store only (`is_behind`). How many messages each has is not known at first: each then takes
+all for its own, and its first page puts that right.
 
 With *concurrent store and dispatch* a message of rule 1 may be delivered before its commit; without, it waits in its
 place, and so do those behind it. Writes are committed in order, so they do not wait long.
@@ -71,11 +76,14 @@ class Lane:
         queue: whose lane it is.
         open_store: called once, when the store is needed for the first time.
         memory_first: keep messages in memory only as long as they fit (the non-persistent lane).
+        level: the priority that it is for; None in a queue that does not go by priority.
     """
 
     __slots__ = (
         "_broker",
         "_generation",
+        "_is_read_up",
+        "_level",
         "_memory_first",
         "_open_store",
         "_pending",
@@ -90,17 +98,27 @@ class Lane:
         "in_flight",
         "in_flight_bytes",
         "is_closed",
+        "level",
         "queue",
         "window",
     )
 
     def __init__(
-        self, broker: Broker, queue: Queue, open_store: Callable[[], MessageStore], *, memory_first: bool
+        self,
+        broker: Broker,
+        queue: Queue,
+        open_store: Callable[[], MessageStore],
+        *,
+        memory_first: bool,
+        level: int | None = None,
     ) -> None:
         self._broker = broker
         self.queue = queue
         self._open_store = open_store
         self._memory_first = memory_first
+        #: Its place among the lanes of the queue, the higher goes first.
+        self.level = level or 0
+        self._level = level
         self._store: MessageStore | None = None
         #: Deliveries ready to go, in order.
         self.window: deque[Delivery] = deque()
@@ -115,6 +133,7 @@ class Lane:
         self._pending = 0
         self._tail_adds = 0
         self._reading = False
+        self._is_read_up = False
         self._generation = 0
         self._retry_s = 0.0
 
@@ -123,13 +142,30 @@ class Lane:
         """The store, opened at the first use: what it holds then is the tail."""
         if self._store is None:
             self._store = self._open_store()
-            self._unpaged = self._store.message_count
+            if self._level is None or not self._memory_first:
+                # With levels it is the count of all of them, which the first page puts right. A spool was empty.
+                self._unpaged = self._store.message_count
         return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store was needed already."""
+        return self._store is not None
 
     @property
     def is_durable(self) -> bool:
         """Whether its messages survive the process."""
         return not self._memory_first
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there may be messages in the store that go before those of lower levels, and are being read."""
+        return not self._is_read_up and (self._reading or self._unpaged > self._pending)
+
+    @property
+    def pending(self) -> int:
+        """Messages of the tail that are on their way to the store."""
+        return self._pending
 
     @property
     def depth(self) -> int:
@@ -207,6 +243,7 @@ class Lane:
         unknown = isinstance(error, OutcomeUnknown)
         if delivery is None:
             self._pending -= 1
+            self._is_read_up = False
             if error is not None and not unknown:
                 self._unpaged -= 1
             self.page()
@@ -297,7 +334,7 @@ class Lane:
 
     def _read(self, messages_max: int, bytes_max: int) -> None:
         self._reading = True
-        proof = None if self._pending else self._tail_adds
+        pending, adds = self._pending, self._tail_adds
         generation = self._generation
 
         def finish(future: asyncio.Future[Page]) -> None:
@@ -308,18 +345,26 @@ class Lane:
             elif (error := future.exception()) is not None:
                 self._page_failed(error)
             else:
-                self._paged(future.result(), proof)
+                page = future.result()
+                # Its end was the end of the tail: what is there now came since, and lower levels need not wait for it
+                # in this turn. Otherwise a stream of such messages would hold them up for ever.
+                size = sum(message.size for message in page.messages)
+                self._is_read_up = len(page.messages) < messages_max and size < bytes_max // 2
+                self._paged(page, pending, adds)
 
-        cursor = Cursor.after(self._position)
+        cursor = Cursor.after(self._position) if self._level is None else Cursor.in_level(self._level, self._position)
         self._broker.read(self.store.recover_next_messages, cursor, messages_max, bytes_max).add_done_callback(finish)
 
-    def _paged(self, page: Page, proof: int | None) -> None:
-        """A page has arrived. `proof` is the number of tail adds so far when it began with none pending, else None."""
+    def _paged(self, page: Page, pending: int, adds: int) -> None:
+        """A page has arrived; `pending` and `adds` are what was pending, and the tail adds so far, when it began."""
         self._retry_s = 0.0
-        position = page.cursor.positions[0]
+        position = page.cursor.positions[self.level]
         if position == self._position:  # nothing is behind it
-            if proof is not None:
-                self._unpaged = self._tail_adds - proof
+            most = pending + self._tail_adds - adds
+            self._unpaged = min(self._unpaged, most) if pending else most
+            self.page()
+            if self._level is not None:
+                self.queue.wake()  # lower levels may have waited for this
             return
         self._position = position
         self._unpaged = max(self._unpaged - len(page.messages) - len(page.unreadable), 0)

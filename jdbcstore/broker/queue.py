@@ -23,10 +23,9 @@ from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.lane import Lane
 from jdbcstore.destination import Destination
-from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.message import Message
-from jdbcstore.store.contract import MessageStore
+from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +37,12 @@ __all__ = ["Answer", "DeliveryAnswer", "Queue"]
 log = logging.getLogger(__name__)
 
 _by_order = attrgetter("order")
+
+
+def _by_place(delivery: Delivery) -> tuple[int, int]:
+    return 0 if delivery.lane is None else -delivery.lane.level, delivery.order
+
+
 _RETRY_S = 1.0
 
 #: Told once how a write ended: None, or the error.
@@ -65,12 +70,12 @@ class Queue:
         self._returned: deque[Delivery] = deque()
         self._order = 0
         self._is_awake = self._is_deleted = False
-        self._marks = broker.options.persist_jms_redelivered
+        self.policy = broker.policy_for(destination)
+        self._marks = self.policy.persist_jms_redelivered
         self._loading: asyncio.Future[Message | None] | None = None
-        self._persistent = (
-            None if destination.is_temporary else Lane(broker, self, self._open_store, memory_first=False)
-        )
-        self._transient: Lane | None = None
+        #: One lane, or one for each priority from 0 on; those that are not there (yet) are an empty list.
+        self._persistent = [] if destination.is_temporary else self._new_lanes(self._open_store, memory_first=False)
+        self._transient: list[Lane] = []
 
     def __repr__(self) -> str:
         return f"<{self.destination} depth={self.depth} in_flight={self.in_flight} consumers={len(self.consumers)}>"
@@ -78,32 +83,44 @@ class Queue:
     # -- lanes ---------------------------------------------------------------------------------------------------
 
     def _open_store(self) -> MessageStore:
-        return self._broker.adapter.queue_message_store(QueueName.decoded(self.destination.physical_name))
+        return self._broker.queue_store(self._broker.adapter, self.destination)
 
     def _open_spool(self) -> MessageStore:
-        return self._broker.spool.queue_message_store(QueueName.decoded(self.destination.physical_name))
+        return self._broker.queue_store(self._broker.spool, self.destination)
 
-    @property
-    def persistent(self) -> Lane:
+    def _new_lanes(self, open_store: Callable[[], MessageStore], *, memory_first: bool) -> list[Lane]:
+        levels = range(PRIORITY_LEVELS) if self.policy.prioritized_messages else [None]
+        return [Lane(self._broker, self, open_store, memory_first=memory_first, level=level) for level in levels]
+
+    def persistent(self, message: Message) -> Lane:
         """The lane over the broker's store. A temporary queue has none: nothing survives its connection anyway."""
-        return self.transient if self._persistent is None else self._persistent
+        return self._of(self._persistent, message) if self._persistent else self.transient(message)
 
-    @property
-    def transient(self) -> Lane:
+    def transient(self, message: Message) -> Lane:
         """The lane of what does not have to survive."""
-        if self._transient is None:
-            self._transient = Lane(self._broker, self, self._open_spool, memory_first=True)
-        return self._transient
+        if not self._transient:
+            self._transient = self._new_lanes(self._open_spool, memory_first=True)
+        return self._of(self._transient, message)
+
+    @staticmethod
+    def _of(lanes: list[Lane], message: Message) -> Lane:
+        if len(lanes) == 1:
+            return lanes[0]
+        if not lanes[0].is_open and lanes[0].is_durable:
+            for lane in lanes:  # all at once, so that none counts what this message is going to add
+                lane.store  # noqa: B018
+        return lanes[min(max(message.priority, 0), PRIORITY_LEVELS - 1)]
 
     def lanes(self) -> Sequence[Lane]:
-        """Those lanes that are there."""
-        return [lane for lane in (self._persistent, self._transient) if lane is not None]
+        """Those lanes that are there, those of higher priorities first."""
+        return [lane for lanes in (self._persistent, self._transient) for lane in reversed(lanes)]
 
     def reopen(self) -> None:
         """The broker's store was closed and no client is left: forget what was in it. What is only in memory stays."""
-        if self._persistent is not None:
-            self._close(self._persistent)
-            self._persistent = Lane(self._broker, self, self._open_store, memory_first=False)
+        if self._persistent:
+            for lane in self._persistent:
+                self._close(lane)
+            self._persistent = self._new_lanes(self._open_store, memory_first=False)
 
     def close(self) -> None:
         """Forget everything that is in memory; no client is left."""
@@ -128,7 +145,13 @@ class Queue:
     @property
     def depth(self) -> int:
         """Messages that nobody has acknowledged."""
-        return sum(lane.depth for lane in self.lanes()) + len(self._returned) + self.in_flight
+        lanes = self.lanes()
+        if len(self._persistent) > 1 and self._persistent[0].is_open:  # only all together have a count
+            stored = self._persistent[0].store.message_count + sum(lane.pending for lane in self._persistent)
+            in_memory = [lane for lane in lanes if not lane.is_durable]
+            returned = sum(1 for delivery in self._returned if delivery.lane in in_memory)
+            return stored + sum(lane.depth + lane.in_flight for lane in in_memory) + returned
+        return sum(lane.depth for lane in lanes) + len(self._returned) + self.in_flight
 
     @property
     def has_consumers(self) -> bool:
@@ -153,7 +176,7 @@ class Queue:
         if 0 < message.expiration < self._broker.now_ms():
             self._arrived_too_late(message, answer)
             return
-        lane = self.persistent if message.persistent else self.transient
+        lane = self.persistent(message) if message.persistent else self.transient(message)
         try:
             completion, delivery = lane.add(message, visible=self._broker.options.concurrent_store_and_dispatch_queues)
         except JdbcStoreError as error:
@@ -183,8 +206,8 @@ class Queue:
         """Let a consumer take part. What is in the store begins to come into memory."""
         self.consumers.append(consumer)
         self._ready.append(consumer)
-        if self._persistent is not None:
-            self._persistent.store  # noqa: B018  # opening it finds out how much there is
+        for lane in self._persistent:
+            lane.store  # noqa: B018  # opening it finds out how much there is
         for lane in self.lanes():
             lane.page()
         self.wake()
@@ -263,20 +286,35 @@ class Queue:
                 self._broker.redeliveries.mark(delivery)
 
     def _first(self) -> Delivery | None:
+        if self.policy.prioritized_messages:
+            return self._first_by_priority()
         if self._returned:
             return self._returned[0]
-        lane, other = self._persistent, self._transient
-        if lane is None or not lane.window:
-            lane, other = other, None
-        if lane is None or not lane.window:
-            return None
-        first = lane.window[0]
-        if other is not None and other.window and other.window[0].order < first.order:
-            return other.window[0]
+        first = None
+        for lanes in (self._persistent, self._transient):
+            if lanes and lanes[0].window:
+                head = lanes[0].window[0]
+                if first is None or head.order < first.order:
+                    first = head
         return first
 
+    def _first_by_priority(self) -> Delivery | None:
+        """The first of the highest priority that has any; None while it is not known which that is."""
+        returned = self._returned[0] if self._returned else None
+        returned_level = -1 if returned is None or returned.lane is None else returned.lane.level
+        for level in reversed(range(PRIORITY_LEVELS)):
+            if level == returned_level:
+                return returned
+            lanes = [of_kind[level] for of_kind in (self._persistent, self._transient) if of_kind]
+            heads = [lane.window[0] for lane in lanes if lane.window and lane.window[0].visible]
+            if heads:
+                return min(heads, key=_by_order)
+            if any(lane.is_behind for lane in lanes if not lane.window):
+                return None
+        return None
+
     def _pop(self, delivery: Delivery) -> None:
-        if self._returned:
+        if self._returned and self._returned[0] is delivery:
             self._returned.popleft()
         elif delivery.lane is not None:
             delivery.lane.pop()
@@ -302,8 +340,8 @@ class Queue:
             else:
                 returned.append(delivery)
         if returned:
-            returned.sort(key=_by_order)
-            self._returned = deque(sorted([*self._returned, *returned], key=_by_order))
+            returned.sort(key=_by_place)
+            self._returned = deque(sorted([*self._returned, *returned], key=_by_place))
             self._broker.redeliveries.given_back(returned)
             self.wake()
 

@@ -44,7 +44,7 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
             raise ProtocolError("Cannot browse a topic: only queues have something to look at")
         if any(element.is_wildcard for element in elements):
             raise ProtocolError("Cannot browse a wildcard: name the queue")
-    prefetch = _prefetch(broker, event, is_queue=is_queue)
+    prefetch = _prefetch(broker, event, destination, is_queue=is_queue)
     if event.browser:
         return Browser(broker, session, event.id, destination, event.ack, prefetch)
     if is_queue:
@@ -52,13 +52,14 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
     return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch)
 
 
-def _prefetch(broker: Broker, event: Subscribe, *, is_queue: bool) -> int:
-    options = broker.options
-    if event.prefetch is not None:
-        return min(max(event.prefetch, 1), options.prefetch_max)
-    if event.browser:
-        return options.prefetch_browser
-    return options.prefetch_queue if is_queue else options.prefetch_topic
+def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_queue: bool) -> int:
+    policy, prefetch = broker.policy_for(destination), event.prefetch
+    if prefetch is None:
+        if event.browser:
+            prefetch = policy.queue_browser_prefetch
+        else:
+            prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
+    return min(max(prefetch, 1), broker.options.prefetch_max)
 
 
 def _refuse_what_is_not_there_yet(event: Subscribe, destination: Destination) -> None:

@@ -52,6 +52,8 @@ __all__ = [
 
 #: JMS knows ten priorities, 0 to 9.
 PRIORITY_LEVELS: Final = 10
+#: Nothing is behind this sequence, which is the last that fits.
+LAST_SEQUENCE: Final = (1 << 63) - 1
 
 #: Queues of consumers of virtual topics, by ActiveMQ's default: they are known although they are empty.
 VIRTUAL_TOPIC_CONSUMERS: Final = Queue("Consumer.*.VirtualTopic.>")
@@ -71,6 +73,13 @@ class Cursor:
     def after(cls, sequence: int) -> Cursor:
         """The place behind the message with this sequence, at every priority."""
         return cls((sequence,) * PRIORITY_LEVELS)
+
+    @classmethod
+    def in_level(cls, level: int, sequence: int) -> Cursor:
+        """The place behind this sequence at one priority; of the others nothing is wanted."""
+        positions = [LAST_SEQUENCE] * PRIORITY_LEVELS
+        positions[level] = sequence
+        return cls(tuple(positions))
 
 
 @dataclass(frozen=True, slots=True)

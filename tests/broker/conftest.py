@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.config.build import open_spool
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
@@ -37,10 +38,16 @@ def brokers() -> list[Broker]:
 def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
     """Start a broker on a free port: ``start_broker(adapter, option=value, …)``; its usual store is in memory."""
 
-    def start(adapter: PersistenceAdapter | None = None, **options: Any) -> Address:
-        broker = Broker(
-            adapter or MemoryPersistenceAdapter(), BrokerOptions(**{"bind": "127.0.0.1:0", **options}), open_spool
-        )
+    def start(
+        adapter: PersistenceAdapter | None = None,
+        *,
+        policies: Iterable[DestinationPolicy] = (),
+        redelivery: Iterable[RedeliveryPolicy] = (),
+        **options: Any,
+    ) -> Address:
+        options = {"bind": "127.0.0.1:0", **options}
+        store = adapter or MemoryPersistenceAdapter()
+        broker = Broker(store, BrokerOptions(**options), open_spool, policies, redelivery)
         brokers.append(broker)
         return stack.enter_context(running(broker))
 

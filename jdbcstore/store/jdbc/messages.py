@@ -19,7 +19,7 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PRIORITY_LEVELS, Cursor, MessageStore, Page
+from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
 from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge, Write
 
 if TYPE_CHECKING:
@@ -204,6 +204,8 @@ class JdbcMessageStore(MessageStore):
         found: list[PageRow] = []
         levels = sorted(self.container.levels, key=self._slot, reverse=True)
         for slot, sharing in groupby(levels, key=self._slot):
+            if cursor.positions[slot] == LAST_SEQUENCE:
+                continue
             reach = Reach(cursor.positions[slot], rows_max - len(found), inline_bytes)
             probes = [probe(connection, level, reach) for level in sharing]
             found += islice(heapq.merge(*probes), rows_max - len(found))

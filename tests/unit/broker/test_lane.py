@@ -31,6 +31,7 @@ from jdbcstore import (
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.session import Session
@@ -46,9 +47,8 @@ NAME = Queue("A")
 class ScriptedStore(MessageStore):
     """Writes wait; `commit` and `fail` answer the first ones. Pages see what is committed."""
 
-    prioritized = False
-
-    def __init__(self) -> None:
+    def __init__(self, *, prioritized: bool = False) -> None:
+        self.prioritized = prioritized
         self.destination: Destination = NAME
         self.rows: dict[int, Message] = {}
         self.waiting: deque[tuple[Completion[Any], Callable[[], object]]] = deque()
@@ -91,8 +91,13 @@ class ScriptedStore(MessageStore):
         return self._wait(self.rows.clear)
 
     def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
-        found = sorted(sequence for sequence in self.rows if sequence > cursor.positions[0])[:messages_max]
-        return Page([self.rows[s].copy() for s in found], Cursor.after(found[-1]) if found else cursor)
+        levels = {sequence: message.priority if self.prioritized else 0 for sequence, message in self.rows.items()}
+        behind = [sequence for sequence, level in levels.items() if sequence > cursor.positions[level]]
+        found = sorted(behind, key=lambda sequence: (-levels[sequence], sequence))[:messages_max]
+        positions = list(cursor.positions)
+        for sequence in found:
+            positions[levels[sequence]] = sequence
+        return Page([self.rows[s].copy() for s in found], Cursor(tuple(positions)) if found else cursor)
 
     @property
     def message_count(self) -> int:
@@ -114,8 +119,10 @@ class Client:
 class World:
     """A queue with its scripted store, on a running loop."""
 
-    def __init__(self, *, window: int, concurrent: bool, read_early: bool, stored: int) -> None:
-        self.store = ScriptedStore()
+    def __init__(
+        self, *, window: int, concurrent: bool, read_early: bool, stored: int, prioritized: bool = False
+    ) -> None:
+        self.store = ScriptedStore(prioritized=prioritized)
         store = self.store
 
         class Adapter(MemoryPersistenceAdapter):
@@ -127,7 +134,7 @@ class World:
             page_messages_max=max(window // 2, 1),
             concurrent_store_and_dispatch_queues=concurrent,
         )
-        self.broker = Broker(Adapter(), options)
+        self.broker = Broker(Adapter(), options, policies=[DestinationPolicy(prioritized_messages=prioritized)])
         self.broker.loop = asyncio.get_running_loop()
         self.broker.inbox = Inbox(self.broker.loop, self.broker.turn)
         self.broker.is_running = True
@@ -155,7 +162,8 @@ class World:
 
     def _message(self) -> Message:
         self.sent += 1
-        return text_message(self.sent, destination=NAME, producer_id=ProducerId("ID:test", 1, 1))
+        producer_id = ProducerId("ID:test", 1, 1)
+        return text_message(self.sent, destination=NAME, producer_id=producer_id, priority=priority(self.sent))
 
     def _subscribe(self, prefetch: int) -> Consumer:
         consumer = Consumer(cast(Session, Client()), "1", NAME, AckMode.CLIENT_INDIVIDUAL, prefetch)
@@ -207,6 +215,11 @@ class World:
             await self.settle()
             if self.queue.idle or (not self.queue.depth and not self.store.waiting):
                 break
+
+
+def priority(number: int) -> int:
+    """The priorities of messages 1, 2, …: three, mixed."""
+    return (4, 0, 9, 4, 9, 9, 0)[number % 7]
 
 
 STEPS = st.lists(
@@ -270,6 +283,79 @@ def test_nothing_is_lost_doubled_or_overtaken(
     assert world.queue.depth == 0
 
 
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=STEPS,
+    window=st.sampled_from([1, 2, 3, 5, 50]),
+    concurrent=st.booleans(),
+    read_early=st.booleans(),
+    stored=st.integers(0, 7),
+)
+def test_with_priorities_nothing_is_lost_doubled_or_overtaken_within_its_priority(
+    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int
+) -> None:
+    async def scenario() -> World:
+        world = World(window=window, concurrent=concurrent, read_early=read_early, stored=stored, prioritized=True)
+        await run(world, steps)
+        return world
+
+    world = asyncio.run(scenario())
+    wanted = set(range(1, world.sent + 1)) - world.refused
+    assert len(world.acknowledged) == len(set(world.acknowledged)), "acknowledged twice"
+    assert wanted <= set(world.acknowledged), "lost"
+    assert concurrent or not world.refused & set(world.acknowledged), "delivered although it was never stored"
+    for level in (0, 4, 9):
+        seen = [number for number in world.first_seen if priority(number) == level]
+        assert seen == sorted(set(seen)), "overtaken or delivered twice as new"
+    assert not world.store.rows
+    assert world.broker.memory.used == 0
+    assert world.queue.depth == 0
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    window=st.sampled_from([2, 3, 5, 50]),
+    rounds=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=12),
+    read_early=st.booleans(),
+    stored=st.integers(0, 30),
+)
+def test_what_is_stored_with_a_higher_priority_is_next(
+    window: int, rounds: list[tuple[int, int]], read_early: bool, stored: int
+) -> None:
+    """Whenever the queue has come to rest, a consumer that takes some gets the best of all that is stored, in order."""
+
+    async def scenario() -> None:
+        world = World(window=window, concurrent=True, read_early=read_early, stored=stored, prioritized=True)
+        world.consumer.close()
+        world.note()
+        world.first_seen.clear()
+        client = Client()
+        world.consumer = Consumer(cast(Session, client), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 1)
+        world.consumer.credit = 0
+        world.consumer.queues.append(world.queue)
+        world.queue.add_consumer(world.consumer)
+        for added, taken in [*rounds, (0, 1000)]:
+            for _ in range(added):
+                world.add()
+            world.store.commit(1000)
+            await world.settle()
+            rows = dict(world.store.rows)
+            best = sorted(rows, key=lambda sequence: (-rows[sequence].priority, sequence))[:taken]
+            if best:
+                world.consumer.release(len(best))
+            for _ in range(10 * len(best)):
+                await world.settle()
+            assert [delivery.message_id.broker_sequence_id for delivery in client.delivered] == best
+            for delivery in client.delivered:
+                del world.consumer.unacknowledged[str(delivery.order)]
+                world.queue.acknowledge(delivery, world._acknowledged)
+            client.delivered.clear()
+            world.store.commit(1000)
+            await world.settle()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurrent: bool) -> None:
     async def scenario() -> None:
@@ -278,7 +364,7 @@ def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurr
             world.add()
         world.store.commit(1000)
         await world.settle()
-        lane = world.queue.persistent
+        lane = world.queue._persistent[0]
         assert len(lane.window) <= 10 + 5
         await world.finish()
         assert sorted(world.acknowledged) == list(range(1, 101))

@@ -27,6 +27,7 @@ from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
+from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
@@ -36,6 +37,7 @@ from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
+    JobChange,
     MessageStore,
     PersistenceAdapter,
     SupportsLocking,
@@ -87,6 +89,7 @@ class Broker:
         self.memory = Memory(self.options.memory_bytes_max)
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
+        self.scheduler = Scheduler(self)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.sessions: set[Session] = set()
@@ -367,7 +370,10 @@ class Broker:
     # -- several at once -----------------------------------------------------------------------------------------
 
     def publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
-        """Give a message to its queue or topic, and answer when it is safe there."""
+        """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
+        if self.scheduler.takes(message):
+            self.commit([message], [], publisher, answer)
+            return
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be published")
@@ -381,24 +387,33 @@ class Broker:
         self,
         sends: Sequence[Message],
         acknowledged: Sequence[Delivery],
-        publisher: Session,
+        publisher: Session | None,
         answer: Answer,
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
+        jobs: Sequence[JobChange] = (),
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
 
-        What is not in the store (topics, non-persistent messages) follows when the store has committed.
+        What is not in the store (topics, non-persistent messages) follows when the store has committed. What is to be
+        sent later is kept by the scheduler instead.
 
         Args:
             sends, acknowledged: what to publish and to settle.
-            publisher: whose they are.
+            publisher: whose they are; None if they are the broker's own.
             answer: told how it went.
-            producers, follows: as `PersistenceAdapter.commit_together`.
+            producers, follows, jobs: as `PersistenceAdapter.commit_together`.
 
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
         """
+        if any(map(self.scheduler.takes, sends)):
+            try:
+                jobs = [*jobs, *(self.scheduler.job_of(message) for message in sends if self.scheduler.takes(message))]
+            except JdbcStoreError as error:
+                answer(error)
+                return None
+            sends = [message for message in sends if not self.scheduler.takes(message)]
         durable = [message for message in sends if _is_durable(message)]
         stored = [delivery for delivery in acknowledged if delivery.lane is not None and delivery.lane.is_durable]
         lanes = [
@@ -412,6 +427,7 @@ class Broker:
                 [(d.lane.store, d.message_id) for d in stored if d.lane is not None and not d.failed],
                 producers,
                 follows,
+                jobs=jobs,
             )
         except JdbcStoreError as error:
             answer(error)
@@ -423,6 +439,7 @@ class Broker:
                 lane.added(entry, error)
                 lane.queue.enqueued += 1
             if error is None:
+                self.scheduler.changed(jobs)
                 for delivery in acknowledged:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue

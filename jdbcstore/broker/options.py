@@ -78,6 +78,12 @@ class BrokerOptions:
         slow_consumer_timeout_s: how long a topic subscriber may hold its publishers back before it is disconnected.
 
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
+
+        scheduler_support: keep messages for later that ask for it with ``AMQ_SCHEDULED_DELAY``, ``…_PERIOD``,
+            ``…_REPEAT`` or ``…_CRON``; else these properties mean nothing (ActiveMQ: ``schedulerSupport``, false
+            there).
+        scheduled_jobs_max: how many messages may be kept for later.
+        schedule_horizon_days: how far ahead they may be due.
     """
 
     bind: str = "127.0.0.1:61613"
@@ -129,6 +135,10 @@ class BrokerOptions:
     slow_consumer_timeout_s: float = 30.0
 
     dead_letter_queue: str = "ActiveMQ.DLQ"
+
+    scheduler_support: bool = True
+    scheduled_jobs_max: int = 1_000_000
+    schedule_horizon_days: int = 3660
 
     def __post_init__(self) -> None:
         parse_bind(self.bind)

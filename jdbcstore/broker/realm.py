@@ -65,6 +65,7 @@ class Realm:
         host, port = server.address
         broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
         broker.is_running = True
+        broker.scheduler.begin()
         self._sweep_timer = broker.loop.call_later(_SWEEP_S, self._sweep)
         name, queues = broker.options.broker_name, len(broker.queues)
         log.info("broker started name=%s host=%s port=%d queues=%d", name, host, port, queues)
@@ -79,6 +80,7 @@ class Realm:
         """Serve nobody any more, from this moment on."""
         broker = self._broker
         broker.is_running = False
+        broker.scheduler.end()
         if self._server is not None:
             self._server.stop_listening()
         for session in list(broker.sessions):
@@ -150,6 +152,7 @@ class Realm:
     def _take_server(self) -> Server | None:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        self._broker.scheduler.end()
         server, self._server = self._server, None
         if server is not None:
             server.stop_listening()

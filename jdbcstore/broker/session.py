@@ -316,14 +316,19 @@ class Session:
         message = message_of(
             event.headers, event.body, destination, message_id, self._broker.now_ms(), self._temporaries.get
         )
+        if self._broker.scheduler.is_management(destination):
+            if event.transaction is not None:
+                raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
+            self._broker.scheduler.manage(message, SendAnswer(self, event.receipt, len(event.body)))
+            return
         if event.transaction is not None:
             transaction = self._transaction(event.transaction)
             for single in self._singles(message, destination):
                 transaction.send(single)
             self._done(event.receipt)
             return
-        answer = SendAnswer(self, event.receipt, len(event.body))
         singles = self._singles(message, destination)
+        answer = SendAnswer(self, event.receipt, len(event.body))
         if len(singles) == 1:
             self._broker.publish(singles[0], self, answer)
         else:
@@ -349,6 +354,8 @@ class Session:
             message = message_of(
                 headers, event.body, destination, message_id, self._broker.now_ms(), self._temporaries.get
             )
+            if self._broker.scheduler.is_management(destination):
+                raise ProtocolError(f"Messages to {destination} are orders: send them without a number")
             singles = self._singles(message, destination)
             if event.transaction is not None:
                 transaction = self._transaction(event.transaction)
@@ -402,7 +409,15 @@ class Session:
         return True
 
     def _singles(self, message: Message, destination: Destination) -> list[Message]:
-        """The message for each of its destinations: itself unless the destination is a composite."""
+        """The message for each of its destinations: itself unless the destination is a composite.
+
+        One that is to be sent later is divided then.
+        """
+        if self._broker.scheduler.takes(message):
+            for element in destination.elements():
+                self._check_target(element)
+            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
+            return [message]
         if not destination.is_composite:
             self._check_target(destination)
             return [message]

@@ -1,8 +1,9 @@
 """The persistence-adapter API: what a broker asks of a store, and what every store promises.
 
 The nouns are ActiveMQ's. A `PersistenceAdapter` hands out one `MessageStore` per queue. What not every store can do is
-a capability of its own (`SupportsTopics`, `SupportsTransactions`, `SupportsLocking`): an adapter that lacks one simply
-is not an instance of it, and the broker asks with ``isinstance`` instead of finding out by an error.
+a capability of its own (`SupportsTopics`, `SupportsTransactions`, `SupportsScheduling`, `SupportsLocking`): an adapter
+that lacks one simply is not an instance of it, and the broker asks with ``isinstance`` instead of finding out by an
+error.
 
 **Promises of every adapter** (the contract suite in `jdbcstore.testing` checks them):
 
@@ -30,19 +31,26 @@ from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.jobs import FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.lease import Lease, LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
     "Completion",
     "Cursor",
+    "FiredJob",
+    "JobChange",
+    "JobPage",
+    "JobStore",
     "LockStatus",
     "Locker",
     "MessageStore",
     "Page",
     "PersistenceAdapter",
     "PreparedTransaction",
+    "ScheduledJob",
     "SupportsLocking",
+    "SupportsScheduling",
     "SupportsTopics",
     "SupportsTransactions",
     "TopicMessageStore",
@@ -224,6 +232,7 @@ class PersistenceAdapter(ABC):
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        jobs: Sequence[JobChange] = (),
     ) -> Completion[None]:
         """Add, remove and acknowledge over several destinations in one commit, all or nothing.
 
@@ -234,9 +243,11 @@ class PersistenceAdapter(ABC):
                 are gone. It never goes back.
             follows: writes submitted before. This is done only if they succeed, and otherwise fails.
             acknowledged: what durable subscriptions are done with, as `TopicMessageStore.acknowledge`.
+            jobs: scheduled messages to keep, and those that are fired with this; only of an adapter that
+                `SupportsScheduling`.
 
         Raises:
-            SchemaMismatch: this store cannot remember producers or acknowledgements; the text says what to do.
+            SchemaMismatch: this store cannot remember producers, acknowledgements or jobs; the text says what to do.
             As `MessageStore.add_message`; then nothing was done.
         """
 
@@ -260,7 +271,7 @@ class PersistenceAdapter(ABC):
 
     @abstractmethod
     def delete_all_messages(self) -> None:
-        """Empty the store, durable subscriptions included. Waits until it is done."""
+        """Empty the store, durable subscriptions and scheduled messages included. Waits until it is done."""
 
     @abstractmethod
     def checkpoint(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from jdbcstore.destination import Destination, Queue, Topic
@@ -23,9 +24,10 @@ from jdbcstore.store.contract import (
     PersistenceAdapter,
     TopicMessageStore,
 )
+from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["MemoryMessageStore", "MemoryPersistenceAdapter", "MemoryTopicMessageStore"]
+__all__ = ["MemoryJobStore", "MemoryMessageStore", "MemoryPersistenceAdapter", "MemoryTopicMessageStore"]
 
 
 class MemoryMessageStore(MessageStore):
@@ -222,6 +224,97 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
             super()._drop(MessageId(None, 0, sequence))
 
 
+class MemoryJobStore(JobStore):
+    """Scheduled messages in a dictionary, and their places in order."""
+
+    def __init__(self, adapter: MemoryPersistenceAdapter) -> None:
+        self._adapter = adapter
+        self._jobs: dict[str, ScheduledJob] = {}
+        self._places: list[JobPlace] = []
+
+    def due_jobs(self, now_ms: int, jobs_max: int, bytes_max: int) -> JobPage:
+        return self.jobs(None, jobs_max, bytes_max, last_ms=min(now_ms, HELD_MS - 1))
+
+    def next_due_ms(self) -> int | None:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            first = self._places[0][0] if self._places else HELD_MS
+            return None if first == HELD_MS else first
+
+    def jobs(
+        self, after: JobPlace | None, jobs_max: int, bytes_max: int, first_ms: int = 0, last_ms: int = HELD_MS
+    ) -> JobPage:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            jobs: list[ScheduledJob] = []
+            room = bytes_max
+            for due_ms, job_id in self._places[bisect_right(self._places, after or (first_ms, "")) :]:
+                if len(jobs) == jobs_max or room <= 0 or due_ms > last_ms:
+                    break
+                job = self._jobs[job_id]
+                jobs.append(replace(job, message=job.message.copy()))
+                room -= job.message.size
+            return JobPage(jobs, end=jobs[-1].place if jobs else None)
+
+    def get_job(self, job_id: str) -> ScheduledJob | None:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            job = self._jobs.get(job_id)
+            return None if job is None else replace(job, message=job.message.copy())
+
+    def job_count(self) -> int:
+        return len(self._jobs)
+
+    def remove_job(self, job_id: str) -> Completion[None]:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            self._drop(job_id)
+            return Completion.resolved(None)
+
+    def remove_jobs(self, first_ms: int = 0, last_ms: int = HELD_MS) -> Completion[None]:
+        with self._adapter.lock:
+            self._adapter.check_open()
+            for due_ms, job_id in list(self._places):
+                if first_ms <= due_ms <= last_ms:
+                    self._drop(job_id)
+            return Completion.resolved(None)
+
+    def refusal(self, jobs: Sequence[JobChange]) -> StoreError | None:
+        """Why these changes cannot be made, if so. The caller holds the lock."""
+        for job in jobs:
+            known = self._jobs.get(job.job_id)
+            if isinstance(job, ScheduledJob) and known is not None:
+                return StoreError(f"there is a job {job.job_id} already")
+            if isinstance(job, FiredJob) and (known is None or known.due_ms != job.due_ms):
+                return StoreError(f"the job {job.job_id} is not due at {job.due_ms}")
+        return None
+
+    def change(self, jobs: Sequence[JobChange]) -> None:
+        """Make changes. The caller holds the lock."""
+        for job in jobs:
+            if isinstance(job, ScheduledJob):
+                self._put(replace(job, message=job.message.copy()))
+                continue
+            known = self._jobs[job.job_id]
+            self._drop(job.job_id)
+            if job.next_due_ms is not None:
+                self._put(replace(known, due_ms=job.next_due_ms, repeat=job.repeat))
+
+    def clear(self) -> None:
+        """Forget all. The caller holds the lock."""
+        self._jobs.clear()
+        self._places.clear()
+
+    def _put(self, job: ScheduledJob) -> None:
+        self._jobs[job.job_id] = job
+        insort(self._places, job.place)
+
+    def _drop(self, job_id: str) -> None:
+        job = self._jobs.pop(job_id, None)
+        if job is not None:
+            self._places.remove(job.place)
+
+
 class MemoryPersistenceAdapter(PersistenceAdapter):
     """All queues and topics of one broker, in memory.
 
@@ -237,6 +330,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         self._kept: set[Queue] = set()
         self._sequence = 0
         self._producers: dict[ProducerId, int] = {}
+        self._jobs = MemoryJobStore(self)
         self._open = False
 
     def start(self) -> None:
@@ -287,6 +381,10 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         """As `SupportsTopics`; there is never anything left."""
         return 0
 
+    def job_store(self) -> MemoryJobStore:
+        """As `SupportsScheduling`."""
+        return self._jobs
+
     def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
         with self.lock:
             self.check_open()
@@ -304,6 +402,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        jobs: Sequence[JobChange] = (),
     ) -> Completion[None]:
         with self.lock:
             self.check_open()
@@ -312,6 +411,11 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                     failed: Completion[None] = Completion()
                     failed.fail(TransientStoreError(f"not stored, because what it follows was not: {earlier.error}"))
                     return failed
+            if (refused := self._jobs.refusal(jobs)) is not None:
+                failed = Completion()
+                failed.fail(refused)
+                return failed
+            self._jobs.change(jobs)
             for store, message in adds:
                 self._own(store)._put(message)
             for store, message_id in removes:
@@ -339,6 +443,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
             self._topics.clear()
             self._kept.clear()
             self._producers.clear()
+            self._jobs.clear()
 
     def checkpoint(self) -> None:
         self.check_open()

@@ -24,7 +24,7 @@ from jdbcstore import (
     open_store,
 )
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import TopicMessageStore
+from jdbcstore.store.contract import JobChange, TopicMessageStore
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
@@ -287,6 +287,7 @@ class HesitantStore(MemoryPersistenceAdapter):
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        jobs: Sequence[JobChange] = (),
     ) -> Completion[None]:
         completion: Completion[None] = Completion()
         self.asked.put((completion, producers))

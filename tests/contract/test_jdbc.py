@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore.config.urls import open_store
-from jdbcstore.testing import DurablePersistenceAdapterContract, DurableTopicContract, OpenAdapter
+from jdbcstore.testing import (
+    DurablePersistenceAdapterContract,
+    DurableScheduleContract,
+    DurableTopicContract,
+    OpenAdapter,
+)
 
 
 class TestJdbc(DurablePersistenceAdapterContract):
@@ -15,6 +20,12 @@ class TestJdbc(DurablePersistenceAdapterContract):
 
 
 class TestJdbcTopics(DurableTopicContract):
+    @pytest.fixture
+    def open_adapter(self, database_url: str) -> OpenAdapter:
+        return lambda: open_store(database_url)
+
+
+class TestJdbcSchedule(DurableScheduleContract):
     @pytest.fixture
     def open_adapter(self, database_url: str) -> OpenAdapter:
         return lambda: open_store(database_url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore.store.memory import MemoryPersistenceAdapter
-from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract, TopicContract
+from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract, ScheduleContract, TopicContract
 
 
 class TestMemory(PersistenceAdapterContract):
@@ -15,6 +15,12 @@ class TestMemory(PersistenceAdapterContract):
 
 
 class TestMemoryTopics(TopicContract):
+    @pytest.fixture
+    def open_adapter(self) -> OpenAdapter:
+        return MemoryPersistenceAdapter
+
+
+class TestMemorySchedule(ScheduleContract):
     @pytest.fixture
     def open_adapter(self) -> OpenAdapter:
         return MemoryPersistenceAdapter

@@ -45,6 +45,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.producers import Producers
 from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge, Write
+from jdbcstore.store.jdbc.scheduling import JdbcJobStore
 from jdbcstore.store.jdbc.schema import (
     SchemaReport,
     create_own_tables,
@@ -59,6 +60,7 @@ from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
+from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.subscription import SubscriptionKey
 
@@ -111,6 +113,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self.writer: Writer
         self._vacuum: Vacuum
         self._producers: Producers
+        self._jobs: JdbcJobStore
         self._fence: Fence | None = None
         self._locker = self._new_locker()
         self._keeper: LockKeeper | None = None
@@ -223,6 +226,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             planner = Planner(self.registry, self.dialect)
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence, planner)
             self._producers = Producers(self, has_table=report.has_producers)
+            self._jobs = JdbcJobStore(self, has_table=report.has_scheduled)
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             self.writer.start()  # before anything is read: it makes sure that no former session of ours writes any more
             with engine.connect() as connection:
@@ -238,7 +242,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
             if self.options.create_tables_on_startup:
                 report = create_tables(engine, prefix)
-                has_own = report.has_term_row and report.has_producers and report.has_acked
+                has_own = report.has_term_row and report.has_producers and report.has_acked and report.has_scheduled
                 if self.options.locker != "none" and report.is_usable and not has_own:
                     report = create_own_tables(engine, prefix)
                 engine.dispose()  # its sessions have other time-outs than ours
@@ -377,6 +381,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._opened()
         return self._cleanup.run()
 
+    def job_store(self) -> JdbcJobStore:
+        """As `SupportsScheduling`."""
+        self._opened()
+        self._jobs.require_table()
+        return self._jobs
+
     def require_acked(self) -> None:
         """Raise `SchemaMismatch` unless our table of acknowledgements is there."""
         if not self.registry.has_table:
@@ -405,11 +415,13 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        jobs: Sequence[JobChange] = (),
     ) -> Completion[None]:
         self._opened()
         marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
         if marks:
             self._producers.require_table()
+        changes, trace = self._jobs.changes_of(jobs)
         completion: Completion[None] = Completion()
         targets = [(self._own(store), message) for store, message in adds]
         sources = [(self._own(store), message_id) for store, message_id in removes]
@@ -440,6 +452,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                     producers=marks,
                     follows=follows,
                     topics=topics,
+                    changes=changes,
+                    trace=trace,
                 )
             )
         return completion
@@ -473,6 +487,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             statements.append(self.statements.producers_delete_all)
         if self.registry.has_table:
             statements.append(self.statements.acked_delete_all)
+        if self._jobs.has_table:
+            statements.append(self.statements.jobs_delete_all)
         try:
             with line_of(connection):
                 self.dialect.transact(raw_connection(connection), statements, self._fence)

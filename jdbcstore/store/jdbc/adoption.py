@@ -23,11 +23,13 @@ from jdbcstore.store.jdbc.tables import Tables
 __all__ = [
     "add_acked",
     "add_producers",
+    "add_scheduled",
     "add_term",
     "adopt",
     "create",
     "create_acked",
     "create_producers",
+    "create_scheduled",
     "create_term",
     "refuse_by_hand",
 ]
@@ -116,6 +118,28 @@ def add_acked(connection: Connection, tables: Tables) -> None:
     """Create our table of acknowledgements unless it is there; the arguments are those of `add_term`."""
     if not inspect(connection).has_table(tables.acked.name):
         create_acked(connection.execute, tables)
+
+
+def create_scheduled(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our table of scheduled messages, empty, with its index; the arguments are those of `create`."""
+    execute(CreateTable(tables.scheduled))
+    for index in tables.scheduled_indexes:
+        execute(CreateIndex(index))
+
+
+def add_scheduled(connection: Connection, tables: Tables) -> None:
+    """Create what is missing of our table of scheduled messages: MySQL and MariaDB may have stopped before the index.
+
+    The arguments are those of `add_term`.
+    """
+    catalogue = inspect(connection)
+    if not catalogue.has_table(tables.scheduled.name):
+        create_scheduled(connection.execute, tables)
+        return
+    names = {tables.plain(str(index["name"])) for index in catalogue.get_indexes(tables.scheduled.name)}
+    for index in tables.scheduled_indexes:
+        if tables.plain(str(index.name)) not in names:
+            connection.execute(CreateIndex(index))
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

@@ -12,14 +12,22 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.planning import Plan
     from jdbcstore.store.jdbc.topic_work import TopicWork
 
-__all__ = ["Batch", "Change", "Container", "MessageKey", "MessageRow", "ProducerRow", "Purge", "Write"]
+__all__ = ["Batch", "Change", "Container", "MessageKey", "MessageRow", "ProducerRow", "Purge", "Trace", "Write"]
 
 #: id, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG: the order of `Statements.columns`.
 MessageRow: TypeAlias = tuple[int, str, int, str, int, int, bytes]
 
 
 #: A statement with a question mark for each value, and the values.
-Change: TypeAlias = tuple[str, tuple[str | int | None, ...]]
+Change: TypeAlias = tuple[str, tuple[str | int | bytes | None, ...]]
+
+
+class Trace(NamedTuple):
+    """How to find out whether a write is committed: a row that is there then, or not there any more."""
+
+    statement: str
+    parameters: dict[str, object]
+    is_there: bool
 
 
 class Container:
@@ -73,10 +81,14 @@ class Write:
         forgets: producers to forget that were not heard of for too long.
         follows: submitted before; this is done only if they succeed.
         topics: what it has to do with topics and durable subscriptions.
+        changes: statements with their values, to be executed in this order after the adds. Where doing them again would
+            do harm there is a trace.
+        trace: tells whether the changes are committed.
     """
 
     __slots__ = (
         "adds",
+        "changes",
         "completion",
         "counts",
         "follows",
@@ -88,6 +100,7 @@ class Write:
         "removes",
         "result",
         "topics",
+        "trace",
         "updates",
     )
 
@@ -106,6 +119,8 @@ class Write:
         forgets: Sequence[str] = (),
         follows: Sequence[Completion[Any]] = (),
         topics: Sequence[TopicWork] = (),
+        changes: Sequence[Change] = (),
+        trace: Trace | None = None,
     ) -> None:
         self.completion = completion
         self.result = result
@@ -119,6 +134,8 @@ class Write:
         self.forgets = forgets
         self.follows = follows
         self.topics = topics
+        self.changes = changes
+        self.trace = trace
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
@@ -149,12 +166,17 @@ class Write:
     @property
     def takes_room(self) -> bool:
         """Whether this leaves more in the database than there was."""
-        return bool(self.adds or self.updates or self.producers)
+        return bool(self.adds or self.updates or self.producers or self._change_bytes)
 
     @property
     def size(self) -> int:
         """Message bytes that this unit carries to the database."""
-        return sum(len(row[6]) for row in self.adds) + sum(len(blob) for _, blob in self.updates)
+        size = sum(len(row[6]) for row in self.adds) + sum(len(blob) for _, blob in self.updates)
+        return size + self._change_bytes if self.changes else size
+
+    @property
+    def _change_bytes(self) -> int:
+        return sum(len(value) for _, values in self.changes for value in values if isinstance(value, bytes))
 
 
 class Batch:
@@ -167,7 +189,7 @@ class Batch:
         plan: what they come to for durable subscriptions, if anything.
     """
 
-    __slots__ = ("adds", "changes", "counts", "forgets", "plan", "producers", "purges", "removes", "updates")
+    __slots__ = ("adds", "changes", "counts", "forgets", "plan", "producers", "purges", "removes", "trace", "updates")
 
     def __init__(self, writes: Sequence[Write], plan: Plan | None = None) -> None:
         self.adds: list[MessageRow] = [row for write in writes for row in write.adds]
@@ -178,14 +200,17 @@ class Batch:
         self.producers: dict[str, int] = dict(sorted(mark for write in writes for mark in write.producers))
         self.removes: list[int] = sorted(id for write in writes for id in write.removes)
         self.plan = plan
-        #: Changes to subscriptions, in their order.
+        #: Changes to subscriptions and jobs, in their order.
         self.changes: list[Change] = []
+        #: Of any of the writes; it tells about all of them.
+        self.trace = next((write.trace for write in writes if write.trace is not None), None)
         #: How the counts of containers change with the commit.
         self.counts = [count for write in writes for count in write.counts]
         if plan is not None:
-            self.changes = plan.changes
+            self.changes += plan.changes
             self.counts += plan.counts
             self.removes = sorted([*self.removes, *plan.removes])
+        self.changes += [change for write in writes for change in write.changes]
 
     def __bool__(self) -> bool:
         return bool(self.adds or self._is_more_than_adds)

@@ -134,6 +134,7 @@ class _Inspection:
             has_term_row=self.catalogue.has_table(self.tables.term.name) and self._has_row(self.tables.term),
             has_producers=self.catalogue.has_table(self.tables.producers.name),
             has_acked=self.catalogue.has_table(self.tables.acked.name),
+            has_scheduled=self._has_scheduled(),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:
@@ -234,6 +235,13 @@ class _Inspection:
         if "ACTIVEMQ_LOCK" not in self.shapes:
             return True
         return self._has_row(self.tables.lock)
+
+    def _has_scheduled(self) -> bool:
+        name = self.tables.scheduled.name
+        if not self.catalogue.has_table(name):
+            return False
+        found = {self.tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(name)}
+        return found >= {self.tables.plain(str(index.name)) for index in self.tables.scheduled_indexes}
 
     def _has_row(self, table: Table) -> bool:
         return self.connection.execute(select(table.c.ID).where(table.c.ID == 1)).first() is not None

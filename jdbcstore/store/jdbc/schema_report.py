@@ -90,6 +90,8 @@ class SchemaReport:
         has_term_row: whether our table of terms and its row are there, without which no locker makes a master.
         has_producers: whether our table of producers is there, without which none may number its messages itself.
         has_acked: whether our table of acknowledgements is there, without which no durable subscription can be used.
+        has_scheduled: whether our table of scheduled messages and its index are there, without which none can be
+            scheduled.
     """
 
     prefix: str
@@ -117,6 +119,7 @@ class SchemaReport:
     has_term_row: bool
     has_producers: bool
     has_acked: bool
+    has_scheduled: bool
 
     @property
     def is_usable(self) -> bool:
@@ -238,6 +241,9 @@ class SchemaReport:
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_acked:
             text = f"{self.prefix}JDBCSTORE_ACKED is missing: durable subscriptions cannot be used"
             found.append(Finding("acked", text, Remedy.UPGRADE))
+        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_scheduled:
+            text = f"{self.prefix}JDBCSTORE_SCHEDULED or its index is missing: no message can be scheduled"
+            found.append(Finding("scheduled", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:

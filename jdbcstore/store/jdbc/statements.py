@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ACKED_TABLE", "PAGE_INDEX", "PRODUCERS_TABLE", "TERM_TABLE", "Statements"]
+__all__ = [
+    "ACKED_TABLE",
+    "PAGE_INDEX",
+    "PRODUCERS_TABLE",
+    "SCHEDULED_INDEX",
+    "SCHEDULED_TABLE",
+    "TERM_TABLE",
+    "Statements",
+]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
 PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
@@ -20,6 +28,10 @@ PRODUCERS_TABLE: Final = "JDBCSTORE_PRODUCERS"
 #: Our own table, (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, MSGID_PROD, MSGID_SEQ); a Java
 #: broker never touches it.
 ACKED_TABLE: Final = "JDBCSTORE_ACKED"
+#: Our own table, (JOB_ID, DUE_MS, DELAY_MS, PERIOD_MS, REPEATS, CRON, MSG); a Java broker never touches it.
+SCHEDULED_TABLE: Final = "JDBCSTORE_SCHEDULED"
+#: Its index, (DUE_MS, JOB_ID).
+SCHEDULED_INDEX: Final = "JDBCSTORE_SCHEDULED_DUE"
 
 
 class Statements:
@@ -38,6 +50,7 @@ class Statements:
         self.term = table_prefix + TERM_TABLE
         self.producers = table_prefix + PRODUCERS_TABLE
         self.acked = table_prefix + ACKED_TABLE
+        self.scheduled = table_prefix + SCHEDULED_TABLE
         self.page_index = table_prefix + PAGE_INDEX
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -134,6 +147,31 @@ class Statements:
         )
         self.acked_delete = f"DELETE FROM {self.acked} WHERE {of_subscription}"
         self.acked_delete_all = f"DELETE FROM {self.acked}"
+
+        # Scheduled messages.
+        jobs, columns = self.scheduled, "JOB_ID,DUE_MS,DELAY_MS,PERIOD_MS,REPEATS,CRON,MSG"
+        self.jobs_delete_all = f"DELETE FROM {jobs}"
+        self.job_count = f"SELECT COUNT(*) FROM {jobs}"
+        self.job_due_first = f"SELECT MIN(DUE_MS) FROM {jobs}"
+        self.job_by_id = f"SELECT {columns} FROM {jobs} WHERE JOB_ID = :job_id"
+        #: The places of jobs behind one, and how long their messages are. The first condition leads along the index.
+        self.jobs_page = (
+            f"SELECT DUE_MS, JOB_ID, LENGTH(MSG) FROM {jobs} WHERE DUE_MS >= :first AND DUE_MS <= :last"
+            " AND (DUE_MS > :first OR JOB_ID > :after) ORDER BY DUE_MS, JOB_ID LIMIT :rows"
+        )
+        self.jobs_by_id = f"SELECT {columns} FROM {jobs} WHERE JOB_ID IN :job_ids"
+        self.job_trace = f"SELECT 1 FROM {jobs} WHERE JOB_ID = :job_id"
+        self.job_trace_due = f"SELECT 1 FROM {jobs} WHERE JOB_ID = :job_id AND DUE_MS = :due_ms"
+        self.job_insert = f"INSERT INTO {jobs} ({columns}) VALUES (?,?,?,?,?,?,?)"
+        #: Fails, and with it the transaction, unless the job is there and due at that time: no two rows have one key.
+        self.job_prove = (
+            f"INSERT INTO {jobs} ({columns}) SELECT '',0,0,0,0,NULL,NULL"
+            f" FROM (SELECT COUNT(*) AS N FROM {jobs} WHERE JOB_ID=? AND DUE_MS=?) job"
+            " CROSS JOIN (SELECT 1 AS M UNION ALL SELECT 2) twice WHERE job.N=0"
+        )
+        self.job_advance = f"UPDATE {jobs} SET DUE_MS=?,REPEATS=? WHERE JOB_ID=?"
+        self.job_delete = f"DELETE FROM {jobs} WHERE JOB_ID=?"
+        self.jobs_delete = f"DELETE FROM {jobs} WHERE DUE_MS>=? AND DUE_MS<=?"
 
     def subscriptions_insert(self, rows: int) -> str:
         """Insert so many rows of subscriptions."""

@@ -19,7 +19,14 @@ from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.statements import ACKED_TABLE, PAGE_INDEX, PRODUCERS_TABLE, TERM_TABLE
+from jdbcstore.store.jdbc.statements import (
+    ACKED_TABLE,
+    PAGE_INDEX,
+    PRODUCERS_TABLE,
+    SCHEDULED_INDEX,
+    SCHEDULED_TABLE,
+    TERM_TABLE,
+)
 
 __all__ = ["Tables", "bytewise_collation"]
 
@@ -62,6 +69,9 @@ class Tables:
     #: SUB_NAME and PRIORITY are those of a row of ACKS, MARK was its mark then; the last two tell whose message the
     #: last of the range is.
     acked: Table
+    #: Ours: messages that are to be sent later, one row each: JOB_ID, DUE_MS (epoch milliseconds), DELAY_MS, PERIOD_MS,
+    #: REPEATS, CRON, MSG
+    scheduled: Table
 
     def __init__(self, prefix: str, dialect_name: str) -> None:
         JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
@@ -76,6 +86,8 @@ class Tables:
         self.term = self._term()
         self.producers = self._producers()
         self.acked = self._acked()
+        self.scheduled = self._scheduled()
+        self.scheduled_indexes = (self._index(SCHEDULED_INDEX, self.scheduled, "DUE_MS", "JOB_ID"),)
         self.page_index = self.cased(prefix + PAGE_INDEX)
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
@@ -106,7 +118,6 @@ class Tables:
         return name.upper().removeprefix(self.prefix.upper())
 
     def _messages(self) -> Table:
-        msg = LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
         return self._table(
             "ACTIVEMQ_MSGS",
             self._column("ID", BigInteger(), nullable=False),
@@ -114,7 +125,7 @@ class Tables:
             self._column("MSGID_PROD", String(250)),
             self._column("MSGID_SEQ", BigInteger()),
             self._column("EXPIRATION", BigInteger()),
-            self._column("MSG", msg),
+            self._column("MSG", _bytes()),
             self._column("PRIORITY", BigInteger()),
             self._column("XID", String(250)),
             key=("ID",),
@@ -176,6 +187,19 @@ class Tables:
             key=("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY", "FIRST_ID"),
         )
 
+    def _scheduled(self) -> Table:
+        return self._table(
+            SCHEDULED_TABLE,
+            self._column("JOB_ID", String(250), nullable=False),
+            self._column("DUE_MS", BigInteger(), nullable=False),
+            self._column("DELAY_MS", BigInteger(), nullable=False),
+            self._column("PERIOD_MS", BigInteger(), nullable=False),
+            self._column("REPEATS", BigInteger(), nullable=False),
+            self._column("CRON", String(250)),
+            self._column("MSG", _bytes()),
+            key=("JOB_ID",),
+        )
+
     def _column(
         self, name: str, type_: BigInteger | LargeBinary | String, *, nullable: bool = True, default: str | None = None
     ) -> Column[Any]:
@@ -207,3 +231,8 @@ class Tables:
             postgresql_where=partial,
             sqlite_where=partial,
         )
+
+
+def _bytes() -> LargeBinary:
+    """The type of a column that keeps a message."""
+    return LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")

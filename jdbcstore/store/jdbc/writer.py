@@ -201,7 +201,7 @@ class Writer:
         """
         if self._closing:
             raise StoreClosed("the store is stopped: nothing can be written any more")
-        if self._cancels and len(write.adds) == 1 and not write.removes and not write.topics:
+        if self._cancels and len(write.adds) == 1 and not (write.removes or write.topics or write.changes):
             self._waiting[write.adds[0][0]] = write
         self._queue.put(write)
         if self._ended:  # just now
@@ -237,7 +237,7 @@ class Writer:
             with self._cancelling:
                 if write.adds:
                     self._waiting.pop(write.adds[0][0], None)
-            rows += len(write.adds) + len(write.removes) + len(write.topics)
+            rows += len(write.adds) + len(write.removes) + len(write.topics) + len(write.changes)
             room -= write.size
             writes.append(write)
             if rows >= self._options.batch_rows_max or room <= 0:
@@ -457,6 +457,9 @@ class Writer:
             )
         if removed:
             return not self._present(connection, sorted(removed))
+        if batch.trace is not None:
+            found = connection.execute(text(batch.trace.statement), batch.trace.parameters).first()
+            return (found is not None) == batch.trace.is_there
         return False  # updates and purges only: doing them again is as good as knowing
 
     def _present(self, connection: Connection, ids: Sequence[int]) -> set[int]:

@@ -261,7 +261,7 @@ class Dialect:
         parts = iter(statement.encode().split(b"?"))
         return next(parts) + b"".join(self.literal(value) + part for value, part in zip(values, parts, strict=True))
 
-    def literal(self, value: str | int | None) -> bytes:
+    def literal(self, value: str | int | bytes | None) -> bytes:
         """A value as a literal."""
         raise NotImplementedError
 

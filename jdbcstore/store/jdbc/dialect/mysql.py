@@ -352,7 +352,9 @@ class MySQLDialect(Dialect):
             )
         return words
 
-    def literal(self, value: str | int | None) -> bytes:
+    def literal(self, value: str | int | bytes | None) -> bytes:
+        if isinstance(value, bytes):
+            return _binary(value)
         return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
 
     def error_code(self, error: BaseException) -> str:

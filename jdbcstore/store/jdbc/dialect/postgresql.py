@@ -272,7 +272,9 @@ class PostgreSQLDialect(Dialect):
             )
         return words
 
-    def literal(self, value: str | int | None) -> bytes:
+    def literal(self, value: str | int | bytes | None) -> bytes:
+        if isinstance(value, bytes):
+            return b"'\\x%s'" % hexlify(value)
         return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
 
     def _insert(self, rows: Sequence[MessageRow]) -> bytes:

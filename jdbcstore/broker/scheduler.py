@@ -1,0 +1,369 @@
+"""The scheduler: sends messages when they are due.
+
+A message that asks for it goes to the store's jobs instead of to its destination (`Broker.commit`). A timer waits for
+the first one that is due; then a page of due jobs is read, each is fired in a commit of its own, and when all are
+answered the next page is read, until nothing is due. So memory holds a page at most, and the commits of a page share
+a disk flush.
+
+Only a master fires: it begins when clients are let in and ends when they are dropped. That a firing happens once does
+not depend on it: the store commits the message together with what becomes of the job, and refuses a job that is not due
+as it was read (`JobStore`). So after any failure the jobs are just read again.
+
+Over STOMP jobs are looked at and removed by messages to ``ActiveMQ.Scheduler.Management``, as with ActiveMQ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from jdbcstore.broker.schedule import JOB_ID, asks_for_schedule, due_message, firing_of, job_of
+from jdbcstore.destination import Destination
+from jdbcstore.errors import (
+    JdbcStoreError,
+    LockError,
+    OutcomeUnknown,
+    ProtocolError,
+    SchemaMismatch,
+    StoreClosed,
+    TransientStoreError,
+)
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
+from jdbcstore.store.jobs import HELD_MS, JobPlace
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.queue import Answer
+
+__all__ = ["Scheduler"]
+
+log = logging.getLogger(__name__)
+
+_PAGE_JOBS: Final = 200
+_PAGE_BYTES: Final = 4 << 20
+#: A pause after trouble with the store.
+_RETRY_MS: Final = 1000
+#: Look at the wall clock that often: somebody may have set it.
+_WAIT_MOST_S: Final = 10.0
+_DAY_MS: Final = 86_400_000
+
+_MANAGEMENT: Final = "activemq.scheduler.management"
+_ACTION: Final = "AMQ_SCHEDULER_ACTION"
+_START: Final = ("ACTION_START_TIME", "AMQ_SCHEDULER_ACTION_START_TIME")
+_END: Final = ("ACTION_END_TIME", "AMQ_SCHEDULER_ACTION_END_TIME")
+
+
+class Scheduler:
+    """Scheduled messages of one broker. Everything here is called in its event loop.
+
+    Args:
+        broker: gives the store, the loop, and publishes.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        #: The wall clock, epoch milliseconds.
+        self.now_ms: Callable[[], int] = broker.now_ms
+        #: Messages sent because they were due, and jobs that could not be fired.
+        self.fired = self.held = 0
+        self._broker = broker
+        self._store: JobStore | None = None
+        self._why_not = ""
+        self._timer: asyncio.TimerHandle | None = None
+        #: What is asked in one mastership is not answered to the next.
+        self._mastership = 0
+        self._is_at_work = False
+        #: When to look again at the latest.
+        self._due_ms = HELD_MS
+        self._unanswered = 0
+        self._is_troubled = False
+        self._count = 0
+        self._producer = ProducerId("", 0, 0)
+        self._sent = 0
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The broker is master now."""
+        self.end()
+        self._why_not = "this broker's store keeps no scheduled messages"
+        adapter = self._broker.adapter
+        if not self._broker.options.scheduler_support or not isinstance(adapter, SupportsScheduling):
+            return
+        try:
+            self._store = adapter.job_store()
+        except SchemaMismatch as error:
+            self._why_not = str(error)
+            log.warning("messages cannot be scheduled error=%r", str(error))
+            return
+        self._producer, self._sent = ProducerId(self._broker.next_connection_id(), 1, 1), 0
+        self._count_again(self._store)
+        self.look()
+
+    def end(self) -> None:
+        """The broker is not master any more."""
+        self._mastership += 1
+        self._store = None
+        self._is_at_work = False
+        self._due_ms = HELD_MS
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- scheduling ----------------------------------------------------------------------------------------------
+
+    def takes(self, message: Message) -> bool:
+        """Whether a message is to be kept for later instead of being published."""
+        return asks_for_schedule(message) and self._broker.options.scheduler_support
+
+    def job_of(self, message: Message) -> ScheduledJob:
+        """The job of a message that `takes` says yes to. Raises ProtocolError if it cannot be kept."""
+        options = self._broker.options
+        if self._store is None:
+            raise ProtocolError(f"Cannot schedule a message: {self._why_not}")
+        if self._count >= options.scheduled_jobs_max:
+            raise ProtocolError(f"Cannot schedule a message: {self._count} wait already, which is the limit")
+        return job_of(message, self.now_ms(), options.schedule_horizon_days * _DAY_MS)
+
+    def changed(self, jobs: Sequence[JobChange]) -> None:
+        """Jobs were committed."""
+        for job in jobs:
+            if isinstance(job, ScheduledJob):
+                self._count += 1
+                if job.due_ms < self._due_ms:
+                    self._wait_until(job.due_ms)
+            elif job.next_due_ms is None:
+                self._count -= 1
+
+    def _count_again(self, store: JobStore) -> None:
+        mastership = self._mastership
+
+        def counted(reading: asyncio.Future[int]) -> None:
+            if not reading.cancelled() and reading.exception() is None and mastership == self._mastership:
+                self._count = reading.result()
+
+        self._broker.read(store.job_count).add_done_callback(counted)
+
+    # -- the timer -----------------------------------------------------------------------------------------------
+
+    def _wait_until(self, due_ms: int) -> None:
+        self._due_ms = due_ms
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_at_work and due_ms != HELD_MS:
+            wait_s = min(max(due_ms - self.now_ms(), 0) / 1000, _WAIT_MOST_S)
+            self._timer = self._broker.loop.call_later(wait_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        if self.now_ms() < self._due_ms:
+            self._wait_until(self._due_ms)
+        else:
+            self.look()
+
+    # -- firing --------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Fire what is due."""
+        store = self._store
+        if store is None or self._is_at_work:
+            return
+        self._is_at_work = True
+        self._wait_until(HELD_MS)  # what is scheduled from now on says when it is due; the rest is being read
+        self._broker.read(_read, store, self.now_ms()).add_done_callback(partial(self._found, self._mastership))
+
+    def _found(self, mastership: int, reading: asyncio.Future[tuple[JobPage, int | None]]) -> None:
+        if mastership != self._mastership or reading.cancelled():
+            return
+        error = reading.exception()
+        if error is not None:
+            log.warning("scheduled messages could not be read error=%r", str(error))
+            self._rest(self.now_ms() + _RETRY_MS)
+            return
+        page, next_ms = reading.result()
+        self._unanswered = len(page.jobs) + len(page.unreadable)
+        if not self._unanswered:
+            self._rest(HELD_MS if next_ms is None else next_ms)
+            return
+        self._is_troubled = False
+        for place, damage in page.unreadable:
+            self._hold(place, 0, damage)
+        for job in page.jobs:
+            self._fire(job)
+
+    def _rest(self, due_ms: int) -> None:
+        self._is_at_work = False
+        self._wait_until(min(due_ms, self._due_ms))
+
+    def _fire(self, job: ScheduledJob) -> None:
+        now_ms = self.now_ms()
+        try:
+            message_id = self._next_message_id()
+            firing = firing_of(job, now_ms, str(message_id))
+            sends = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
+        except JdbcStoreError as error:
+            self._hold(job.place, job.repeat, error)
+            return
+        answer = partial(self._answered, self._mastership, job, len(sends))
+        self._broker.commit(sends, [], None, answer, jobs=firing.changes)
+
+    def _next_message_id(self) -> MessageId:
+        self._sent += 1
+        return MessageId(self._producer, self._sent)
+
+    def _singles(self, message: Message) -> list[Message]:
+        """The message for each of its destinations that is there."""
+        destination = message.destination
+        if destination is None:
+            raise ProtocolError("the message has no destination")
+        singles = []
+        for element in destination.elements():
+            if element.is_temporary and not self._broker.knows_temporary(element):
+                log.warning("scheduled message dropped, its temporary destination is gone destination=%s", element)
+                continue
+            single = message.copy()
+            single.destination = element
+            if destination.is_composite:
+                single.original_destination = destination
+            singles.append(single)
+        return singles
+
+    def _answered(self, mastership: int, job: ScheduledJob, count: int, error: BaseException | None) -> None:
+        if mastership != self._mastership:
+            return
+        if error is None:
+            self.fired += count
+            self._done()
+        elif isinstance(error, TransientStoreError | OutcomeUnknown | StoreClosed | LockError):
+            log.warning("scheduled message not sent yet job_id=%s error=%r", job.job_id, str(error))
+            self._is_troubled = True
+            self._done()
+        else:
+            self._hold(job.place, job.repeat, error)
+
+    def _hold(self, place: JobPlace, repeat: int, reason: BaseException) -> None:
+        """Put a job aside that can never be fired, so that it does not stand in the way of others."""
+        due_ms, job_id = place
+        mastership = self._mastership
+
+        def held(_: object, error: BaseException | None) -> None:
+            if error is None:
+                self.held += 1
+                log.error("scheduled message cannot be sent, it is put aside job_id=%s error=%r", job_id, str(reason))
+            else:  # as a rule it was removed in between
+                log.info("scheduled message not put aside job_id=%s error=%r", job_id, str(error))
+            if mastership == self._mastership:
+                self._is_troubled = self._is_troubled or error is not None
+                self._done()
+
+        try:
+            change = FiredJob(job_id, due_ms, HELD_MS, repeat)
+            completion: Completion[None] = self._broker.adapter.commit_together([], [], jobs=[change])
+        except JdbcStoreError as error:
+            held(None, error)
+        else:
+            self._broker.inbox.expect(completion, held, None)
+
+    def _done(self) -> None:
+        """One job of the page is done."""
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._rest(self.now_ms() + (_RETRY_MS if self._is_troubled else 0))
+
+    # -- management ----------------------------------------------------------------------------------------------
+
+    def is_management(self, destination: Destination) -> bool:
+        """Whether messages to a destination are orders for the scheduler."""
+        return destination.physical_name.lower() == _MANAGEMENT and self._broker.options.scheduler_support
+
+    def manage(self, message: Message, answer: Answer) -> None:
+        """Carry out an order, and answer when it is done, or that it is none."""
+        try:
+            self._carry_out(message, answer)
+        except JdbcStoreError as error:
+            answer(error)
+
+    def _carry_out(self, message: Message, answer: Answer) -> None:
+        store = self._store
+        if store is None:
+            raise ProtocolError(f"There are no scheduled messages: {self._why_not}")
+        properties = message.properties
+        first_ms, last_ms = _time(properties, _START, 0), _time(properties, _END, HELD_MS)
+        match properties.get(_ACTION):
+            case "BROWSE":
+                if message.reply_to is None:
+                    raise ProtocolError("BROWSE needs a reply-to: the destination to send the scheduled messages to")
+                self._browse(store, message.reply_to, (first_ms, last_ms), None, answer)
+            case "REMOVE":
+                job_id = properties.get(JOB_ID)
+                if not job_id:
+                    raise ProtocolError(f"REMOVE needs {JOB_ID}: which of the scheduled messages to remove")
+                self._removed(store, store.remove_job(str(job_id)), answer)
+            case "REMOVEALL":
+                self._removed(store, store.remove_jobs(first_ms, last_ms), answer)
+            case action:
+                raise ProtocolError(f"{_ACTION} has to be BROWSE, REMOVE or REMOVEALL, got '{action}'")
+
+    def _removed(self, store: JobStore, completion: Completion[None], answer: Answer) -> None:
+        def done(_: object, error: BaseException | None) -> None:
+            if self._store is store:
+                self._count_again(store)
+            answer(error)
+
+        self._broker.inbox.expect(completion, done, None)
+
+    def _browse(
+        self, store: JobStore, reply_to: Destination, span: tuple[int, int], after: JobPlace | None, answer: Answer
+    ) -> None:
+        """Send a copy of each job, a page at a time."""
+
+        def found(reading: asyncio.Future[JobPage]) -> None:
+            if reading.cancelled():
+                return
+            error = reading.exception()
+            if error is not None:
+                answer(error)
+                return
+            page = reading.result()
+            for job in page.jobs:
+                self._show(job, reply_to)
+            if page.end is None:
+                answer(None)
+            elif self._store is not store:
+                answer(StoreClosed("the store was closed before this was done"))
+            else:
+                self._browse(store, reply_to, span, page.end, answer)
+
+        self._broker.read(store.jobs, after, _PAGE_JOBS, _PAGE_BYTES, *span).add_done_callback(found)
+
+    def _show(self, job: ScheduledJob, reply_to: Destination) -> None:
+        if reply_to.is_temporary and not self._broker.knows_temporary(reply_to):
+            return
+        shown = job.message.copy()
+        shown.destination, shown.message_id, shown.persistent = reply_to, self._next_message_id(), False
+        shown.transaction_id, shown.expiration = None, 0
+        shown.set_property(JOB_ID, job.job_id)
+        self._broker.publish(shown, None, _log_failure)
+
+
+def _read(store: JobStore, now_ms: int) -> tuple[JobPage, int | None]:
+    page = store.due_jobs(now_ms, _PAGE_JOBS, _PAGE_BYTES)
+    return page, None if page.jobs or page.unreadable else store.next_due_ms()
+
+
+def _time(properties: Any, names: Sequence[str], default: int) -> int:
+    value = next((properties[name] for name in names if name in properties), default)
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ProtocolError(f"{names[0]} has to be a time in epoch milliseconds, got '{value}'") from None
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("a scheduled message could not be shown error=%r", str(error))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         StoreReadOnly,
         StoreUnavailable,
         TransientStoreError,
+        UnknownTransaction,
     )
     from jdbcstore.identifiers import MessageId, ProducerId
     from jdbcstore.message import (
@@ -103,6 +104,7 @@ __all__ = [
     "TextMessage",
     "Topic",
     "TransientStoreError",
+    "UnknownTransaction",
     "__version__",
     "open_store",
     "running",

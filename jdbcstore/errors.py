@@ -11,6 +11,7 @@
     │   │   ├── StoreFull         the database has no room left
     │   │   ├── StoreReadOnly     the server accepts no writes (a failover target, a mounted-read-only disk)
     │   │   └── StoreUnavailable  the database cannot be reached, and was waited for as long as the options say
+    │   ├── UnknownTransaction    no transaction of this id is prepared
     │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
     │   ├── SchemaMismatch        tables are missing, old or of another shape; ``jdbcstore schema`` tells more
     │   └── StoreClosed           the adapter is stopped
@@ -45,6 +46,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "TransientStoreError",
+    "UnknownTransaction",
 ]
 
 
@@ -82,6 +84,10 @@ class StoreReadOnly(TransientStoreError):
 
 class StoreUnavailable(TransientStoreError):
     """The database cannot be reached and was waited for long enough. Nothing was written."""
+
+
+class UnknownTransaction(StoreError):
+    """No transaction of this id is prepared: it never was, or it was committed or rolled back."""
 
 
 class OutcomeUnknown(StoreError):

@@ -390,38 +390,67 @@ class SupportsTopics(Protocol):
 
 
 class Transaction(ABC):
-    """Adds and removes that become durable together or not at all. Bounded in size by the adapter's options."""
+    """Adds, removes and acknowledgements that become durable together or not at all.
 
+    They are kept in memory until then, within limits that are options of the store. A transaction is used by one thread
+    at a time. When `prepare` or `commit` failed nothing was done, and it may be tried again or rolled back; unless the
+    error is `OutcomeUnknown`.
+    """
+
+    #: Whose it is: `LocalTransactionId`, or `XATransactionId` for one that may be prepared.
     transaction_id: TransactionId
 
     @abstractmethod
     def add_message(self, store: MessageStore, message: Message) -> None:
-        """Add to be done at commit; sequences are given then, so the order is that of the commits."""
+        """Add to be done at commit; sequences are given then, so the order is that of the commits.
+
+        Args:
+            store: of a queue or topic of this adapter.
+            message: not to be changed until the commit is answered. To prepare it sets its `transaction_id`: ActiveMQ
+                knows by that whose it is.
+
+        Raises:
+            StoreError: the transaction is full, or over.
+        """
 
     @abstractmethod
     def remove_message(self, store: MessageStore, message_id: MessageId) -> None:
-        """Remove to be done at commit."""
+        """Remove to be done at commit; arguments as `MessageStore.remove_message`. Of queues only in XA. Raises as
+        `add_message`."""
 
     @abstractmethod
     def acknowledge(self, store: TopicMessageStore, key: SubscriptionKey, message_id: MessageId) -> None:
-        """Durable acknowledgement to be done at commit."""
+        """Durable acknowledgement to be done at commit. Raises as `add_message`."""
 
     @abstractmethod
     def prepare(self) -> Completion[None]:
-        """XA only: make everything durable but invisible, until `TransactionStore` commits it or rolls it back."""
+        """XA only: make everything durable but invisible, until it is committed or rolled back.
+
+        What it adds is not seen, what it removes or acknowledges is not seen any more, nor counted. It survives a
+        restart; only its outcome is still open.
+
+        Raises:
+            StoreError: it is a local transaction, or over. A message that another prepared transaction removes cannot
+                be removed; that is told by the completion.
+            SchemaMismatch: the store cannot keep acknowledgements in doubt; the text says what to do.
+        """
 
     @abstractmethod
     def commit(self) -> Completion[None]:
-        """Make everything durable and visible, in one commit."""
+        """Make everything durable and visible, in one commit; of a prepared one, `TransactionStore.commit_prepared`."""
 
     @abstractmethod
-    def rollback(self) -> None:
-        """Forget everything."""
+    def rollback(self) -> Completion[None]:
+        """Forget everything; of a prepared one, `TransactionStore.rollback_prepared`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """Work in doubt that survived a restart."""
+    """Work in doubt.
+
+    The ids of what is removed or acknowledged have their `broker_sequence_id` set, and no more. Of acknowledgements
+    that a Java broker has prepared the last one stands for all before it.
+    """
 
     transaction_id: XATransactionId
     added: Sequence[Message]
@@ -434,19 +463,32 @@ class TransactionStore(ABC):
 
     @abstractmethod
     def begin(self, transaction_id: TransactionId) -> Transaction:
-        """A new transaction."""
+        """A new transaction.
+
+        Raises:
+            StoreError: one of this id has begun or is prepared, or the id is too long for the store.
+        """
 
     @abstractmethod
     def prepared_transactions(self) -> list[PreparedTransaction]:
-        """Everything in doubt, found in the store."""
+        """Everything in doubt, found in the store, with the messages as they will be."""
 
     @abstractmethod
     def commit_prepared(self, transaction_id: XATransactionId) -> Completion[None]:
-        """Second phase: make it visible, behind everything committed before."""
+        """Second phase: make it visible, behind everything committed before.
+
+        When it fails the transaction is in doubt as before, also after `OutcomeUnknown`: doing it again is safe, and so
+        is `UnknownTransaction` then, which tells that it had worked.
+
+        Raises:
+            UnknownTransaction: none of this id is prepared.
+            StoreError: somebody else commits it or rolls it back just now.
+        """
 
     @abstractmethod
     def rollback_prepared(self, transaction_id: XATransactionId) -> Completion[None]:
-        """Second phase: as if it had never been."""
+        """Second phase: as if it had never been. What it removed or acknowledged is in its old place, which readers
+        may have passed. Raises as `commit_prepared`."""
 
 
 @runtime_checkable

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, TransientStoreError
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
@@ -22,9 +22,12 @@ from jdbcstore.store.contract import (
     MessageStore,
     Page,
     PersistenceAdapter,
+    PreparedTransaction,
     TopicMessageStore,
+    TransactionStore,
 )
 from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["MemoryJobStore", "MemoryMessageStore", "MemoryPersistenceAdapter", "MemoryTopicMessageStore"]
@@ -94,6 +97,19 @@ class MemoryMessageStore(MessageStore):
                 room -= message.size
         return Page(messages, Cursor(tuple(positions) if self.prioritized else (positions[0],) * 10))
 
+    def hide(self, message_id: MessageId) -> Message | None:
+        """Take a message out that may come back. The caller holds the lock."""
+        message = self._messages.get(self._sequence_of(message_id))
+        if message is not None:
+            self._drop(_id_of(message))
+        return message
+
+    def show(self, message: Message) -> None:
+        """Put it back where it was. The caller holds the lock."""
+        sequence = _id_of(message).broker_sequence_id
+        self._messages[sequence] = message
+        insort(self._levels[self._level(message)], sequence)
+
     def _put(self, message: Message) -> int:
         sequence = self._adapter.next_sequence(message)
         self._messages[sequence] = message.copy()
@@ -130,6 +146,8 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
 
     def __init__(self, adapter: MemoryPersistenceAdapter, destination: Destination, *, prioritized: bool) -> None:
         super().__init__(adapter, destination, prioritized=prioritized)
+        #: What prepared transactions acknowledge: it has to stay until their outcome.
+        self._in_doubt: list[tuple[SubscriptionKey, int]] = []
         self._subscriptions: dict[SubscriptionKey, tuple[SubscriptionInfo, list[list[int]]]] = {}
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
@@ -188,10 +206,29 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
         for sequence in map(self._sequence_of, message_ids):
             message = self._messages.get(sequence)
             if message is not None and key in self._subscriptions:
-                level = self._level(message)
-                _take(self._outstanding(key)[level], sequence)
-                if not any(_has(levels[level], sequence) for _, levels in self._subscriptions.values()):
-                    self._drop(MessageId(None, 0, sequence))
+                _take(self._outstanding(key)[self._level(message)], sequence)
+                self._drop_what_nobody_waits_for([sequence])
+
+    def hide_from(self, key: SubscriptionKey, message_id: MessageId) -> int:
+        """Acknowledge in doubt; returns the sequence, 0 if there is nothing. The caller holds the lock."""
+        sequence = self._sequence_of(message_id)
+        message = self._messages.get(sequence)
+        if message is None or key not in self._subscriptions:
+            return 0
+        level = self._outstanding(key)[self._level(message)]
+        if not _has(level, sequence):
+            return 0
+        _take(level, sequence)
+        self._in_doubt.append((key, sequence))
+        return sequence
+
+    def decide(self, key: SubscriptionKey, sequence: int, *, acknowledged: bool) -> None:
+        """The outcome of that. The caller holds the lock."""
+        self._in_doubt.remove((key, sequence))
+        message = self._messages.get(sequence)
+        if message is not None and not acknowledged and key in self._subscriptions:
+            insort(self._outstanding(key)[self._level(message)], sequence)
+        self._drop_what_nobody_waits_for([sequence])
 
     def _outstanding(self, key: SubscriptionKey) -> list[list[int]]:
         if key not in self._subscriptions:
@@ -218,10 +255,108 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
         for _, levels in self._subscriptions.values():
             levels[:] = self._no_levels()
 
-    def _drop_what_nobody_waits_for(self) -> None:
-        waited_for = {s for _, levels in self._subscriptions.values() for level in levels for s in level}
-        for sequence in self._messages.keys() - waited_for:
-            super()._drop(MessageId(None, 0, sequence))
+    def _drop_what_nobody_waits_for(self, sequences: Iterable[int] | None = None) -> None:
+        for sequence in list(self._messages if sequences is None else sequences):
+            message = self._messages.get(sequence)
+            if message is not None and not self._is_waited_for(sequence, self._level(message)):
+                super()._drop(MessageId(None, 0, sequence))
+
+    def _is_waited_for(self, sequence: int, level: int) -> bool:
+        in_doubt = any(other == sequence and key in self._subscriptions for key, other in self._in_doubt)
+        return in_doubt or any(_has(levels[level], sequence) for _, levels in self._subscriptions.values())
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A prepared transaction: what it took away, and what it will add."""
+
+    added: list[tuple[MemoryMessageStore, Message]] = field(default_factory=list)
+    removed: list[tuple[MemoryMessageStore, Message]] = field(default_factory=list)
+    acknowledged: list[tuple[MemoryTopicMessageStore, SubscriptionKey, int]] = field(default_factory=list)
+
+
+class MemoryTransactionStore(BufferedTransactionStore):
+    """Prepared transactions in a dictionary: whoever prepares takes away, and a rollback puts back."""
+
+    def __init__(self, adapter: MemoryPersistenceAdapter, *, messages_max: int, bytes_max: int) -> None:
+        super().__init__(adapter, messages_max=messages_max, bytes_max=bytes_max)
+        self._memory = adapter
+        self._prepared: dict[XATransactionId, _Prepared] = {}
+
+    def is_prepared(self, transaction_id: XATransactionId) -> bool:
+        self._memory.check_open()
+        return transaction_id in self._prepared
+
+    def prepared_transactions(self) -> list[PreparedTransaction]:
+        with self._memory.lock:
+            self._memory.check_open()
+            return [
+                PreparedTransaction(
+                    xid,
+                    [message.copy() for _, message in one.added],
+                    [(store.destination, _sequence_only(message)) for store, message in one.removed],
+                    [(store.destination, key, MessageId(None, 0, s)) for store, key, s in one.acknowledged],
+                )
+                for xid, one in self._prepared.items()
+            ]
+
+    def forget_all(self) -> None:
+        """Everything is deleted."""
+        self._prepared.clear()
+
+    def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
+        memory, xid = self._memory, transaction.transaction_id
+        assert isinstance(xid, XATransactionId)
+        with memory.lock:
+            memory.check_open()
+            removes = [(memory.own(store), message_id) for store, message_id in transaction.removes]
+            for store, message_id in removes:
+                if self._removes(store, message_id):
+                    done: Completion[None] = Completion()
+                    done.fail(StoreError(f"message {message_id} is in doubt: another transaction removes it"))
+                    return done
+            prepared = self._prepared[xid] = _Prepared()
+            for target, message in transaction.adds:
+                message.transaction_id = xid
+                memory.next_sequence(message)
+                prepared.added.append((memory.own(target), message.copy()))
+            for own, message_id in removes:
+                hidden = own.hide(message_id)
+                if hidden is not None:
+                    prepared.removed.append((own, hidden))
+            for topic_store, key, message_id in transaction.acknowledged:
+                topic = memory.own(topic_store)
+                if isinstance(topic, MemoryTopicMessageStore) and (sequence := topic.hide_from(key, message_id)):
+                    prepared.acknowledged.append((topic, key, sequence))
+            return Completion.resolved(None)
+
+    def _removes(self, store: MemoryMessageStore, message_id: MessageId) -> bool:
+        """Whether a prepared transaction removes a message."""
+        removed = [message for one in self._prepared.values() for other, message in one.removed if other is store]
+        sequence = message_id.broker_sequence_id
+        return any(
+            _id_of(m).broker_sequence_id == sequence if sequence > 0 else _id_of(m) == message_id for m in removed
+        )
+
+    def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
+        with self._memory.lock:
+            self._memory.check_open()
+            prepared = self._prepared.pop(transaction_id)
+            for store, message in prepared.added:
+                self._memory.now(store)._put(message)
+            for topic, key, sequence in prepared.acknowledged:
+                topic.decide(key, sequence, acknowledged=True)
+            return Completion.resolved(None)
+
+    def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
+        with self._memory.lock:
+            self._memory.check_open()
+            prepared = self._prepared.pop(transaction_id)
+            for store, message in prepared.removed:
+                self._memory.now(store).show(message)
+            for topic, key, sequence in prepared.acknowledged:
+                topic.decide(key, sequence, acknowledged=False)
+            return Completion.resolved(None)
 
 
 class MemoryJobStore(JobStore):
@@ -320,9 +455,20 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
 
     Args:
         virtual_topic_consumers: the queues that are known although they are empty; a wildcard.
+        transaction_messages_max: the most messages that one transaction adds, removes and acknowledges.
+        transaction_bytes_max: the most message bytes in one transaction.
     """
 
-    def __init__(self, virtual_topic_consumers: Queue = VIRTUAL_TOPIC_CONSUMERS) -> None:
+    def __init__(
+        self,
+        virtual_topic_consumers: Queue = VIRTUAL_TOPIC_CONSUMERS,
+        *,
+        transaction_messages_max: int = 10_000,
+        transaction_bytes_max: int = 100 << 20,
+    ) -> None:
+        self._transactions = MemoryTransactionStore(
+            self, messages_max=transaction_messages_max, bytes_max=transaction_bytes_max
+        )
         self.lock: Final = threading.Lock()
         self._virtual_topic_consumers = virtual_topic_consumers
         self._stores: dict[Queue, MemoryMessageStore] = {}
@@ -377,6 +523,11 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
             if topic in self._topics and not self._topics[topic].is_known:
                 del self._topics[topic]
 
+    def transaction_store(self) -> TransactionStore:
+        """As `SupportsTransactions`."""
+        self.check_open()
+        return self._transactions
+
     def clean_up(self) -> int:
         """As `SupportsTopics`; there is never anything left."""
         return 0
@@ -417,11 +568,11 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                 return failed
             self._jobs.change(jobs)
             for store, message in adds:
-                self._own(store)._put(message)
+                self.own(store)._put(message)
             for store, message_id in removes:
-                self._own(store)._drop(message_id)
+                self.own(store)._drop(message_id)
             for topic_store, key, message_id in acknowledged:
-                own = self._own(topic_store)
+                own = self.own(topic_store)
                 if isinstance(own, MemoryTopicMessageStore):
                     own._acknowledge(key, [message_id])
             for producer_id, sequence in (producers or {}).items():
@@ -444,6 +595,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
             self._kept.clear()
             self._producers.clear()
             self._jobs.clear()
+            self._transactions.forget_all()
 
     def checkpoint(self) -> None:
         self.check_open()
@@ -459,7 +611,16 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
     def _remember(self, producer_id: ProducerId, sequence: int) -> None:
         self._producers[producer_id] = max(self._producers.get(producer_id, -1), sequence)
 
-    def _own(self, store: MessageStore) -> MemoryMessageStore:
+    def now(self, store: MemoryMessageStore) -> MemoryMessageStore:
+        """The store of the same destination, which may have been deleted meanwhile. The caller holds the lock."""
+        if isinstance(store, MemoryTopicMessageStore) and isinstance(store.destination, Topic):
+            return self._topics.setdefault(store.destination, store)
+        if isinstance(store.destination, Queue):
+            return self._stores.setdefault(store.destination, store)
+        return store
+
+    def own(self, store: MessageStore) -> MemoryMessageStore:
+        """A store that was made here. Raises ValueError when it is another."""
         if not isinstance(store, MemoryMessageStore) or store._adapter is not self:
             raise ValueError(f"{store!r} is not a store of this adapter")
         return store
@@ -469,6 +630,10 @@ def _id_of(message: Message) -> MessageId:
     if message.message_id is None:
         raise ValueError("a message needs a message id before it can be stored")
     return message.message_id
+
+
+def _sequence_only(message: Message) -> MessageId:
+    return MessageId(None, 0, _id_of(message).broker_sequence_id)
 
 
 def _has(level: Sequence[int], sequence: int) -> bool:

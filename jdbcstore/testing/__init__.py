@@ -1,8 +1,10 @@
 """For authors of stores: the contract suites that every store of this package passes, and messages to feed them.
 
 Subclass `DurablePersistenceAdapterContract`, `DurableTopicContract` for a store with topics and
-`DurableScheduleContract` for one of scheduled messages, in a test module and provide a fixture ``open_adapter``;
-subclass `ExclusiveLockerContract` for a locker of your own and provide a fixture ``open_locker``. Needs pytest.
+`DurableScheduleContract` for one of scheduled messages,
+`DurableTransactionContract` for one with transactions, in a test module and provide a fixture
+``open_adapter``; subclass `ExclusiveLockerContract` for a locker of your own and provide a fixture
+``open_locker``. Needs pytest.
 """
 
 from jdbcstore.testing.contract import DurablePersistenceAdapterContract, OpenAdapter, PersistenceAdapterContract
@@ -10,11 +12,13 @@ from jdbcstore.testing.lockers import ExclusiveLockerContract, LockerContract, O
 from jdbcstore.testing.messages import text_message
 from jdbcstore.testing.scheduling import DurableScheduleContract, ScheduleContract
 from jdbcstore.testing.topics import DurableTopicContract, TopicContract
+from jdbcstore.testing.transactions import DurableTransactionContract, TransactionContract
 
 __all__ = [
     "DurablePersistenceAdapterContract",
     "DurableScheduleContract",
     "DurableTopicContract",
+    "DurableTransactionContract",
     "ExclusiveLockerContract",
     "LockerContract",
     "OpenAdapter",
@@ -22,5 +26,6 @@ __all__ = [
     "PersistenceAdapterContract",
     "ScheduleContract",
     "TopicContract",
+    "TransactionContract",
     "text_message",
 ]

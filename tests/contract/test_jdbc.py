@@ -9,6 +9,7 @@ from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableScheduleContract,
     DurableTopicContract,
+    DurableTransactionContract,
     OpenAdapter,
 )
 
@@ -26,6 +27,12 @@ class TestJdbcTopics(DurableTopicContract):
 
 
 class TestJdbcSchedule(DurableScheduleContract):
+    @pytest.fixture
+    def open_adapter(self, database_url: str) -> OpenAdapter:
+        return lambda: open_store(database_url)
+
+
+class TestJdbcTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, database_url: str) -> OpenAdapter:
         return lambda: open_store(database_url)

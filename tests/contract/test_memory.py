@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore.store.memory import MemoryPersistenceAdapter
-from jdbcstore.testing import OpenAdapter, PersistenceAdapterContract, ScheduleContract, TopicContract
+from jdbcstore.testing import (
+    OpenAdapter,
+    PersistenceAdapterContract,
+    ScheduleContract,
+    TopicContract,
+    TransactionContract,
+)
 
 
 class TestMemory(PersistenceAdapterContract):
@@ -21,6 +27,12 @@ class TestMemoryTopics(TopicContract):
 
 
 class TestMemorySchedule(ScheduleContract):
+    @pytest.fixture
+    def open_adapter(self) -> OpenAdapter:
+        return MemoryPersistenceAdapter
+
+
+class TestMemoryTransactions(TransactionContract):
     @pytest.fixture
     def open_adapter(self) -> OpenAdapter:
         return MemoryPersistenceAdapter

@@ -34,7 +34,7 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter, TopicMessageStore
+from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter, TopicMessageStore, TransactionStore
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
@@ -43,6 +43,7 @@ from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, No
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
+from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.producers import Producers
 from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge, Write
 from jdbcstore.store.jdbc.scheduling import JdbcJobStore
@@ -58,6 +59,7 @@ from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
+from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
 from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
 from jdbcstore.store.jobs import JobChange
@@ -107,6 +109,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
         #: The durable subscriptions.
         self.registry: Registry
+        #: The transactions in doubt.
+        self.doubts: Doubts
+        self._transactions: JdbcTransactionStore
         self._cleanup: Cleanup
         self.statements: Statements
         self.dialect: Dialect
@@ -223,7 +228,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             )
             self._cleanup = Cleanup(self, self.options.cleanup_period_ms / 1000)
             self.registry.look = self._cleanup.look
-            planner = Planner(self.registry, self.dialect)
+            self.doubts = Doubts(self.statements, self.registry, self._container, has_table=report.has_prepared_acks)
+            self._transactions = JdbcTransactionStore(self)
+            planner = Planner(self.registry, self.dialect, self.doubts)
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence, planner)
             self._producers = Producers(self, has_table=report.has_producers)
             self._jobs = JdbcJobStore(self, has_table=report.has_scheduled)
@@ -242,8 +249,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
             if self.options.create_tables_on_startup:
                 report = create_tables(engine, prefix)
-                has_own = report.has_term_row and report.has_producers and report.has_acked and report.has_scheduled
-                if self.options.locker != "none" and report.is_usable and not has_own:
+                if self.options.locker != "none" and report.is_usable and not report.has_own_tables:
                     report = create_own_tables(engine, prefix)
                 engine.dispose()  # its sessions have other time-outs than ours
             else:
@@ -275,6 +281,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         for name, container in self._containers.items():
             if name.startswith(Topic.prefix):
                 self.registry.state(container)  # also without subscriptions: a Java broker leaves their messages
+        self.doubts.load(connection)
 
     def stop(self) -> None:
         engine, self._engine = self._engine, None
@@ -306,6 +313,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         writer: Writer | None = getattr(self, "writer", None)
         if writer is not None:
             writer.abandon()
+            self._cleanup.abandon()
             self._vacuum.abandon()
         lines.cut()
         self._stores.clear()
@@ -376,6 +384,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._stores.pop(destination, None)
         return done
 
+    def transaction_store(self) -> TransactionStore:
+        """As `SupportsTransactions`."""
+        self._opened()
+        return self._transactions
+
     def clean_up(self) -> int:
         """As `SupportsTopics`."""
         self._opened()
@@ -394,6 +407,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 f"the store has no table {self.statements.acked}, so no durable subscription can be used. Run:"
                 " jdbcstore schema upgrade URL, then start the broker again"
             )
+
+    def destination_of(self, container: Container) -> Destination:
+        """Whose messages a container has."""
+        return _destination(container.name)
 
     def _container(self, name: str) -> Container:
         container = self._containers.get(name)
@@ -423,10 +440,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self._producers.require_table()
         changes, trace = self._jobs.changes_of(jobs)
         completion: Completion[None] = Completion()
-        targets = [(self._own(store), message) for store, message in adds]
-        sources = [(self._own(store), message_id) for store, message_id in removes]
+        targets = [(self.own(store), message) for store, message in adds]
+        sources = [(self.own(store), message_id) for store, message_id in removes]
         topics = [work for store, message_id in sources for work in store.removal_of(message_id)]
-        done = [(self._own_topic(store), key, message_id) for store, key, message_id in acknowledged]
+        done = [(self.own_topic(store), key, message_id) for store, key, message_id in acknowledged]
         sources = [(store, message_id) for store, message_id in sources if not isinstance(store, JdbcTopicMessageStore)]
         known = [message_id.broker_sequence_id for _, message_id in sources if message_id.broker_sequence_id > 0]
         keys = [store.key_of(message_id) for store, message_id in sources if message_id.broker_sequence_id <= 0]
@@ -458,13 +475,15 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             )
         return completion
 
-    def _own(self, store: MessageStore) -> JdbcMessageStore:
+    def own(self, store: MessageStore) -> JdbcMessageStore:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
         if not isinstance(store, JdbcMessageStore) or self._stores.get(store.destination) is not store:
             raise StoreError(f"{store!r} is not an open store of this adapter")
         return store
 
-    def _own_topic(self, store: TopicMessageStore) -> JdbcTopicMessageStore:
-        own = self._own(store)
+    def own_topic(self, store: TopicMessageStore) -> JdbcTopicMessageStore:
+        """The same, of a topic."""
+        own = self.own(store)
         if not isinstance(own, JdbcTopicMessageStore):
             raise StoreError(f"{own.destination} is no topic: it has no durable subscriptions")
         return own
@@ -478,6 +497,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self._delete_all(connection)
             self.registry.last_committed = self._sequence
             self.registry.clear()
+            self.doubts.clear()
             for container in self._containers.values():
                 container.count = 0
 
@@ -489,6 +509,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             statements.append(self.statements.acked_delete_all)
         if self._jobs.has_table:
             statements.append(self.statements.jobs_delete_all)
+        if self.doubts.has_table:
+            statements.append(self.statements.prepared_acks_delete_all)
         try:
             with line_of(connection):
                 self.dialect.transact(raw_connection(connection), statements, self._fence)

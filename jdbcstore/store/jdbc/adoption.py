@@ -22,12 +22,14 @@ from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = [
     "add_acked",
+    "add_prepared_acks",
     "add_producers",
     "add_scheduled",
     "add_term",
     "adopt",
     "create",
     "create_acked",
+    "create_prepared_acks",
     "create_producers",
     "create_scheduled",
     "create_term",
@@ -140,6 +142,17 @@ def add_scheduled(connection: Connection, tables: Tables) -> None:
     for index in tables.scheduled_indexes:
         if tables.plain(str(index.name)) not in names:
             connection.execute(CreateIndex(index))
+
+
+def create_prepared_acks(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our table of prepared acknowledgements, empty; the arguments are those of `create`."""
+    execute(CreateTable(tables.prepared_acks))
+
+
+def add_prepared_acks(connection: Connection, tables: Tables) -> None:
+    """Create our table of prepared acknowledgements unless it is there; the arguments are those of `add_term`."""
+    if not inspect(connection).has_table(tables.prepared_acks.name):
+        create_prepared_acks(connection.execute, tables)
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

@@ -32,6 +32,8 @@ class JdbcOptions:
         batch_rows_max: the most rows in one commit.
         batch_bytes_max: the most message bytes in one commit; one message always fits.
         message_bytes_max: the largest stored message.
+        transaction_messages_max: the most messages that one transaction adds, removes and acknowledges.
+        transaction_bytes_max: the most message bytes in one transaction.
         pool_size: connections for reading; the writer has one of its own.
         query_timeout_s: how long a statement may take before it counts as failed (ActiveMQ: ``queryTimeout``).
         retry_s: how long the writer goes on reconnecting and trying again before it fails what is waiting.
@@ -55,6 +57,8 @@ class JdbcOptions:
     batch_rows_max: int = 1000
     batch_bytes_max: int = 8 << 20
     message_bytes_max: int = 100 << 20
+    transaction_messages_max: int = 10_000
+    transaction_bytes_max: int = 100 << 20
     pool_size: int = 5
     query_timeout_s: float = 30.0
     retry_s: float = 10.0
@@ -87,6 +91,8 @@ class JdbcOptions:
             ("batch_rows_max", 1),
             ("batch_bytes_max", 1),
             ("message_bytes_max", 1),
+            ("transaction_messages_max", 1),
+            ("transaction_bytes_max", 1),
             ("pool_size", 1),
             ("query_timeout_s", 0.1),
             ("retry_s", 0),

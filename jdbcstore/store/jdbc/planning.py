@@ -10,17 +10,28 @@ out, one DELETE and one INSERT of ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sqlalchemy import Connection
 
+from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.marks import Acknowledged, Draft, Range
+from jdbcstore.store.jdbc.outcomes import Decide, Decision, Prepare, plan_prepare, show, widened
 from jdbcstore.store.jdbc.predecessors import Predecessors, Walks
+from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.rows import Change, Container, Write
-from jdbcstore.store.jdbc.subscriptions import VIRTUAL_TOPIC_ROW, Registry, Subscription, TopicState, row_of
+from jdbcstore.store.jdbc.subscriptions import (
+    VIRTUAL_TOPIC_ROW,
+    InDoubt,
+    Registry,
+    Shown,
+    Subscription,
+    TopicState,
+    row_of,
+)
 from jdbcstore.store.jdbc.topic_work import (
     Acknowledge,
     Added,
@@ -50,10 +61,12 @@ class Planner:
     Args:
         registry: the subscriptions.
         dialect: how ids are looked for.
+        doubts: the transactions in doubt.
     """
 
-    def __init__(self, registry: Registry, dialect: Dialect) -> None:
+    def __init__(self, registry: Registry, dialect: Dialect, doubts: Doubts) -> None:
         self.registry = registry
+        self.doubts = doubts
         self.statements = dialect.statements
         self.walks = Walks(dialect)
 
@@ -91,7 +104,19 @@ class Plan:
         self.removes: list[int] = []
         #: How the removes change the counts of containers.
         self.counts: list[tuple[Container, int]] = []
-        self._statements = planner.statements
+        #: What prepared transactions will acknowledge, of the subscriptions that are concerned.
+        self.in_doubt: dict[Subscription, InDoubt] = {}
+        #: Done when the batch is committed.
+        self.afterwards: list[Callable[[], object]] = []
+        #: The transaction whose trace tells whether the batch is committed, and whether there has to be one.
+        self.trace: tuple[XATransactionId, bool] | None = None
+        #: The containers whose messages have to be counted again.
+        self.recount: set[Container] = set()
+        self._shown: dict[Subscription, dict[int, Shown]] = {}
+        self._decisions: dict[XATransactionId, Decision] = {}
+        self._connection = connection
+        self.statements = planner.statements
+        self._has_prepared_acks = planner.doubts.has_table
         self._registry = planner.registry
         self._parts: dict[TopicState, _Part] = {}
         self._ended: set[Subscription] = set()
@@ -102,12 +127,19 @@ class Plan:
             self._note(work)
         added = {topic: part.added for topic, part in self._parts.items()}
         rows = [row for write in writes for row in write.adds]
-        self._predecessors = Predecessors(planner.registry, planner.walks, connection, added, rows)
+        self.predecessors = Predecessors(planner.registry, planner.walks, connection, added, rows)
         for work in works:
             self._acknowledge_or_remove(work)
         for subscription, drafts in self._drafts.items():
             self._close_holes(subscription, drafts)
             self._put_down(subscription, drafts)
+            if subscription.in_doubt:
+                in_doubt = self.in_doubt.get(subscription, subscription.in_doubt)
+                self.in_doubt[subscription] = widened(in_doubt, subscription.rows, drafts)
+        for subscription, in_doubt in self.in_doubt.items():
+            if subscription not in self._ended:
+                marks: Mapping[int, Acknowledged] = self._drafts.get(subscription) or subscription.rows
+                self._shown[subscription] = show(subscription, in_doubt, marks, self)
 
     # -- first: what is added, begins and ends -------------------------------------------------------------------
 
@@ -125,14 +157,25 @@ class Plan:
                 self._delete(subscription)
             case Purged(topic):
                 self._part(topic).is_purged = True
+            case Decide():
+                self._note_decision(work)
             case Keep(queue):
                 self._strike_out(queue)
                 row = (queue, queue, queue, queue, None, 0, VIRTUAL_TOPIC_ROW)
-                self.changes.append((self._statements.subscriptions_insert(1), row))
+                self.changes.append((self.statements.subscriptions_insert(1), row))
                 self._kept[queue] = True
             case Release(queue):
                 self._strike_out(queue)
                 self._kept[queue] = False
+
+    def _note_decision(self, work: Decide) -> None:
+        decision = self._decisions[work.xid] = Decision(self, self._connection, work)
+        self.trace = work.xid, False
+        self.recount |= decision.recount
+        for container, id, level in decision.added_to_topics():
+            topic = self._registry.topics.get(container)
+            if topic is not None:
+                self._part(topic).added.setdefault(level, []).append(id)
 
     def _part(self, topic: TopicState) -> _Part:
         part = self._parts.get(topic)
@@ -141,13 +184,15 @@ class Plan:
         return part
 
     def _strike_out(self, queue: str) -> None:
-        self.changes.append(_named(self._statements.subscription_delete, (queue, queue, queue)))
+        self.changes.append(_named(self.statements.subscription_delete, (queue, queue, queue)))
 
     def _delete(self, subscription: Subscription) -> None:
         names = _names(subscription)
-        self.changes.append(_named(self._statements.subscription_delete, names))
+        self.changes.append(_named(self.statements.subscription_delete, names))
         if self._registry.has_table:
-            self.changes.append((self._statements.acked_delete, names))
+            self.changes.append((self.statements.acked_delete, names))
+        if self._has_prepared_acks:
+            self.changes.append((self.statements.prepared_acks_of_subscription_delete, names))
 
     def _insert(self, subscription: Subscription, rows: Mapping[int, Acknowledged]) -> None:
         info, (container, client_id, name) = subscription.info, _names(subscription)
@@ -157,7 +202,7 @@ class Plan:
             for row, acknowledged in rows.items()
             for value in (container, subscribed, client_id, name, info.selector, acknowledged.mark, row)
         ]
-        self.changes.append((self._statements.subscriptions_insert(len(rows)), tuple(values)))
+        self.changes.append((self.statements.subscriptions_insert(len(rows)), tuple(values)))
 
     # -- second: what is acknowledged or removed -----------------------------------------------------------------
 
@@ -166,25 +211,32 @@ class Plan:
             case Complete(subscription, rows):
                 self._complete(subscription, rows)
             case Acknowledge(subscription, ids, keys):
-                if self._is_there(subscription):
-                    self._acknowledge(subscription, [*ids, *self._predecessors.ids_of(keys)])
+                if self.is_there(subscription):
+                    self._acknowledge(subscription, [*ids, *self.predecessors.ids_of(keys)])
             case Remove(topic, ids, keys):
-                removed = [*ids, *self._predecessors.ids_of(keys)]
+                removed = [*ids, *self.predecessors.ids_of(keys)]
                 self._part(topic).removed.update(removed)
                 for subscription in self._subscriptions(topic):
                     self._acknowledge(subscription, removed)
                 self._remove(topic, removed)
             case Purged(topic, last):
                 for subscription in self._subscriptions(topic):
-                    for draft in self._draft(subscription).values():
+                    for draft in self.draft(subscription).values():
                         draft.add(draft.mark + 1, last)
+            case Prepare(xid):
+                if not work.added:
+                    self.trace = xid, True
+                plan_prepare(self, self._connection, work)
+            case Decide(xid):
+                self._decisions[xid].plan_it()
             case Clear(topic, level, ids):
                 floor = topic.floor(level, self._part(topic).begun)
                 cleared = [id for id in ids if (floor is None or id <= floor) and not topic.counting]
                 work.cleared = len(cleared)
                 self._remove(topic, cleared)
 
-    def _is_there(self, subscription: Subscription) -> bool:
+    def is_there(self, subscription: Subscription) -> bool:
+        """Whether a subscription can acknowledge: it has begun and does not end."""
         part = self._parts.get(subscription.topic)
         has_begun = subscription in subscription.topic.live or (part is not None and subscription in part.begun)
         return has_begun and subscription not in self._ended
@@ -197,7 +249,8 @@ class Plan:
         self.removes += ids
         self.counts.append((topic.container, -len(ids)))
 
-    def _draft(self, subscription: Subscription) -> dict[int, Draft]:
+    def draft(self, subscription: Subscription) -> dict[int, Draft]:
+        """What a subscription will have acknowledged, by row."""
         drafts = self._drafts.get(subscription)
         if drafts is None:
             drafts = {row: Draft(acknowledged) for row, acknowledged in subscription.rows.items()}
@@ -205,17 +258,17 @@ class Plan:
         return drafts
 
     def _acknowledge(self, subscription: Subscription, ids: Iterable[int]) -> None:
-        drafts = self._draft(subscription)
-        for row, of_row in self._predecessors.by_row(subscription.topic, drafts, sorted(set(ids))).items():
-            self._predecessors.acknowledge(subscription, row, drafts, of_row)
+        drafts = self.draft(subscription)
+        for row, of_row in self.predecessors.by_row(subscription.topic, drafts, sorted(set(ids))).items():
+            self.predecessors.acknowledge(subscription, row, drafts, of_row)
 
     def _complete(self, subscription: Subscription, rows: Iterable[int]) -> None:
-        if not self._is_there(subscription):
+        if not self.is_there(subscription):
             return
-        drafts = self._draft(subscription)
+        drafts = self.draft(subscription)
         whole = drafts[row_of(None, drafts)]  # the only one, or the one for all that have none
         missing = {row: Draft(whole) for row in rows if row not in drafts}
-        statement, values = _named(self._statements.subscription_delete, _names(subscription))
+        statement, values = _named(self.statements.subscription_delete, _names(subscription))
         self.changes += [(f"{statement} AND PRIORITY=?", (*values, row)) for row in missing]
         if missing:
             self._insert(subscription, missing)
@@ -230,7 +283,7 @@ class Plan:
             levels = subscription.topic.levels_of(row, drafts)
             while draft.firsts:
                 first = draft.firsts[0]
-                if self._predecessors.last_before(subscription.topic, levels, draft.mark, first) > draft.mark:
+                if self.predecessors.last_before(subscription.topic, levels, draft.mark, first) > draft.mark:
                     break
                 draft.add(draft.mark + 1, first)
 
@@ -243,7 +296,7 @@ class Plan:
         names, part = _names(subscription), self._parts.get(subscription.topic)
         removed = part.removed if part is not None else set()
         if subscription.has_stale_rows:
-            self.changes.append((self._statements.acked_delete, names))
+            self.changes.append((self.statements.acked_delete, names))
         for row, draft in drafts.items():
             before = subscription.rows.get(row)
             if before is None or subscription.has_stale_rows:
@@ -251,7 +304,7 @@ class Plan:
             # A range that ends with a message that is removed: there will be nothing to compare its origin with.
             draft.touched.update(first for first, last in draft.ranges if last in removed)
             if before is None or before.mark != draft.mark or subscription.has_stale_rows:
-                self.changes.append((self._statements.mark_move, (draft.mark, *names, row, draft.mark)))
+                self.changes.append((self.statements.mark_move, (draft.mark, *names, row, draft.mark)))
             put = [one for one in draft.ranges if one.first in draft.touched]
             was_there = set(before.firsts) if before is not None else set()
             self._delete_ranges(names, row, sorted(draft.touched & (was_there | {one.first for one in put})))
@@ -260,7 +313,7 @@ class Plan:
     def _delete_ranges(self, names: _Names, row: int, firsts: Sequence[int]) -> None:
         for start in range(0, len(firsts), _AT_ONCE):
             chosen = firsts[start : start + _AT_ONCE]
-            self.changes.append((self._statements.acked_delete_some(len(chosen)), (*names, row, *chosen)))
+            self.changes.append((self.statements.acked_delete_some(len(chosen)), (*names, row, *chosen)))
 
     def _insert_ranges(self, names: _Names, row: int, mark: int, ranges: Sequence[Range], removed: set[int]) -> None:
         for start in range(0, len(ranges), _AT_ONCE):
@@ -268,7 +321,7 @@ class Plan:
             # The third is whose origin is remembered; no message has the id -1.
             rows = [(first, last, -1 if last in removed else last) for first, last in chosen]
             values: tuple[str | int, ...] = (*names, row, mark, *(value for one in rows for value in one))
-            self.changes.append((self._statements.acked_insert(len(chosen)), values))
+            self.changes.append((self.statements.acked_insert(len(chosen)), values))
 
     # -- afterwards ----------------------------------------------------------------------------------------------
 
@@ -283,7 +336,14 @@ class Plan:
             subscription.rows = {row: draft.committed() for row, draft in drafts.items()}
             subscription.has_stale_rows = False
             subscription.has_holes = subscription.has_holes and any(draft.firsts for draft in drafts.values())
-        for (subscription, row), stretch in self._predecessors.read.items():
+        for subscription, in_doubt in self.in_doubt.items():
+            subscription.in_doubt, subscription.shown = in_doubt, self._shown.get(subscription, {})
+            subscription.forget_count()
+        for subscription in {**self._drafts, **self.in_doubt}:
+            subscription.see()
+        for settle in self.afterwards:
+            settle()
+        for (subscription, row), stretch in self.predecessors.read.items():
             subscription.ahead[row] = stretch
         for subscription, drafts in self._drafts.items():
             for row, draft in drafts.items():

@@ -164,6 +164,11 @@ class Write:
         self.fail(TransientStoreError(f"not stored, because what it follows was not: {error}"))
 
     @property
+    def is_alone(self) -> bool:
+        """Whether it has to have a batch to itself."""
+        return any(work.is_alone for work in self.topics)
+
+    @property
     def takes_room(self) -> bool:
         """Whether this leaves more in the database than there was."""
         return bool(self.adds or self.updates or self.producers or self._change_bytes)

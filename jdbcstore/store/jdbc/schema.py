@@ -12,7 +12,15 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.store.jdbc.adoption import add_acked, add_producers, add_scheduled, add_term, adopt, refuse_by_hand
+from jdbcstore.store.jdbc.adoption import (
+    add_acked,
+    add_prepared_acks,
+    add_producers,
+    add_scheduled,
+    add_term,
+    adopt,
+    refuse_by_hand,
+)
 from jdbcstore.store.jdbc.migration import migrate, migrations_sql
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
@@ -99,6 +107,7 @@ def create_own_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_
         add_producers(connection, tables)
         add_acked(connection, tables)
         add_scheduled(connection, tables)
+        add_prepared_acks(connection, tables)
         return inspect_schema(connection, prefix)
 
 
@@ -167,5 +176,8 @@ def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
         report = inspect_schema(connection, tables.prefix)
     if not report.has_scheduled:  # likewise
         add_scheduled(connection, tables)
+        report = inspect_schema(connection, tables.prefix)
+    if not report.has_prepared_acks:  # likewise
+        add_prepared_acks(connection, tables)
         report = inspect_schema(connection, tables.prefix)
     return report

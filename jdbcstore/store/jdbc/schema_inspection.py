@@ -135,6 +135,7 @@ class _Inspection:
             has_producers=self.catalogue.has_table(self.tables.producers.name),
             has_acked=self.catalogue.has_table(self.tables.acked.name),
             has_scheduled=self._has_scheduled(),
+            has_prepared_acks=self.catalogue.has_table(self.tables.prepared_acks.name),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:

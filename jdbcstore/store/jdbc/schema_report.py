@@ -92,6 +92,8 @@ class SchemaReport:
         has_acked: whether our table of acknowledgements is there, without which no durable subscription can be used.
         has_scheduled: whether our table of scheduled messages and its index are there, without which none can be
             scheduled.
+        has_prepared_acks: whether our table of prepared acknowledgements is there, without which no XA transaction can
+            acknowledge messages of durable subscriptions.
     """
 
     prefix: str
@@ -120,6 +122,18 @@ class SchemaReport:
     has_producers: bool
     has_acked: bool
     has_scheduled: bool
+    has_prepared_acks: bool
+
+    @property
+    def has_own_tables(self) -> bool:
+        """Whether every table of our own is there."""
+        return (
+            self.has_term_row
+            and self.has_producers
+            and self.has_acked
+            and self.has_scheduled
+            and self.has_prepared_acks
+        )
 
     @property
     def is_usable(self) -> bool:
@@ -244,6 +258,9 @@ class SchemaReport:
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_scheduled:
             text = f"{self.prefix}JDBCSTORE_SCHEDULED or its index is missing: no message can be scheduled"
             found.append(Finding("scheduled", text, Remedy.UPGRADE))
+        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_prepared_acks:
+            text = f"{self.prefix}JDBCSTORE_PREPARED_ACKS is missing: no XA transaction can acknowledge topic messages"
+            found.append(Finding("prepared_acks", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:

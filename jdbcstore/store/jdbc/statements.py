@@ -12,6 +12,7 @@ from typing import Final
 __all__ = [
     "ACKED_TABLE",
     "PAGE_INDEX",
+    "PREPARED_ACKS_TABLE",
     "PRODUCERS_TABLE",
     "SCHEDULED_INDEX",
     "SCHEDULED_TABLE",
@@ -32,6 +33,9 @@ ACKED_TABLE: Final = "JDBCSTORE_ACKED"
 SCHEDULED_TABLE: Final = "JDBCSTORE_SCHEDULED"
 #: Its index, (DUE_MS, JOB_ID).
 SCHEDULED_INDEX: Final = "JDBCSTORE_SCHEDULED_DUE"
+#: Our own table, (XID, NUMBER, CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, SHOWN, MSGID_PROD,
+#: MSGID_SEQ); a Java broker never touches it.
+PREPARED_ACKS_TABLE: Final = "JDBCSTORE_PREPARED_ACKS"
 
 
 class Statements:
@@ -51,6 +55,7 @@ class Statements:
         self.producers = table_prefix + PRODUCERS_TABLE
         self.acked = table_prefix + ACKED_TABLE
         self.scheduled = table_prefix + SCHEDULED_TABLE
+        self.prepared_acks = table_prefix + PREPARED_ACKS_TABLE
         self.page_index = table_prefix + PAGE_INDEX
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -62,13 +67,17 @@ class Statements:
         self.container = container
         self.columns = "ID, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG"
         self.message_insert = f"INSERT INTO {self.messages} ({self.columns}) VALUES "
-        self.message_by_id = f"SELECT ID, MSG FROM {self.messages} WHERE ID = :id AND {same_too}"
+        # Rows in doubt belong to nobody. They are few, and their index must not lead to a row that is found otherwise.
+        settled = "COALESCE(LENGTH(XID), 0) = 0"
+        self.message_by_id = f"SELECT ID, MSG FROM {self.messages} WHERE ID = :id AND {same_too} AND {settled}"
         self.message_by_key = (
             f"SELECT ID, MSG FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same_too}"
+            f" AND {settled}"
             " ORDER BY ID + 0 LIMIT 1"  # by the bare ID it may walk the primary key until it meets the row
         )
         self.message_id_by_key = (
             f"SELECT ID FROM {self.messages} WHERE MSGID_PROD = :producer AND MSGID_SEQ = :sequence AND {same_too}"
+            f" AND {settled}"
         )
         self.message_blobs = f"SELECT ID, MSG FROM {self.messages} WHERE ID IN :ids"
         self.message_origin = f"SELECT MSGID_PROD, MSGID_SEQ, CONTAINER FROM {self.messages} WHERE ID = :id"
@@ -172,12 +181,63 @@ class Statements:
         self.job_advance = f"UPDATE {jobs} SET DUE_MS=?,REPEATS=? WHERE JOB_ID=?"
         self.job_delete = f"DELETE FROM {jobs} WHERE JOB_ID=?"
         self.jobs_delete = f"DELETE FROM {jobs} WHERE DUE_MS>=? AND DUE_MS<=?"
+        # Transactions in doubt.
+        self.messages_in_doubt = f"SELECT ID, XID, CONTAINER, PRIORITY FROM {self.messages} WHERE XID IS NOT NULL"
+        self.message_states = f"SELECT ID, XID, CONTAINER FROM {self.messages} WHERE ID IN :ids"
+        self.message_origins = f"SELECT ID, MSGID_PROD, MSGID_SEQ FROM {self.messages} WHERE ID IN :ids"
+        self.acks_in_doubt = (
+            f"SELECT CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, XID FROM {self.acks} WHERE XID IS NOT NULL"
+        )
+        self.prepared_acks_all = (
+            "SELECT p.XID, p.CONTAINER, p.CLIENT_ID, p.SUB_NAME, p.PRIORITY, p.FIRST_ID, p.LAST_ID, p.MARK, p.SHOWN,"
+            f" m.PRIORITY, m.ID FROM {self.prepared_acks} p LEFT JOIN {self.messages} m ON m.ID = p.LAST_ID"
+            " AND m.MSGID_PROD = p.MSGID_PROD AND m.MSGID_SEQ = p.MSGID_SEQ ORDER BY p.XID, p.NUMBER"
+        )
+        self.ack_in_doubt = f"UPDATE {self.acks} SET XID=? WHERE {of_subscription} AND PRIORITY=?"
+        self.prepared_acks_delete = f"DELETE FROM {self.prepared_acks} WHERE XID=?"
+        self.prepared_acks_of_subscription_delete = f"DELETE FROM {self.prepared_acks} WHERE {of_subscription}"
+        self.prepared_acks_shown = (
+            f"UPDATE {self.prepared_acks} SET SHOWN=1 WHERE XID=? AND {of_subscription} AND PRIORITY=?"
+        )
+        self.prepared_acks_delete_all = f"DELETE FROM {self.prepared_acks}"
 
     def subscriptions_insert(self, rows: int) -> str:
         """Insert so many rows of subscriptions."""
         values = ",".join(["(?,?,?,?,?,?,?)"] * rows)
         columns = "CONTAINER,SUB_DEST,CLIENT_ID,SUB_NAME,SELECTOR,LAST_ACKED_ID,PRIORITY"
         return f"INSERT INTO {self.acks} ({columns}) VALUES {values}"
+
+    def put_in_doubt(self, rows: int) -> str:
+        """Give an XID to so many messages: both kinds of doubt."""
+        return f"UPDATE {self.messages} SET XID=? WHERE ID IN ({','.join('?' * rows)})"
+
+    def out_of_doubt(self, rows: int) -> str:
+        """Show so many messages again, where they were."""
+        return f"UPDATE {self.messages} SET XID=NULL WHERE XID IS NOT NULL AND (ID IN ({','.join('?' * rows)}))"
+
+    def out_of_doubt_anew(self, rows: int) -> str:
+        """Show so many messages, each with another id: pairs of the old one and the new, then the old ones again."""
+        cases = " WHEN ? THEN ?" * rows
+        return (
+            f"UPDATE {self.messages} SET XID=NULL, ID=CASE ID{cases} ELSE ID END"
+            f" WHERE XID IS NOT NULL AND (ID IN ({','.join('?' * rows)}))"
+        )
+
+    def doubtful_delete(self, rows: int) -> str:
+        """Delete so many messages that are in doubt. (In brackets, so that no dialect counts them as removed ones.)"""
+        return f"DELETE FROM {self.messages} WHERE XID IS NOT NULL AND (ID IN ({','.join('?' * rows)}))"
+
+    def prepared_acks_insert(self, ranges: int) -> str:
+        """Insert so many acknowledgements: XID and names, then for each number, row, first id, last id, mark, shown."""
+        given = " UNION ALL ".join(
+            ["SELECT ? AS N,? AS P,? AS F,? AS L,? AS M,? AS S", *["SELECT ?,?,?,?,?,?"] * (ranges - 1)]
+        )
+        columns = "XID,CONTAINER,CLIENT_ID,SUB_NAME,NUMBER,PRIORITY,FIRST_ID,LAST_ID,MARK,SHOWN,MSGID_PROD,MSGID_SEQ"
+        return (
+            f"INSERT INTO {self.prepared_acks} ({columns})"
+            " SELECT ?,?,?,?,g.N,g.P,g.F,g.L,g.M,g.S,m.MSGID_PROD,m.MSGID_SEQ"
+            f" FROM ({given}) g LEFT JOIN {self.messages} m ON m.ID=g.L"
+        )
 
     def acked_delete_some(self, ranges: int) -> str:
         """Delete so many ranges of one row, known by where they begin."""

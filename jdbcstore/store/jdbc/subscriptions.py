@@ -23,20 +23,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, text
 
 from jdbcstore.destination import Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import PRIORITY_LEVELS
-from jdbcstore.store.jdbc.marks import NOTHING, Acknowledged, Range
+from jdbcstore.store.jdbc.marks import NOTHING, Acknowledged, Draft, Range
 from jdbcstore.store.jdbc.rows import Container
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["VIRTUAL_TOPIC_ROW", "Registry", "Stretch", "Subscription", "TopicState", "row_of"]
+__all__ = ["VIRTUAL_TOPIC_ROW", "InDoubt", "Registry", "Shown", "Stretch", "Subscription", "TopicState", "row_of"]
 
 #: PRIORITY of the row that says that the queue of a consumer of a virtual topic is there.
 VIRTUAL_TOPIC_ROW: Final = 11
@@ -52,6 +53,17 @@ class Stretch(NamedTuple):
     after: int
     ids: list[int]
     upto: int
+
+
+class Shown(NamedTuple):
+    """The transaction that column XID of a subscription's row names, and the column."""
+
+    xid: XATransactionId
+    column: str
+
+
+#: What is acknowledged in doubt: by transaction and PRIORITY of the subscription's row, an interval for each message.
+InDoubt: TypeAlias = Mapping[XATransactionId, Mapping[int, list[Range]]]
 
 
 class Subscription:
@@ -72,9 +84,12 @@ class Subscription:
         "count",
         "has_holes",
         "has_stale_rows",
+        "in_doubt",
         "info",
         "recount",
         "rows",
+        "seen_rows",
+        "shown",
         "since_counting",
         "topic",
     )
@@ -86,6 +101,11 @@ class Subscription:
         self.info = info
         #: Replaced as a whole by the writer.
         self.rows: Mapping[int, Acknowledged] = rows
+        #: The writer's: what prepared transactions acknowledge, and what column XID says of it.
+        self.in_doubt: InDoubt = {}
+        self.shown: Mapping[int, Shown] = {}
+        #: What is acknowledged, in doubt or not: what a reader is not shown. Replaced as a whole by the writer.
+        self.seen_rows: Mapping[int, Acknowledged] = rows
         self.count = count
         #: Its creation; None when it was found in the table.
         self.beginning: Completion[None] | None = None
@@ -103,6 +123,23 @@ class Subscription:
     def at(self, level: int | None) -> Acknowledged:
         """What is acknowledged of the messages with this PRIORITY."""
         rows = self.rows
+        return rows[row_of(level, rows)]
+
+    def see(self) -> None:
+        """`rows` or `in_doubt` has changed. The writer's."""
+        if not self.in_doubt:
+            self.seen_rows = self.rows
+            return
+        drafts = {row: Draft(acknowledged) for row, acknowledged in self.rows.items()}
+        for of_transaction in self.in_doubt.values():
+            for row, ranges in of_transaction.items():
+                for first, last in ranges:
+                    drafts[row_of(row, drafts)].add(first, last)
+        self.seen_rows = {row: draft.committed() for row, draft in drafts.items()}
+
+    def seen(self, level: int | None) -> Acknowledged:
+        """What a reader is not shown of the messages with this PRIORITY."""
+        rows = self.seen_rows
         return rows[row_of(level, rows)]
 
     def forget_count(self) -> None:

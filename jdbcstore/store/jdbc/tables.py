@@ -22,6 +22,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import (
     ACKED_TABLE,
     PAGE_INDEX,
+    PREPARED_ACKS_TABLE,
     PRODUCERS_TABLE,
     SCHEDULED_INDEX,
     SCHEDULED_TABLE,
@@ -72,6 +73,10 @@ class Tables:
     #: Ours: messages that are to be sent later, one row each: JOB_ID, DUE_MS (epoch milliseconds), DELAY_MS, PERIOD_MS,
     #: REPEATS, CRON, MSG
     scheduled: Table
+    #: Ours: what prepared transactions acknowledge of durable subscriptions, since one column XID in ACKS has room for
+    #: one transaction. NUMBER counts within the transaction; the ids are as in JDBCSTORE_ACKED, the last one being that
+    #: of the message; SHOWN is 1 if the row of ACKS names this transaction, too.
+    prepared_acks: Table
 
     def __init__(self, prefix: str, dialect_name: str) -> None:
         JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
@@ -88,6 +93,7 @@ class Tables:
         self.acked = self._acked()
         self.scheduled = self._scheduled()
         self.scheduled_indexes = (self._index(SCHEDULED_INDEX, self.scheduled, "DUE_MS", "JOB_ID"),)
+        self.prepared_acks = self._prepared_acks()
         self.page_index = self.cased(prefix + PAGE_INDEX)
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
@@ -198,6 +204,24 @@ class Tables:
             self._column("CRON", String(250)),
             self._column("MSG", _bytes()),
             key=("JOB_ID",),
+        )
+
+    def _prepared_acks(self) -> Table:
+        return self._table(
+            PREPARED_ACKS_TABLE,
+            self._column("XID", String(250), nullable=False),
+            self._column("NUMBER", BigInteger(), nullable=False),
+            self._column("CONTAINER", String(250), nullable=False),
+            self._column("CLIENT_ID", String(250), nullable=False),
+            self._column("SUB_NAME", String(250), nullable=False),
+            self._column("PRIORITY", BigInteger(), nullable=False),
+            self._column("FIRST_ID", BigInteger(), nullable=False),
+            self._column("LAST_ID", BigInteger(), nullable=False),
+            self._column("MARK", BigInteger(), nullable=False),
+            self._column("SHOWN", BigInteger(), nullable=False),
+            self._column("MSGID_PROD", String(250)),
+            self._column("MSGID_SEQ", BigInteger()),
+            key=("XID", "NUMBER"),
         )
 
     def _column(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown
 from jdbcstore.store.jdbc.rows import MessageKey
@@ -31,6 +32,9 @@ class TopicWork:
     """Base of all of them."""
 
     __slots__ = ()
+
+    #: Whether the write has to have a batch to itself.
+    is_alone: ClassVar[bool] = False
 
     def fail(self, error: JdbcStoreError) -> None:
         """The write was not committed, or nobody knows."""

@@ -191,7 +191,7 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
         subscription = self._subscription(key)
 
         def probe(connection: Connection, level: int | None, reach: Reach) -> list[PageRow]:
-            return self._unacknowledged(connection, level, reach, subscription.at(level))
+            return self._unacknowledged(connection, level, reach, subscription.seen(level))
 
         return self._page(cursor, messages_max, bytes_max, probe)
 
@@ -281,7 +281,7 @@ class _Start:
         """It is now; in the writer's thread."""
         subscription = self.subscription
         subscription.since_counting = 0
-        self.rows, self.recount = subscription.rows, subscription.recount
+        self.rows, self.recount = subscription.seen_rows, subscription.recount
         self.last_committed = subscription.topic.registry.last_committed
 
     def end(self) -> None:

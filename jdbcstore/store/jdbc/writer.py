@@ -27,6 +27,7 @@ Who learns what, and when:
 * **An answer that is overdue is a broken line** (`watch`).
 * **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
   whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
+* **A transaction that is prepared, or decided about, has a batch to itself**: it looks at rows before it changes them.
 * **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
   with the message, so nobody will ever ask for it. Both are resolved with the batch the add would have been in. If the
   process dies before, the sender has heard nothing and sends again.
@@ -59,6 +60,7 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
+from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
@@ -228,15 +230,19 @@ class Writer:
         if self._abandoned.is_set():
             self._disconnect()
 
-    def _take(self, first: Write) -> list[Write]:
-        """One batch: `first` and whatever else has arrived, within the limits."""
+    def _take(self, first: Write) -> list[list[Write]]:
+        """One batch: `first` and whatever else has arrived, within the limits. Behind it what needs one to itself."""
         writes: list[Write] = []
+        groups = [writes]
         rows, room = 0, self._options.batch_bytes_max
         write: Write | None = first
         while write is not None:
             with self._cancelling:
                 if write.adds:
                     self._waiting.pop(write.adds[0][0], None)
+            if write.is_alone:
+                groups.append([write])
+                break
             rows += len(write.adds) + len(write.removes) + len(write.topics) + len(write.changes)
             room -= write.size
             writes.append(write)
@@ -248,16 +254,16 @@ class Writer:
                 break
             if write is None:  # the end: let the loop see it again after this batch
                 self._queue.put(None)
-        return writes
+        return [group for group in groups if group]
 
-    def _commit(self, writes: list[Write]) -> None:
-        """Commit a batch, whatever it takes, and resolve every completion in it."""
+    def _commit(self, groups: list[list[Write]]) -> None:
+        """Commit batches, one after the other, whatever it takes, and resolve every completion in them."""
         with self._telling:
             abandoned = self._abandoned.is_set()
             if not abandoned:
-                groups = self._in_hand = [writes]
+                self._in_hand = groups
         if abandoned:
-            for write in writes:
+            for write in (write for group in groups for write in group):
                 write.fail(StoreUnavailable(_ABANDONED))
             raise _Abandoned
         while groups:
@@ -429,6 +435,9 @@ class Writer:
                     )
                 ]
                 write.removes, write.keys = [*write.removes, *found], ()
+            if self._planner is not None and not self._planner.doubts.ids.isdisjoint(write.removes):
+                # In doubt they are another's to remove.
+                write.removes = [id for id in write.removes if id not in self._planner.doubts.ids]
         return Batch(writes, None if self._planner is None else self._planner.plan(connection, writes))
 
     def _write(self, connection: Connection, batch: Batch) -> int:
@@ -446,6 +455,8 @@ class Writer:
 
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:
         """Whether a batch whose commit was cut off is in the database: look for one kind of trace after the other."""
+        if batch.plan is not None and batch.plan.trace is not None:
+            return self._is_decided(connection, *batch.plan.trace)
         removed = set(batch.removes)
         added = next((row for row in batch.adds if row[0] not in removed), None)
         if added is not None:
@@ -461,6 +472,14 @@ class Writer:
             found = connection.execute(text(batch.trace.statement), batch.trace.parameters).first()
             return (found is not None) == batch.trace.is_there
         return False  # updates and purges only: doing them again is as good as knowing
+
+    def _is_decided(self, connection: Connection, xid: XATransactionId, has_trace: bool) -> bool:
+        """Whether a transaction has left a trace in the tables, if it has to, or none, if it has not."""
+        if self._planner is None or (xid in self._planner.doubts.read(connection)) != has_trace:
+            return False
+        if not has_trace:
+            self._is_final()  # else it may have been another master who decided, and otherwise
+        return True
 
     def _present(self, connection: Connection, ids: Sequence[int]) -> set[int]:
         statement = text(self._dialect.statements.message_ids_present).bindparams(bindparam("ids", expanding=True))
@@ -482,6 +501,8 @@ class Writer:
             if batch.plan is not None:
                 uncertain.update(container for container, _ in batch.plan.counts)
             self._count_again(connection, uncertain)
+        elif batch.plan is not None:
+            self._count_again(connection, batch.plan.recount)
         self._removed(removed)
         for write in writes:
             write.succeed()

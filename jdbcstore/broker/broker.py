@@ -17,6 +17,7 @@ from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import dead_letter
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
+from jdbcstore.broker.durable import Durables, settlements
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.life import Life, State
@@ -90,6 +91,7 @@ class Broker:
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
         self.scheduler = Scheduler(self)
+        self.durables = Durables(self)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.sessions: set[Session] = set()
@@ -315,7 +317,9 @@ class Broker:
         """The topic of this name, made at the first use."""
         topic = self.topics.get(destination)
         if topic is None:
-            topic = self.topics[destination] = Topic(destination, self.loop.time())
+            topic = self.topics[destination] = Topic(self, destination)
+            if not destination.is_temporary:
+                self.durables.appeared(topic)
             for consumer in self._wildcards:
                 if isinstance(consumer, TopicConsumer) and any(
                     element.matches(destination) for element in consumer.destination.elements()
@@ -328,7 +332,7 @@ class Broker:
         for element in consumer.destination.elements():
             if element.is_wildcard:
                 self._wildcards[consumer] = None
-            for name in self._covered(element):
+            for name in self.covered(element):
                 if isinstance(consumer, TopicConsumer):
                     _join_topic(consumer, self.topic(name))
                 else:
@@ -339,7 +343,8 @@ class Broker:
         self._wildcards.pop(consumer, None)
         consumer.close()
 
-    def _covered(self, element: Destination) -> list[Destination]:
+    def covered(self, element: Destination) -> list[Destination]:
+        """The destinations that a name means at the moment: itself, or those that a wildcard matches."""
         if not element.is_wildcard:
             return [element]
         known: Iterable[Destination] = self.queues if element.is_queue else self.topics
@@ -380,8 +385,7 @@ class Broker:
         if destination.is_queue:
             self.queue(destination).add(message, answer)
         else:
-            self.topic(destination).publish(message, publisher)
-            answer(None)
+            self.topic(destination).publish(message, publisher, answer)
 
     def commit(
         self,
@@ -414,43 +418,43 @@ class Broker:
                 answer(error)
                 return None
             sends = [message for message in sends if not self.scheduler.takes(message)]
-        durable = [message for message in sends if _is_durable(message)]
-        stored = [delivery for delivery in acknowledged if delivery.lane is not None and delivery.lane.is_durable]
-        lanes = [
-            self.queue(message.destination).persistent(message)
-            for message in durable
-            if message.destination is not None
-        ]
+        kept = [(target, message) for message in sends if (target := self._keeper(message)) is not None]
+        removes, finished = settlements(acknowledged)
         try:
-            completion = self.adapter.commit_together(
-                [(lane.store, message) for lane, message in zip(lanes, durable, strict=True)],
-                [(d.lane.store, d.message_id) for d in stored if d.lane is not None and not d.failed],
-                producers,
-                follows,
-                jobs=jobs,
-            )
+            adds = [(_store_of(target, message), message) for target, message in kept]
+            completion = self.adapter.commit_together(adds, removes, producers, follows, finished, jobs)
         except JdbcStoreError as error:
             answer(error)
             return None
-        entries = [lane.admit(message, visible=False) for lane, message in zip(lanes, durable, strict=True)]
+        written = [_take_note(target, message, publisher) for target, message in kept]
 
         def done(_: object, error: BaseException | None) -> None:
-            for lane, entry in zip(lanes, entries, strict=True):
-                lane.added(entry, error)
-                lane.queue.enqueued += 1
+            for stored in written:
+                stored(error)
             if error is None:
                 self.scheduler.changed(jobs)
                 for delivery in acknowledged:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue
                         queue.settled(delivery) if delivery.lane.is_durable else queue.discard(delivery)
+                keepers = {id(message) for _, message in kept}
                 for message in sends:
-                    if not _is_durable(message):
+                    if id(message) not in keepers:
                         self.publish(message, publisher, _log_failure)
             answer(error)
 
         self.inbox.expect(completion, done, None)
         return completion
+
+    def _keeper(self, message: Message) -> Queue | Topic | None:
+        """Who has the broker's store keep a message; None if it does not have to be kept."""
+        destination = message.destination
+        if not message.persistent or destination is None or destination.is_temporary:
+            return None
+        if destination.is_queue:
+            return self.queue(destination)
+        topic = self.topic(destination)
+        return topic if topic.keeps(message) else None
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
@@ -469,7 +473,8 @@ class Broker:
         target = self.queue(name).persistent(moved)
         try:
             if lane.is_durable and not delivery.failed:
-                completion: Any = self.adapter.move_message(delivery.message_id, lane.store, moved, target.store)
+                removes, finished = settlements([delivery])
+                completion: Any = self.adapter.commit_together([(target.store, moved)], removes, acknowledged=finished)
             else:
                 completion = target.store.add_message(moved)
         except JdbcStoreError as error:
@@ -504,7 +509,7 @@ class Broker:
                 del self.queues[name]
                 self._let_go_of_store(name)
         for name, topic in list(self.topics.items()):
-            if topic.consumers:
+            if topic.is_used:
                 topic.last_used_s = now_s
             elif now_s - topic.last_used_s > timeout_s and not name.is_temporary:
                 del self.topics[name]
@@ -519,10 +524,25 @@ class Broker:
             log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
 
 
-def _is_durable(message: Message) -> bool:
-    """Whether the broker's store keeps it: persistent, and for a queue that outlives its connection."""
-    destination = message.destination
-    return message.persistent and destination is not None and destination.is_queue and not destination.is_temporary
+def _store_of(target: Queue | Topic, message: Message) -> MessageStore:
+    return target.persistent(message).store if isinstance(target, Queue) else target.open_store()
+
+
+def _take_note(
+    target: Queue | Topic, message: Message, publisher: Session | None
+) -> Callable[[BaseException | None], None]:
+    """A write has just been submitted; returns what has to be called when the store has answered."""
+    if isinstance(target, Topic):
+        publication = target.admit(message, publisher)
+        return lambda error: target.admitted(publication, error)
+    lane = target.persistent(message)
+    entry = lane.admit(message, visible=False)
+
+    def stored(error: BaseException | None) -> None:
+        lane.added(entry, error)
+        target.enqueued += 1
+
+    return stored
 
 
 def _log_failure(error: BaseException | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import AckMode
@@ -33,7 +34,7 @@ class Browser(Consumer):
 
     Args:
         broker: gives limits and the threads that read.
-        session, subscription_id, destination, ack_mode, prefetch: as `Consumer`.
+        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
     """
 
     __slots__ = ("_broker", "_closed", "_cursor", "_last", "_reading", "_ready", "_stores")
@@ -48,8 +49,9 @@ class Browser(Consumer):
         destination: Destination,
         ack_mode: AckMode,
         prefetch: int,
+        interest: Interest = EVERYTHING,
     ) -> None:
-        super().__init__(session, subscription_id, destination, ack_mode, prefetch)
+        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
         self._broker = broker
         self._closed = False
         self._reading = False
@@ -76,7 +78,7 @@ class Browser(Consumer):
             return
         while self._ready and self.can_take:
             message = self._ready.popleft()
-            if not message.expired(self._broker.now_ms()):
+            if not message.expired(self._broker.now_ms()) and self.interest.wants(message):
                 self.deliver(Delivery(message))
         if self._ready or self._reading:
             return

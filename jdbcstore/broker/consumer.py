@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.destination import Destination
 from jdbcstore.stomp.events import AckMode
 
@@ -24,12 +25,14 @@ class Consumer:
         destination: what it subscribed to, perhaps a wildcard or a composite.
         ack_mode: how it acknowledges.
         prefetch: how many messages it may hold.
+        interest: which messages it wants.
     """
 
     __slots__ = (
         "ack_mode",
         "credit",
         "destination",
+        "interest",
         "is_auto",
         "parked",
         "prefetch",
@@ -42,7 +45,13 @@ class Consumer:
     is_browser = False
 
     def __init__(
-        self, session: Session, subscription_id: str | None, destination: Destination, ack_mode: AckMode, prefetch: int
+        self,
+        session: Session,
+        subscription_id: str | None,
+        destination: Destination,
+        ack_mode: AckMode,
+        prefetch: int,
+        interest: Interest = EVERYTHING,
     ) -> None:
         self.session = session
         self.subscription_id = subscription_id
@@ -51,6 +60,7 @@ class Consumer:
         self.is_auto = ack_mode is AckMode.AUTO
         self.prefetch = prefetch
         self.credit = prefetch
+        self.interest = interest
         #: By the name that the client's ACK will use, in the order of delivery.
         self.unacknowledged: dict[str, Delivery] = {}
         #: The queues that it takes part in.

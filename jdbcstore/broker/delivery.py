@@ -87,4 +87,5 @@ class Delivery:
             and lane is not None
             and lane.is_durable
             and not lane.is_closed
+            and not lane.queue.is_shared
         )

@@ -168,6 +168,7 @@ def default_policy(options: BrokerOptions) -> DestinationPolicy:
     return DestinationPolicy(
         queue_prefetch=options.prefetch_queue,
         topic_prefetch=options.prefetch_topic,
+        durable_topic_prefetch=options.prefetch_durable_topic,
         queue_browser_prefetch=options.prefetch_browser,
         persist_jms_redelivered=options.persist_jms_redelivered,
     )

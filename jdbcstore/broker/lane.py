@@ -238,6 +238,17 @@ class Lane:
         self._tail_adds += 1
         return None
 
+    def pass_over(self, message: Message) -> bool:
+        """Take note of a message whose write has just been submitted, and that nobody here wants.
+
+        Returns:
+            Whether that was all. If not, there is a tail that it has to join (`admit`), and leaves with a page.
+        """
+        if self._store is None or self._unpaged or self._reading or message.message_id is None:
+            return False
+        self._position = message.message_id.broker_sequence_id
+        return True
+
     def added(self, delivery: Delivery | None, error: BaseException | None) -> None:
         """The store has answered the write of a message (rule 3)."""
         unknown = isinstance(error, OutcomeUnknown)
@@ -368,7 +379,7 @@ class Lane:
             return
         self._position = position
         self._unpaged = max(self._unpaged - len(page.messages) - len(page.unreadable), 0)
-        for message in page.messages:
+        for message in self.queue.wanted(page.messages):
             self._enter(message, stored=True, durable=True, visible=True)
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.

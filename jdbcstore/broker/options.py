@@ -14,6 +14,7 @@ __all__ = ["BrokerOptions", "open_files_max", "parse_bind"]
 
 _MIB: Final = 1 << 20
 _ON_LEASE_LOST: Final = ("standby", "stop")
+_MAY_BE_ZERO: Final = ("offline_durable_subscriber_timeout_s",)
 _ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
 
 
@@ -46,8 +47,8 @@ class BrokerOptions:
         heart_beat_grace: stretches the silence after which a client counts as dead: two and a half of its own
             heart-beat intervals (ActiveMQ: ``transport.hbGracePeriodMultiplier``).
 
-        prefetch_queue, prefetch_topic, prefetch_browser: messages a subscription may hold unacknowledged unless it
-            asks for another number by ``activemq.prefetchSize``.
+        prefetch_queue, prefetch_topic, prefetch_durable_topic, prefetch_browser: messages a subscription may hold
+            unacknowledged unless it asks for another number by ``activemq.prefetchSize``.
         prefetch_max: the largest number a subscription may ask for.
         subscriptions_max: subscriptions of one connection.
         temporary_destinations_max: temporary destinations of one connection.
@@ -76,6 +77,11 @@ class BrokerOptions:
         topic_pending_max, topic_pending_bytes_max: messages that wait for a topic subscriber that does not keep up;
             beyond it its publishers are held back.
         slow_consumer_timeout_s: how long a topic subscriber may hold its publishers back before it is disconnected.
+
+        offline_durable_subscriber_timeout_s: a durable subscription that no client has used for so long is removed with
+            what waits for it; 0 is never (ActiveMQ: ``offlineDurableSubscriberTimeout``). Restarts begin to count anew.
+        offline_durable_subscriber_task_schedule_s: how often that is looked at (ActiveMQ:
+            ``offlineDurableSubscriberTaskSchedule``).
 
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
 
@@ -109,6 +115,7 @@ class BrokerOptions:
 
     prefetch_queue: int = 1000
     prefetch_topic: int = 32_767
+    prefetch_durable_topic: int = 100
     prefetch_browser: int = 500
     prefetch_max: int = 100_000
     subscriptions_max: int = 10_000
@@ -134,6 +141,9 @@ class BrokerOptions:
     topic_pending_bytes_max: int = 16 * _MIB
     slow_consumer_timeout_s: float = 30.0
 
+    offline_durable_subscriber_timeout_s: float = 0.0
+    offline_durable_subscriber_task_schedule_s: float = 300.0
+
     dead_letter_queue: str = "ActiveMQ.DLQ"
 
     scheduler_support: bool = True
@@ -153,7 +163,10 @@ class BrokerOptions:
             value = getattr(self, option.name)
             if option.type == "int" and (type(value) is not int or value < 1):
                 raise ConfigurationError(f"{option.name} must be a whole number of at least 1, got {value!r}")
-            if option.type == "float" and (not isinstance(value, int | float) or not value > 0):
+            if option.name in _MAY_BE_ZERO:
+                if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+                    raise ConfigurationError(f"{option.name} must be a number of at least 0, got {value!r}")
+            elif option.type == "float" and (not isinstance(value, int | float) or not value > 0):
                 raise ConfigurationError(f"{option.name} must be a number greater than 0, got {value!r}")
             if option.type == "bool" and not isinstance(value, bool):
                 raise ConfigurationError(f"{option.name} must be true or false, got {value!r}")

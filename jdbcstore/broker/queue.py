@@ -59,6 +59,9 @@ class Queue:
         destination: its name; a temporary queue keeps nothing in the broker's store.
     """
 
+    #: Whether others have the same messages in the store, so that these are not ours to change.
+    is_shared = False
+
     def __init__(self, broker: Broker, destination: Destination) -> None:
         self.destination = destination
         self.consumers: list[Consumer] = []
@@ -199,6 +202,10 @@ class Queue:
             self._broker.dead_letter_arrival(message, answer)
         else:
             answer(None)
+
+    def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Those messages of a page that may enter memory: all, in a queue."""
+        return messages
 
     # -- consumers -----------------------------------------------------------------------------------------------
 

@@ -52,9 +52,11 @@ class Realm:
         broker = self._broker
         broker.producers.forget()
         await self._call(broker.adapter.start)
-        for destination in await self._call(broker.adapter.destinations):
+        destinations = await self._call(broker.adapter.destinations)
+        for destination in destinations:
             if destination.is_queue and destination not in broker.queues:
                 broker.queues[destination] = Queue(broker, destination)
+        broker.durables.load(name for name in destinations if name.is_topic and not name.is_temporary)
 
     async def listen(self) -> None:
         """Let clients in. Raises ListenError."""
@@ -67,6 +69,7 @@ class Realm:
         broker.is_running = True
         broker.scheduler.begin()
         self._sweep_timer = broker.loop.call_later(_SWEEP_S, self._sweep)
+        broker.durables.watch()
         name, queues = broker.options.broker_name, len(broker.queues)
         log.info("broker started name=%s host=%s port=%d queues=%d", name, host, port, queues)
 
@@ -109,6 +112,7 @@ class Realm:
             queue.close()
         broker.queues.clear()
         broker.topics.clear()
+        broker.durables.forget()
         broker.drop_spool()
 
     # -- the clean end -------------------------------------------------------------------------------------------
@@ -153,6 +157,7 @@ class Realm:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._broker.scheduler.end()
+        self._broker.durables.stop_watching()
         server, self._server = self._server, None
         if server is not None:
             server.stop_listening()

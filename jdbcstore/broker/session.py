@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, give_back
 from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, stomp_headers, transform
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
@@ -44,6 +46,7 @@ from jdbcstore.stomp.events import (
 from jdbcstore.stomp.frames import Limits
 from jdbcstore.stomp.heartbeat import negotiate
 from jdbcstore.stomp.protocol import StompConnection
+from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.version import VERSION
 
 if TYPE_CHECKING:
@@ -452,8 +455,18 @@ class Session:
         self.subscriptions[key] = consumer
         if (form := event.headers.get("transformation")) is not None:
             self._transformations[consumer] = form
-        # Nothing is delivered before the end of this turn: the RECEIPT goes out first.
+        # Nothing is delivered before the end of this turn: the RECEIPT goes out first. That of a durable subscription
+        # comes when the store has it.
         try:
+            if isinstance(consumer, DurableConsumer):
+                subscribed = partial(self._subscribed_durably, key, consumer, event.receipt)
+                self._answers_due += 1
+                try:
+                    self._broker.durables.subscribe(consumer, subscribed)
+                except JdbcStoreError:
+                    self._answers_due -= 1
+                    raise
+                return
             if isinstance(consumer, Browser):
                 consumer.begin([self._broker.queue(element) for element in destination.elements()])
             else:
@@ -464,9 +477,25 @@ class Session:
             raise
         self._done(event.receipt)
 
+    def _subscribed_durably(
+        self, key: str, consumer: DurableConsumer, receipt: str | None, error: BaseException | None
+    ) -> None:
+        if error is not None and self.subscriptions.get(key) is consumer:
+            del self.subscriptions[key]
+            self._unsubscribe(consumer)
+        self.answered(0, receipt, error)
+
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         if event.subscription_name is not None:
-            raise ProtocolError("Durable subscriptions are not supported yet")
+            # A client of STOMP 1.0 may name its subscription as itself; that is how ActiveMQ reads it there.
+            client_id = self.client_id or event.subscription_name
+            self.asked(0)
+            removed = partial(self.answered, 0, event.receipt)
+            try:
+                self._broker.durables.unsubscribe(SubscriptionKey(client_id, event.subscription_name), removed)
+            except JdbcStoreError as error:
+                removed(error)
+            return
         key = event.id
         if key is None and event.destination is not None:
             destination = parse_stomp_destination(event.destination, self._temporaries.get)

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.durable import DurableConsumer
+from jdbcstore.broker.interest import EVERYTHING, Interest, stomp_selector
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp.events import Subscribe
+from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
@@ -30,7 +33,7 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
     Raises:
         ProtocolError: it asks for what there is not, or not yet.
     """
-    _refuse_what_is_not_there_yet(event, destination)
+    _refuse_what_is_not_there_yet(event)
     elements = destination.elements()
     kinds = {element.is_queue for element in elements}
     if len(kinds) > 1:
@@ -45,11 +48,53 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         if any(element.is_wildcard for element in elements):
             raise ProtocolError("Cannot browse a wildcard: name the queue")
     prefetch = _prefetch(broker, event, destination, is_queue=is_queue)
+    if event.subscription_name is not None:
+        return _durable_consumer(broker, session, event, destination, prefetch)
+    interest = _interest(session, event, is_topic=not is_queue)
     if event.browser:
-        return Browser(broker, session, event.id, destination, event.ack, prefetch)
+        return Browser(broker, session, event.id, destination, event.ack, prefetch, interest)
     if is_queue:
-        return Consumer(session, event.id, destination, event.ack, prefetch)
-    return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch)
+        return Consumer(session, event.id, destination, event.ack, prefetch, interest)
+    return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch, interest)
+
+
+def _durable_consumer(
+    broker: Broker, session: Session, event: Subscribe, destination: Destination, prefetch: int
+) -> DurableConsumer:
+    if destination.is_queue:
+        raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
+    if destination.is_composite or destination.is_temporary:
+        raise ProtocolError(
+            f"Cannot durably subscribe to {event.destination}: name one topic, or a wildcard that covers several"
+        )
+    if session.client_id is None or not event.subscription_name:
+        raise ProtocolError(
+            "A durable subscription belongs to a client-id and has a name: give a client-id header in CONNECT, and a"
+            " name in activemq.subscriptionName"
+        )
+    return DurableConsumer(
+        broker.durables,
+        session,
+        event.id,
+        destination,
+        event.ack,
+        prefetch,
+        _interest(session, event, is_topic=True),
+        SubscriptionKey(session.client_id, event.subscription_name),
+        retroactive=_is_true(event, "activemq.retroactive"),
+    )
+
+
+def _interest(session: Session, event: Subscribe, *, is_topic: bool) -> Interest:
+    selector = stomp_selector(event.selector, is_durable=event.subscription_name is not None)
+    is_deaf_to_itself = is_topic and _is_true(event, "activemq.noLocal")
+    if selector is None and not is_deaf_to_itself:
+        return EVERYTHING
+    return Interest(selector, session.connection_id if is_deaf_to_itself else None)
+
+
+def _is_true(event: Subscribe, header: str) -> bool:
+    return event.headers.get(header, "").strip().lower() == "true"
 
 
 def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_queue: bool) -> int:
@@ -57,19 +102,15 @@ def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_
     if prefetch is None:
         if event.browser:
             prefetch = policy.queue_browser_prefetch
+        elif event.subscription_name is not None:
+            prefetch = policy.durable_topic_prefetch
         else:
             prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
     return min(max(prefetch, 1), broker.options.prefetch_max)
 
 
-def _refuse_what_is_not_there_yet(event: Subscribe, destination: Destination) -> None:
-    if event.subscription_name is not None:
-        if destination.is_queue:
-            raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
-        raise ProtocolError("Durable subscriptions are not supported yet: leave activemq.subscriptionName out")
-    if event.selector is not None:
-        raise ProtocolError("Selectors are not supported yet: leave the selector header out")
+def _refuse_what_is_not_there_yet(event: Subscribe) -> None:
+    if event.selector is not None and "/topic/" not in event.destination:
+        raise ProtocolError("Selectors are not supported yet on queues: leave the selector header out")
     if event.headers.get("activemq.exclusive") == "true":
         raise ProtocolError("Exclusive consumers are not supported yet: leave activemq.exclusive out")
-    if event.headers.get("activemq.noLocal") == "true":
-        raise ProtocolError("noLocal is not supported yet: leave activemq.noLocal out")

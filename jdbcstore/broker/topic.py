@@ -1,4 +1,6 @@
-"""A topic: every subscriber gets what is published while it is subscribed. In memory, for subscribers that are there.
+"""A topic: every subscriber gets what is published while it is subscribed, and durable ones also what was before.
+
+Durable subscriptions are the business of `jdbcstore.broker.durable`. For all others a topic is in memory.
 
 A subscriber that does not keep up collects what it was not sent yet, up to a limit. At the limit the publishers are
 held back (their sockets are not read), for a while. If it has not caught up by then it is disconnected: one lame
@@ -13,12 +15,19 @@ from typing import TYPE_CHECKING
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.interest import EVERYTHING, Interest
+from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.queue import Answer
 from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, StoreError
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import AckMode
+from jdbcstore.store.contract import TopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.durable import DurableSubscription
     from jdbcstore.broker.session import Session
 
 __all__ = ["Topic", "TopicConsumer"]
@@ -29,7 +38,7 @@ class TopicConsumer(Consumer):
 
     Args:
         broker: gives limits and the loop.
-        session, subscription_id, destination, ack_mode, prefetch: as `Consumer`.
+        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
     """
 
     __slots__ = ("_broker", "_held", "_pending", "_pending_bytes", "_timer", "topics")
@@ -42,8 +51,9 @@ class TopicConsumer(Consumer):
         destination: Destination,
         ack_mode: AckMode,
         prefetch: int,
+        interest: Interest = EVERYTHING,
     ) -> None:
-        super().__init__(session, subscription_id, destination, ack_mode, prefetch)
+        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
         self.topics: list[Topic] = []
         self._broker = broker
         self._pending: deque[Delivery] = deque()
@@ -53,6 +63,8 @@ class TopicConsumer(Consumer):
 
     def publish(self, message: Message, publisher: Session | None) -> None:
         """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much."""
+        if not self.interest.wants(message):
+            return
         delivery = Delivery(message)
         if not self._pending and self.can_take:
             self.deliver(delivery)
@@ -121,25 +133,136 @@ class TopicConsumer(Consumer):
         )
 
 
+class _Publication:
+    """A message on its way to those who are there: it waits for its commit, and for those before it."""
+
+    __slots__ = ("admitted", "is_done", "is_failed", "message", "publisher")
+
+    def __init__(self, message: Message, publisher: Session | None) -> None:
+        self.message = message
+        self.publisher = publisher
+        #: The durable subscriptions that have taken note of it.
+        self.admitted: list[tuple[Lane, Delivery | None]] = []
+        self.is_done = self.is_failed = False
+
+
 class Topic:
-    """One topic of the running broker: who gets its messages."""
+    """One topic of the running broker: who gets its messages.
 
-    __slots__ = ("consumers", "destination", "last_used_s", "published")
+    A persistent message is stored, once, if the topic has durable subscriptions. Those of them that are in use take
+    note of it, and the other subscribers get it when it is stored, each in the order of publication.
 
-    def __init__(self, destination: Destination, now_s: float) -> None:
+    Args:
+        broker: gives the store, the inbox and the clock.
+        destination: its name.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_publications",
+        "_store",
+        "consumers",
+        "destination",
+        "durable",
+        "last_used_s",
+        "published",
+        "subscriptions",
+    )
+
+    def __init__(self, broker: Broker, destination: Destination) -> None:
         self.destination = destination
         #: In order of subscription; a dictionary for its order.
         self.consumers: dict[TopicConsumer, None] = {}
+        #: All durable subscriptions, and those of them that are in use.
+        self.durable: set[SubscriptionKey] = set()
+        self.subscriptions: dict[SubscriptionKey, DurableSubscription] = {}
         self.published = 0
-        self.last_used_s = now_s
+        self.last_used_s = broker.loop.time()
+        self._broker = broker
+        self._store: TopicMessageStore | None = None
+        self._publications: deque[_Publication] = deque()
 
-    def publish(self, message: Message, publisher: Session | None) -> None:
-        """Give every subscriber its copy.
+    @property
+    def is_used(self) -> bool:
+        """Whether the object has to stay."""
+        return bool(self.consumers or self.durable or self.subscriptions or self._publications)
+
+    def open_store(self) -> TopicMessageStore:
+        """The topic's messages, and its durable subscriptions.
+
+        Raises:
+            StoreClosed: the adapter is stopped.
+            StoreError: it keeps no durable subscriptions.
+        """
+        if self._store is None:
+            self._store = self._broker.topic_store(self.destination)
+        if self._store is None:
+            raise StoreError("This store keeps no durable subscriptions")
+        return self._store
+
+    def forget_store(self) -> None:
+        """The store was closed: what is known of its durable subscriptions does not count any more."""
+        self._store = None
+        self.durable.clear()
+
+    def keeps(self, message: Message) -> bool:
+        """Whether the message has to be stored."""
+        return message.persistent and bool(self.durable)
+
+    def publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
+        """Give every subscriber its copy, and answer when it is safe.
 
         Args:
             message: what to publish; shared between the subscribers.
             publisher: who is held back if a subscriber cannot keep up.
+            answer: told when it is stored, or at once if it need not be.
         """
+        if self.keeps(message):
+            try:
+                completion = self.open_store().add_message(message)
+            except JdbcStoreError as error:
+                answer(error)
+                return
+            self._broker.inbox.expect(completion, self._stored, (self.admit(message, publisher), answer))
+            return
+        if self._publications:
+            publication = _Publication(message, publisher)
+            publication.is_done = True
+            self._publications.append(publication)
+        else:
+            self._send(message, publisher)
+        answer(None)
+
+    def _stored(self, subject: tuple[_Publication, Answer], error: BaseException | None) -> None:
+        publication, answer = subject
+        self.admitted(publication, error)
+        answer(error)
+
+    def admit(self, message: Message, publisher: Session | None) -> _Publication:
+        """Take note of a message whose write has just been submitted. `admitted` wants to hear of it again."""
+        publication = _Publication(message, publisher)
+        for subscription in self.subscriptions.values():
+            entry = subscription.admit(message)
+            if entry is not None:
+                publication.admitted.append(entry)
+        self._publications.append(publication)
+        return publication
+
+    def admitted(self, publication: _Publication, error: BaseException | None) -> None:
+        """The store has answered: whoever is there gets it, if nothing before it is waiting."""
+        for lane, entry in publication.admitted:
+            lane.added(entry, error)
+        publication.is_done, publication.is_failed = True, error is not None
+        publications = self._publications
+        while publications and publications[0].is_done:
+            first = publications.popleft()
+            if not first.is_failed:
+                self._send(first.message, first.publisher)
+
+    def _send(self, message: Message, publisher: Session | None) -> None:
         self.published += 1
         for consumer in self.consumers:
             consumer.publish(message, publisher)
+        if not message.persistent:
+            for subscription in self.subscriptions.values():
+                subscription.offer(message)

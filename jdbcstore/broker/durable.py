@@ -1,0 +1,546 @@
+"""Durable subscriptions: what is published for them waits in the store until they have acknowledged it.
+
+While nobody uses a subscription it is nothing but its rows in the store; the broker knows only that it is there
+(`Durables`). While a client uses it, each of its topics has a `DurableSubscription`: a queue of its own, with one
+consumer, over what the store has kept of this topic for this subscription (`SubscriptionStore`). So window, pages,
+redelivery, expiry and dead letters are those of `jdbcstore.broker.queue` and `jdbcstore.broker.lane`, with these
+differences:
+
+* A message is written once for its topic. Each subscription in use *admits* the same write (`Lane.admit`), and removes
+  the message by acknowledging it.
+* How long the tail is, is not known when the subscription is taken up, and nobody counts it: the lane begins with a
+  number beyond all others, and the first empty page sets it right.
+* What the subscription does not want never enters the window. Of a page it is acknowledged in one write, so the next
+  page goes on behind it and nothing is read twice, also after a restart; what never came from a page is collected
+  first.
+
+**Beginning.** A client that comes back may have acknowledgements on their way that its last connection has sent. The
+store answers in the order in which it was asked: `TopicMessageStore.add_subscription` succeeds after all of them,
+creates what is not there, and only then the first page is read. The lane takes note of what is published from the
+moment before that call, so nothing falls between the two. The RECEIPT comes then, too.
+
+**End.** The window is forgotten, the rest is in the store. How often a message was delivered is remembered for those
+that the client gave back; they are the first again, since pages come in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.interest import Interest
+from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.queue import Answer, Queue
+from jdbcstore.destination import Destination
+from jdbcstore.destination import Queue as QueueName
+from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+from jdbcstore.stomp.events import AckMode
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Cursor, MessageStore, Page, SupportsTopics, TopicMessageStore
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.session import Session
+    from jdbcstore.broker.topic import Topic
+
+__all__ = ["DurableConsumer", "DurableSubscription", "Durables", "SubscriptionStore", "settlements"]
+
+log = logging.getLogger(__name__)
+
+#: More than any subscription has: how many there are is not counted.
+_UNCOUNTED: Final = 1 << 62
+#: How long unwanted messages are collected before they are acknowledged.
+_COLLECT_S: Final = 1.0
+
+
+class SubscriptionStore(MessageStore):
+    """The messages of a topic that one subscription has not acknowledged, as a store of its own.
+
+    Args:
+        topic: where they are.
+        key: whose.
+    """
+
+    def __init__(self, topic: TopicMessageStore, key: SubscriptionKey) -> None:
+        self.destination = topic.destination
+        self.prioritized = topic.prioritized
+        self.topic = topic
+        self.key = key
+
+    def add_message(self, message: Message) -> NoReturn:
+        """A message belongs to all subscriptions."""
+        raise TypeError("messages are added to the topic")
+
+    def get_message(self, message_id: MessageId) -> Message | None:
+        return self.topic.get_message(message_id)
+
+    def remove_message(self, message_id: MessageId) -> Completion[None]:
+        return self.topic.acknowledge(self.key, message_id)
+
+    def update_message(self, message: Message) -> NoReturn:
+        """A message belongs to all subscriptions."""
+        raise TypeError("the messages of a topic are not changed by one subscription")
+
+    def remove_all_messages(self) -> NoReturn:
+        """A message belongs to all subscriptions."""
+        raise TypeError("the messages of a topic are not removed by one subscription")
+
+    def recover_next_messages(self, cursor: Cursor, messages_max: int, bytes_max: int) -> Page:
+        return self.topic.recover_next_subscription_messages(self.key, cursor, messages_max, bytes_max)
+
+    @property
+    def message_count(self) -> int:
+        return _UNCOUNTED
+
+
+def settlements(
+    deliveries: Iterable[Delivery],
+) -> tuple[list[tuple[MessageStore, MessageId]], list[tuple[TopicMessageStore, SubscriptionKey, MessageId]]]:
+    """What the store is to remove and to acknowledge, so that these deliveries are settled."""
+    removes: list[tuple[MessageStore, MessageId]] = []
+    acknowledged: list[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = []
+    for delivery in deliveries:
+        if delivery.lane is None or not delivery.lane.is_durable or delivery.failed:
+            continue
+        store = delivery.lane.store
+        if isinstance(store, SubscriptionStore):
+            acknowledged.append((store.topic, store.key, delivery.message_id))
+        else:
+            removes.append((store, delivery.message_id))
+    return removes, acknowledged
+
+
+class DurableConsumer(Consumer):
+    """A client that uses a durable subscription. Its `queues` are `DurableSubscription`, one for each topic.
+
+    Args:
+        durables: where it has to be told that it goes.
+        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
+        key: which durable subscription it uses.
+        retroactive: whether a new subscription begins with the oldest stored message.
+    """
+
+    __slots__ = ("_durables", "key", "retroactive")
+
+    def __init__(
+        self,
+        durables: Durables,
+        session: Session,
+        subscription_id: str | None,
+        destination: Destination,
+        ack_mode: AckMode,
+        prefetch: int,
+        interest: Interest,
+        key: SubscriptionKey,
+        *,
+        retroactive: bool,
+    ) -> None:
+        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
+        self.key = key
+        self.retroactive = retroactive
+        self._durables = durables
+
+    def close(self) -> None:
+        """Leave the subscription to the store; what was not acknowledged is delivered again to the next client."""
+        super().close()
+        self._durables.left(self)
+
+
+class DurableSubscription(Queue):
+    """What one durable subscription gets of one topic, while a client uses it.
+
+    Args:
+        broker: gives options, stores, inbox and memory.
+        topic: the topic; its store is open.
+        consumer: who uses it.
+        delivered: how often messages were delivered before, by sequence; kept up to date.
+        spool: names the store of what does not have to survive and does not fit into memory.
+    """
+
+    is_shared = True
+
+    def __init__(
+        self, broker: Broker, topic: Topic, consumer: DurableConsumer, delivered: dict[int, int], spool: QueueName
+    ) -> None:
+        self._topic = topic
+        self._key = consumer.key
+        self._interest = consumer.interest
+        self._delivered = delivered
+        self._spool = spool
+        self._unwanted: list[MessageId] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        super().__init__(broker, topic.destination)
+        topic.subscriptions[consumer.key] = self
+
+    def begin(self, consumer: DurableConsumer) -> None:
+        """The store has the subscription: read its messages."""
+        if not self._has_ended:
+            self.add_consumer(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self.consumers:
+            super().remove_consumer(consumer)
+        self._has_ended = True
+        self._acknowledge_unwanted()
+        if self._topic.subscriptions.get(self._key) is self:
+            del self._topic.subscriptions[self._key]
+        self.close()
+
+    def _open_store(self) -> MessageStore:
+        return SubscriptionStore(self._topic.open_store(), self._key)
+
+    def _open_spool(self) -> MessageStore:
+        return self._broker.spool.queue_message_store(self._spool, prioritized=self.policy.prioritized_messages)
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def admit(self, message: Message) -> tuple[Lane, Delivery | None] | None:
+        """Take note of a message whose write has just been submitted to the topic's store.
+
+        Returns:
+            Which lane has to be told what when the store has answered (`Lane.added`); None if none has to be told.
+        """
+        lane = self.persistent(message)
+        if message.message_id is not None and not self._interest.wants(message) and lane.pass_over(message):
+            self._collect(message.message_id)
+            return None
+        return lane, lane.admit(message, visible=False)
+
+    def offer(self, message: Message) -> None:
+        """Take a message that is not stored."""
+        if not self._interest.wants(message):
+            return
+        lane = self.transient(message)
+        try:
+            completion, delivery = lane.add(message.copy(), visible=True)
+        except JdbcStoreError as error:
+            _log_loss(error)
+            return
+        if completion is not None:
+            self._broker.inbox.expect(completion, self._added, (lane, delivery, _log_loss))
+
+    def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        if self._interest.is_everything:
+            return messages
+        wanted = []
+        for message in messages:
+            if self._interest.wants(message):
+                wanted.append(message)
+            elif message.message_id is not None:
+                self._unwanted.append(message.message_id)
+        self._acknowledge_unwanted()
+        return wanted
+
+    # -- what it does not want -------------------------------------------------------------------------------------
+
+    def _collect(self, message_id: MessageId) -> None:
+        self._unwanted.append(message_id.copy())
+        if len(self._unwanted) >= self._broker.options.page_messages_max:
+            self._acknowledge_unwanted()
+        elif self._timer is None:
+            self._timer = self._broker.loop.call_later(_COLLECT_S, self._acknowledge_unwanted)
+
+    def _acknowledge_unwanted(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        unwanted, self._unwanted = self._unwanted, []
+        if not unwanted:
+            return
+        try:
+            completion = self._topic.open_store().acknowledge(self._key, *unwanted)
+        except JdbcStoreError as error:
+            self._left_out(None, error)
+        else:
+            self._broker.inbox.expect(completion, self._left_out, None)
+
+    def _left_out(self, _: object, error: BaseException | None) -> None:
+        if error is not None:  # they are read again, and left out again
+            log.info("unwanted messages are not acknowledged destination=%s error=%r", self.destination, str(error))
+
+    # -- out and back ------------------------------------------------------------------------------------------------
+
+    def _take(self, now_ms: int) -> Delivery | None:
+        delivery = super()._take(now_ms)
+        if delivery is not None and self._delivered and delivery.stored:
+            delivery.redeliveries = self._delivered.get(delivery.message_id.broker_sequence_id, 0)
+        return delivery
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        deliveries = list(deliveries)
+        for delivery in deliveries:
+            if delivery.stored and delivery.lane is not None and delivery.lane.is_durable:
+                self._delivered[delivery.message_id.broker_sequence_id] = delivery.redeliveries + 1
+        super().give_back(deliveries)
+
+    def settled(self, delivery: Delivery) -> None:
+        self._delivered.pop(delivery.message_id.broker_sequence_id, None)
+        super().settled(delivery)
+
+    def close(self) -> None:
+        transient = [lane for lane in self._transient if lane.holds_anything]
+        super().close()
+        if transient:
+            purged = transient[0].store.remove_all_messages()
+            self._broker.inbox.expect(purged, self._emptied, None)
+
+    def _emptied(self, _: object, error: BaseException | None) -> None:
+        self._broker.spool.remove_queue_message_store(self._spool)
+
+
+class _Known:
+    """A durable subscription that is there, used or not."""
+
+    __slots__ = ("consumer", "delivered", "key", "offline_since_s", "selector", "subscribed", "topics")
+
+    def __init__(self, info: SubscriptionInfo, now_s: float) -> None:
+        self.key = info.key
+        self.subscribed = info.subscribed_destination
+        self.selector = info.selector or None
+        #: The topics whose stores have it.
+        self.topics: dict[Destination, None] = {}
+        self.consumer: DurableConsumer | None = None
+        self.offline_since_s = now_s
+        #: By topic and sequence: how often a message was delivered that was given back.
+        self.delivered: dict[Destination, dict[int, int]] = {}
+
+    def is_like(self, info: SubscriptionInfo) -> bool:
+        """Whether a client that asks for this goes on with what there is."""
+        return (self.subscribed, self.selector) == (info.subscribed_destination, info.selector or None)
+
+
+class Durables:
+    """All durable subscriptions of the broker.
+
+    Args:
+        broker: gives the store, the topics and the loop.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[SubscriptionKey, _Known] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._spools = 0
+
+    # -- the store is opened -------------------------------------------------------------------------------------
+
+    def load(self, topics: Iterable[Destination]) -> None:
+        """Find the subscriptions that the store has, just opened, to these topics."""
+        before, self._known = self._known, {}
+        for topic in self._broker.topics.values():
+            topic.forget_store()
+        adapter = self._broker.adapter
+        if not isinstance(adapter, SupportsTopics):
+            return
+        now_s = self._broker.loop.time()
+        for name in topics:
+            topic = self._broker.topic(name)
+            for info in topic.open_store().all_subscriptions():
+                known = self._known.get(info.key)
+                if known is None:
+                    known = self._known[info.key] = _Known(info, now_s)
+                    if info.key in before:
+                        known.delivered = before[info.key].delivered
+                        known.offline_since_s = before[info.key].offline_since_s
+                known.topics[name] = None
+                topic.durable.add(info.key)
+
+    def forget(self) -> None:
+        """Somebody else was master in between."""
+        self._known.clear()
+
+    # -- SUBSCRIBE, UNSUBSCRIBE --------------------------------------------------------------------------------------
+
+    def subscribe(self, consumer: DurableConsumer, answer: Answer) -> None:
+        """Let a client use a subscription, which is created if it is not there or was another one until now.
+
+        Args:
+            consumer: who, and what it asks for.
+            answer: told when the store has it.
+
+        Raises:
+            ProtocolError: somebody uses it already.
+            JdbcStoreError: the store does not take it.
+        """
+        key, destination = consumer.key, consumer.destination
+        known = self._known.get(key)
+        if known is not None and known.consumer is not None:
+            raise ProtocolError(
+                f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.subscription_name}"
+            )
+        selector = consumer.interest.selector
+        asked = SubscriptionInfo(key, destination, destination, None if selector is None else selector.text)
+        is_like = known is not None and known.is_like(asked)
+        subscribed = known if known is not None and is_like else _Known(asked, self._broker.loop.time())
+        topics = [self._broker.topic(name) for name in self._broker.covered(destination)]
+        answers = _Together(lambda error: self._subscribed(consumer, answer, error))
+        for topic in topics:
+            # From here on it takes note of what is published; the store is asked after that.
+            self._take_up(subscribed, topic, consumer)
+            self._add(topic, asked, answers, retroactive=consumer.retroactive)
+        if known is not None and not is_like:
+            left = known.topics.keys() - {topic.destination for topic in topics}
+            self._delete(known, left, answers)
+        self._known[key] = subscribed
+        subscribed.consumer = consumer
+        for topic in topics:
+            subscribed.topics[topic.destination] = None
+            topic.durable.add(key)
+        answers.complete()
+
+    def _take_up(self, known: _Known, topic: Topic, consumer: DurableConsumer) -> None:
+        self._spools += 1
+        delivered = known.delivered.setdefault(topic.destination, {})
+        spool = QueueName(f"durable.{self._spools}")
+        consumer.queues.append(DurableSubscription(self._broker, topic, consumer, delivered, spool))
+
+    def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
+        info = SubscriptionInfo(asked.key, topic.destination, asked.subscribed_destination, asked.selector)
+        completion = topic.open_store().add_subscription(info, retroactive=retroactive)
+        answers.expect(self._broker.inbox, completion)
+
+    def _delete(self, known: _Known, names: Iterable[Destination], answers: _Together) -> None:
+        for name in names:
+            topic = self._broker.topic(name)
+            completion = topic.open_store().delete_subscription(known.key)
+            topic.durable.discard(known.key)
+            answers.expect(self._broker.inbox, completion)
+
+    def _subscribed(self, consumer: DurableConsumer, answer: Answer, error: BaseException | None) -> None:
+        answer(error)
+        if error is None:
+            for subscription in consumer.queues:
+                if isinstance(subscription, DurableSubscription):
+                    subscription.begin(consumer)
+
+    def left(self, consumer: DurableConsumer) -> None:
+        """A client does not use its subscription any more."""
+        known = self._known.get(consumer.key)
+        if known is not None and known.consumer is consumer:
+            known.consumer = None
+            known.offline_since_s = self._broker.loop.time()
+
+    def unsubscribe(self, key: SubscriptionKey, answer: Answer) -> None:
+        """Remove a subscription that nobody uses, with all that waits for it.
+
+        Raises:
+            ProtocolError: there is none, or somebody uses it.
+            JdbcStoreError: the store does not take the order.
+        """
+        known = self._known.get(key)
+        if known is None:
+            raise ProtocolError(
+                f"No durable subscription exists for clientID: {key.client_id} and subscriptionName:"
+                f" {key.subscription_name}"
+            )
+        if known.consumer is not None:
+            raise ProtocolError("Durable consumer is in use: unsubscribe it first, without activemq.subscriptionName")
+        self._remove(known, answer)
+
+    def _remove(self, known: _Known, answer: Answer) -> None:
+        answers = _Together(answer)
+        self._delete(known, list(known.topics), answers)
+        del self._known[known.key]
+        answers.complete()
+
+    # -- topics that appear ------------------------------------------------------------------------------------------
+
+    def appeared(self, topic: Topic) -> None:
+        """There is a new topic: wildcards may cover it. Nothing is published to it before this returns."""
+        for known in self._known.values():
+            name = topic.destination
+            if name in known.topics or not known.subscribed.is_wildcard or not known.subscribed.matches(name):
+                continue
+            consumer = known.consumer
+            answers = _Together(lambda error, known=known: self._joined(known, topic, error))  # type: ignore[misc]
+            asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
+            if consumer is not None:
+                self._take_up(known, topic, consumer)
+            try:
+                self._add(topic, asked, answers, retroactive=False)
+            except JdbcStoreError as error:
+                log.warning("durable subscription does not cover a new topic topic=%s error=%r", name, str(error))
+                continue
+            known.topics[name] = None
+            topic.durable.add(known.key)
+            answers.complete()
+
+    def _joined(self, known: _Known, topic: Topic, error: BaseException | None) -> None:
+        if error is not None:
+            log.warning(
+                "durable subscription does not cover a new topic topic=%s error=%r", topic.destination, str(error)
+            )
+        subscription = topic.subscriptions.get(known.key)
+        if error is None and subscription is not None and known.consumer is not None:
+            subscription.begin(known.consumer)
+
+    # -- those that nobody uses --------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Remove from time to time what was not used for too long, if the options say so."""
+        options = self._broker.options
+        if options.offline_durable_subscriber_timeout_s > 0:
+            period_s = options.offline_durable_subscriber_task_schedule_s
+            self._timer = self._broker.loop.call_later(period_s, self._expire)
+
+    def stop_watching(self) -> None:
+        """The broker serves nobody now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self.watch()
+        limit_s = self._broker.loop.time() - self._broker.options.offline_durable_subscriber_timeout_s
+        for known in list(self._known.values()):
+            if known.consumer is None and known.offline_since_s <= limit_s:
+                log.info("durable subscription was offline for too long, it is removed key=%s", known.key)
+                try:
+                    self._remove(known, _log_failure)
+                except JdbcStoreError as error:
+                    _log_failure(error)
+
+
+class _Together:
+    """Answers once when several writes are answered, with the first error."""
+
+    __slots__ = ("_answer", "_error", "_remaining")
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._remaining = 1  # `complete`
+        self._error: BaseException | None = None
+
+    def expect(self, inbox: Inbox, completion: Completion[None]) -> None:
+        """One of them."""
+        self._remaining += 1
+        inbox.expect(completion, self._answered, None)
+
+    def complete(self) -> None:
+        """There are no more."""
+        self._answered(None, None)
+
+    def _answered(self, _: object, error: BaseException | None) -> None:
+        self._error = self._error or error
+        self._remaining -= 1
+        if not self._remaining:
+            self._answer(self._error)
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("durable subscription could not be removed error=%r", str(error))
+
+
+def _log_loss(error: BaseException | None) -> None:
+    if error is not None:
+        log.error("a non-persistent message for a durable subscription was lost error=%r", str(error))

@@ -1,0 +1,56 @@
+"""What a subscription wants: everything, what a selector matches, or only what others have sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from jdbcstore.message import Message
+from jdbcstore.selector import CONVERT_STRINGS, DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
+
+__all__ = ["EVERYTHING", "Interest", "stomp_selector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """A condition on messages. Equal ones want the same.
+
+    Args:
+        selector: what messages have to match; None is all.
+        unwanted_connection: whose messages are left out (``noLocal``); None is nobody's.
+    """
+
+    selector: Selector | None = None
+    unwanted_connection: str | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.selector is None and self.unwanted_connection is None
+
+    def wants(self, message: Message) -> bool:
+        """Whether a message is wanted. A message that cannot be decoded is not."""
+        if self.unwanted_connection is not None:
+            message_id = message.message_id
+            producer = None if message_id is None else message_id.producer_id
+            if producer is not None and producer.connection_id == self.unwanted_connection:
+                return False
+        return self.selector is None or self.selector.matches(message)
+
+
+EVERYTHING: Final = Interest()
+
+
+def stomp_selector(text: str | None, *, is_durable: bool = False) -> Selector | None:
+    """The selector of a STOMP client: properties are strings there, and converted where numbers are compared.
+
+    Args:
+        text: as the client wrote it; None for none.
+        is_durable: whether it has to fit the store's column.
+
+    Raises:
+        SelectorError: it is none, or too long; the error knows the position.
+    """
+    if text is None:
+        return None
+    return Selector.parse(CONVERT_STRINGS + text, length_max=DURABLE_LENGTH_MAX if is_durable else LENGTH_MAX)

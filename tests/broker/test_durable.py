@@ -1,0 +1,523 @@
+"""Durable topic subscriptions, as STOMP clients use them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Topic, open_store, running
+from jdbcstore.config.build import open_spool
+from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
+from tests.broker.client import Address, Client, Frame
+from tests.broker.conftest import OpenClient, StartBroker
+
+TOPIC = "/topic/T"
+ANN = SubscriptionKey("ann", "news")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def either(request: pytest.FixtureRequest, start_broker: StartBroker) -> Address:
+    """A broker over each of the quick stores."""
+    return start_broker(None if request.param == "memory" else request.getfixturevalue("sqlite_store"))
+
+
+@contextmanager
+def serving(url: str, **options: object) -> Iterator[Address]:
+    """A broker over a database, from its start to its stop."""
+    broker = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0", **options), open_spool)  # type: ignore[arg-type]
+    with running(broker) as address:
+        yield address
+
+
+@contextmanager
+def subscriber(address: Address, client_id: str = "ann", version: str = "1.2") -> Iterator[Client]:
+    """A client with a client id; it disconnects in the end, and is gone then."""
+    with Client(address) as client:
+        assert client.connect(version, client_id=client_id).command == "CONNECTED"
+        yield client
+        client.done("DISCONNECT")
+
+
+def durably(client: Client, ack: str = "auto", name: str = "news", destination: str = TOPIC, **headers: str) -> None:
+    """Take up a durable subscription."""
+    client.subscribe(destination, ack, **{"activemq.subscriptionName": name, **headers})
+
+
+def create(address: Address, client_id: str = "ann", name: str = "news", **headers: str) -> None:
+    """Make a durable subscription and leave it."""
+    with subscriber(address, client_id) as client:
+        durably(client, name=name, **headers)
+
+
+def publish(address: Address, *bodies: str, destination: str = TOPIC, **headers: str) -> None:
+    with Client(address) as client:
+        client.connect()
+        for body in bodies:
+            client.publish(destination, body, **headers)
+
+
+def texts(client: Client, count: int) -> list[str]:
+    return [client.message().text for _ in range(count)]
+
+
+def left(address: Address, client_id: str = "ann", name: str = "news", **headers: str) -> list[str]:
+    """Everything that waits for a subscription, received and acknowledged."""
+    with subscriber(address, client_id) as client:
+        durably(client, name=name, **headers)
+        got = []
+        while not client.is_silent(0.2):
+            got.append(client.message().text)
+    return got
+
+
+def topic_store(adapter: PersistenceAdapter, topic: str = "T") -> TopicMessageStore:
+    assert isinstance(adapter, SupportsTopics)
+    return adapter.topic_message_store(Topic(topic))
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+# -- the life of a subscription ----------------------------------------------------------------------------------------
+
+
+def test_what_is_published_while_the_subscriber_is_away_waits_for_it(either: Address) -> None:
+    publish(either, "before")
+    create(either)
+    publish(either, "1", "2")
+    with subscriber(either) as client:
+        durably(client)
+        assert texts(client, 2) == ["1", "2"]
+        publish(either, "3")
+        assert texts(client, 1) == ["3"]
+    assert left(either) == []
+
+
+def test_the_store_has_it_when_the_receipt_comes(sqlite_store: PersistenceAdapter, start_broker: StartBroker) -> None:
+    address = start_broker(sqlite_store)
+    with subscriber(address) as client:
+        durably(client, "client", selector="n > 1")
+        [info] = topic_store(sqlite_store).all_subscriptions()
+        assert (info.key, info.selector) == (ANN, "convert_string_expressions:n > 1")
+        publish(address, "x")
+        assert topic_store(sqlite_store).message_count == 1
+
+
+def test_without_a_durable_subscription_nothing_is_stored(
+    sqlite_store: PersistenceAdapter, start_broker: StartBroker, open_client: OpenClient
+) -> None:
+    address = start_broker(sqlite_store)
+    client = open_client(address)
+    client.subscribe(TOPIC)
+    publish(address, "x")
+    assert texts(client, 1) == ["x"]
+    assert topic_store(sqlite_store).message_count == 0
+    create(address)
+    publish(address, "y")
+    assert texts(client, 1) == ["y"]
+    assert topic_store(sqlite_store).message_count == 1
+
+
+def test_everybody_gets_everything_in_order(either: Address, open_client: OpenClient) -> None:
+    plain = open_client(either)
+    plain.subscribe(TOPIC)
+    create(either, "bob")
+    expected = [str(number) for number in range(30)]
+    with subscriber(either) as client, Client(either) as publisher:
+        durably(client)
+        publisher.connect()
+        for body in expected:
+            persistent = "true" if int(body) % 3 else "false"
+            publisher.send("SEND", {"destination": TOPIC, "persistent": persistent}, body)
+        assert texts(plain, 30) == expected
+        assert sorted(texts(client, 30), key=int) == expected
+    assert left(either, "bob") == [body for body in expected if int(body) % 3]
+
+
+def test_non_persistent_messages_reach_active_subscribers_only(either: Address) -> None:
+    with subscriber(either) as client:
+        durably(client, "client")
+        publish(either, "seen", persistent="false")
+        assert texts(client, 1) == ["seen"]
+    publish(either, "not seen", persistent="false")
+    assert left(either) == []
+
+
+def test_more_non_persistent_messages_than_fit_into_memory(start_broker: StartBroker) -> None:
+    address = start_broker(window_messages_max=10, page_messages_max=5)
+    with subscriber(address) as client:
+        durably(client, "client-individual", **{"activemq.prefetchSize": "1"})
+        bodies = [str(number) for number in range(50)]
+        publish(address, *bodies, persistent="false")
+        for body in bodies:
+            message = client.message()
+            assert message.text == body
+            client.ack(message)
+
+
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_what_was_not_acknowledged_comes_again_first_and_flagged(either: Address, ack: str, version: str) -> None:
+    create(either)
+    publish(either, "1", "2", "3")
+    with subscriber(either, version=version) as client:
+        durably(client, ack)
+        first = client.message()
+        assert texts(client, 2) == ["2", "3"]
+        client.ack(first)
+    publish(either, "4")
+    with subscriber(either) as client:
+        durably(client)
+        again = [client.message() for _ in range(3)]
+        assert [(m.text, m.headers.get("redelivered")) for m in again] == [("2", "true"), ("3", "true"), ("4", None)]
+        assert again[0].headers["JMSXDeliveryCount"] == "2"
+
+
+def test_an_ack_in_mode_client_covers_what_came_before(either: Address) -> None:
+    create(either)
+    publish(either, "1", "2", "3")
+    with subscriber(either) as client:
+        durably(client, "client")
+        texts(client, 1)
+        client.ack(client.message())
+        texts(client, 1)
+    assert left(either) == ["3"]
+
+
+def test_individual_acknowledgements_in_any_order(either: Address) -> None:
+    """Of ActiveMQ's DurableSubscriptionTestSupport, testIndividualAckWithDurableSubs."""
+    create(either)
+    publish(either, "1", "2", "3")
+    with subscriber(either) as client:
+        durably(client, "client-individual")
+        texts(client, 2)
+        client.ack(client.message())
+    assert left(either) == ["1", "2"]
+    assert left(either) == []
+
+
+def test_a_lost_connection_gives_back_what_it_had(either: Address) -> None:
+    create(either)
+    publish(either, "1", "2")
+    client = Client(either)
+    client.connect(client_id="ann")
+    durably(client, "client")
+    texts(client, 2)
+    client.drop()
+    until(lambda: _may_connect(either))
+    assert left(either) == ["1", "2"]
+
+
+def _may_connect(address: Address, client_id: str = "ann") -> bool:
+    with Client(address) as client:
+        return client.connect(client_id=client_id).command == "CONNECTED"
+
+
+def test_unsubscribe_and_disconnect_deactivate(either: Address) -> None:
+    with subscriber(either) as client:
+        durably(client)
+        client.done("UNSUBSCRIBE", {"id": "1"})
+        publish(either, "while away")
+        assert client.is_silent()
+        durably(client)
+        assert texts(client, 1) == ["while away"]
+
+
+def test_a_prefetch_of_its_own(start_broker: StartBroker) -> None:
+    address = start_broker(prefetch_durable_topic=2)
+    create(address)
+    publish(address, "1", "2", "3")
+    with subscriber(address) as client:
+        durably(client, "client-individual")
+        first = client.message()
+        assert texts(client, 1) == ["2"]
+        assert client.is_silent()
+        client.ack(first)
+        assert texts(client, 1) == ["3"]
+
+
+def test_a_refused_message_becomes_a_dead_letter(either: Address, open_client: OpenClient) -> None:
+    create(either, "bob")
+    with subscriber(either) as client:
+        durably(client, "client-individual")
+        publish(either, "bad", "good")
+        bad = client.message()
+        client.done("NACK", client.named(bad))
+        texts(client, 1)
+    assert left(either) == ["good"]
+    assert left(either, "bob") == ["bad", "good"]
+    dead = open_client(either)
+    dead.subscribe("/queue/ActiveMQ.DLQ")
+    letter = dead.message()
+    assert (letter.text, letter.headers["original-destination"]) == ("bad", TOPIC)
+
+
+def test_large_backlogs_are_paged(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    address = start_broker(sqlite_store, window_messages_max=20, page_messages_max=10)
+    create(address)
+    bodies = [str(number) for number in range(300)]
+    with Client(address) as publisher:
+        publisher.connect()
+        for body in bodies[:200]:
+            publisher.send("SEND", {"destination": TOPIC, "persistent": "true"}, body)
+        publisher.done("SEND", {"destination": TOPIC, "persistent": "true"}, "200")
+        with subscriber(address) as client:
+            durably(client, "client-individual", **{"activemq.prefetchSize": "5"})
+            got = []
+            for number in range(300):
+                message = client.message()
+                got.append(message.text)
+                client.ack(message)
+                if number < 99:  # some more while it is at work
+                    publisher.send("SEND", {"destination": TOPIC, "persistent": "true"}, str(201 + number))
+            assert got == bodies
+    assert left(address) == []
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def refused(client: Client, **headers: str) -> str:
+    """What the broker says to a SUBSCRIBE that it refuses; the connection has to survive."""
+    asked = {"destination": TOPIC, "id": "x", "activemq.subscriptionName": "news", **headers}
+    answer = client.request("SUBSCRIBE", asked)
+    assert answer.command == "ERROR", answer
+    client.publish("/queue/still", "there")
+    return answer.headers["message"]
+
+
+def test_what_cannot_be_subscribed_to(either: Address, open_client: OpenClient) -> None:
+    with subscriber(either) as client:
+        assert "cannot durably subscribe to a Queue" in refused(client, destination="/queue/A")
+        assert "name one topic" in refused(client, destination="/topic/A,/topic/B")
+        assert "name one topic" in refused(client, destination="/temp-topic/t")
+        assert "250 characters" in refused(client, selector=f"a = '{'x' * 250}'")
+        assert "at character 5" in refused(client, selector="a = = 1")
+    assert "client-id" in refused(open_client(either))
+    assert left(either) == []
+
+
+def test_a_name_that_the_store_has_no_room_for(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    with subscriber(start_broker(sqlite_store)) as client:
+        assert "takes 250" in refused(client, **{"activemq.subscriptionName": "n" * 251})
+
+
+def test_a_subscription_has_one_user(either: Address) -> None:
+    with subscriber(either) as client:
+        durably(client)
+        assert refused(client) == "Durable consumer is in use for client: ann and subscriptionName: news"
+        with Client(either) as other:
+            answer = other.connect(client_id="ann")
+            assert "already connected" in answer.headers["message"]
+            assert other.is_closed()
+        publish(either, "x")
+        assert texts(client, 1) == ["x"]
+
+
+# -- removal -----------------------------------------------------------------------------------------------------------
+
+
+def remove(client: Client, name: str = "news") -> Frame:
+    return client.request("UNSUBSCRIBE", {"id": "1", "destination": TOPIC, "activemq.subscriptionName": name})
+
+
+def test_a_removed_subscription_leaves_nothing(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    """Of ActiveMQ's DurableSubscriptionTestSupport, testUnsubscribeSubscription."""
+    address = start_broker(sqlite_store)
+    with subscriber(address) as client:
+        durably(client, "client")
+        publish(address, "1")
+        texts(client, 1)
+        assert remove(client).headers["message"].startswith("Durable consumer is in use")
+        client.done("UNSUBSCRIBE", {"id": "1"})
+        assert remove(client).command == "RECEIPT"
+        assert "No durable subscription exists" in remove(client).headers["message"]
+    store = topic_store(sqlite_store)
+    assert store.all_subscriptions() == []
+    assert isinstance(sqlite_store, SupportsTopics)
+    sqlite_store.clean_up()
+    until(lambda: store.message_count == 0)
+    publish(address, "2")
+    assert left(address) == []
+    publish(address, "3")
+    assert left(address) == ["3"]
+
+
+def test_a_client_of_1_0_removes_its_subscription(either: Address) -> None:
+    create(either)
+    publish(either, "x")
+    with subscriber(either, version="1.0") as client:
+        client.done("UNSUBSCRIBE", {"destination": TOPIC, "activemq.subscriptionName": "news"})
+    assert left(either) == []
+
+
+def test_another_selector_or_destination_begins_anew(
+    start_broker: StartBroker, sqlite_store: PersistenceAdapter
+) -> None:
+    """Of ActiveMQ's DurableSubscriptionTestSupport, testSelectorChange."""
+    address = start_broker(sqlite_store)
+    create(address, selector="colour = 'red'")
+    publish(address, "1", colour="red")
+    assert left(address, selector="colour = 'blue'") == []
+    publish(address, "3", colour="red")
+    publish(address, "4", colour="blue")
+    assert left(address, selector="colour = 'blue'") == ["4"]
+    publish(address, "5", colour="blue")
+    assert left(address, selector="colour = 'blue'", destination="/topic/U") == []
+    assert topic_store(sqlite_store).all_subscriptions() == []
+    publish(address, "6", destination="/topic/U", colour="blue")
+    assert left(address, selector="colour = 'blue'", destination="/topic/U") == ["6"]
+
+
+def test_a_retroactive_subscription_begins_with_what_is_stored(either: Address) -> None:
+    create(either)
+    publish(either, "1", "2")
+    assert left(either, "bob", **{"activemq.retroactive": "true"}) == ["1", "2"]
+    assert left(either, "carl") == []
+    assert left(either, "bob", **{"activemq.retroactive": "true"}) == []
+
+
+def test_unused_subscriptions_are_removed_in_time(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    """ActiveMQ's AMQ4351Test, smaller."""
+    address = start_broker(
+        sqlite_store, offline_durable_subscriber_timeout_s=0.5, offline_durable_subscriber_task_schedule_s=0.1
+    )
+    for number in range(20):
+        create(address, f"gone {number}")
+    store = topic_store(sqlite_store)
+    with subscriber(address) as client:
+        durably(client)
+        publish(address, "1")
+        assert texts(client, 1) == ["1"]
+        until(lambda: [info.key for info in store.all_subscriptions()] == [ANN])
+        publish(address, "2")
+        assert texts(client, 1) == ["2"]
+    until(lambda: not store.all_subscriptions())
+
+
+# -- wildcards ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wildcard_covers_topics_that_appear_later(
+    start_broker: StartBroker, sqlite_store: PersistenceAdapter
+) -> None:
+    address = start_broker(sqlite_store)
+    publish(address, "lost", destination="/topic/W.a")
+    with subscriber(address) as client:
+        durably(client, destination="/topic/W.>")
+        publish(address, "a", destination="/topic/W.a")
+        publish(address, "b", destination="/topic/W.b")
+        assert sorted(texts(client, 2)) == ["a", "b"]
+    publish(address, "c", destination="/topic/W.c.d")
+    publish(address, "a2", destination="/topic/W.a")
+    publish(address, "elsewhere", destination="/topic/V.a")
+    for name in ("W.a", "W.b", "W.c.d"):
+        [info] = topic_store(sqlite_store, name).all_subscriptions()
+        assert info.subscribed_destination == Topic("W.>")
+    assert sorted(left(address, destination="/topic/W.>")) == ["a2", "c"]
+    with subscriber(address) as client:
+        client.done("UNSUBSCRIBE", {"id": "1", "activemq.subscriptionName": "news"})
+    assert [topic_store(sqlite_store, name).all_subscriptions() for name in ("W.a", "W.b", "W.c.d")] == [[], [], []]
+
+
+# -- expiry ------------------------------------------------------------------------------------------------------------
+
+
+def test_expired_messages_go_and_disturb_nobody(either: Address, open_client: OpenClient) -> None:
+    """ActiveMQ loses the message before an expired one (and has testMessageExpire for the expired one itself)."""
+    create(either)
+    create(either, "bob")
+    publish(either, "stays")
+    expires = int(time.time() * 1000) + 150
+    publish(either, "goes", expires=str(expires))
+    publish(either, "stays, too")
+    until(lambda: time.time() * 1000 > expires)
+    assert left(either) == ["stays", "stays, too"]
+    assert left(either, "bob") == ["stays", "stays, too"]
+    dead = open_client(either)
+    dead.subscribe("/queue/ActiveMQ.DLQ")
+    assert dead.message().text == "goes"
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_covers_topics_and_acknowledgements(either: Address, open_client: OpenClient) -> None:
+    create(either)
+    create(either, "bob")
+    publish(either, "1", "2")
+    with subscriber(either) as client:
+        durably(client, "client-individual")
+        first, second = client.message(), client.message()
+        client.send("BEGIN", {"transaction": "t"})
+        client.ack(first, transaction="t")
+        client.send("SEND", {"destination": TOPIC, "persistent": "true", "transaction": "t"}, "3")
+        client.send("SEND", {"destination": "/queue/Q", "persistent": "true", "transaction": "t"}, "4")
+        assert client.is_silent()
+        client.done("COMMIT", {"transaction": "t"})
+        assert client.message().text == "3"
+        client.send("BEGIN", {"transaction": "u"})
+        client.ack(second, transaction="u")
+        client.send("SEND", {"destination": TOPIC, "persistent": "true", "transaction": "u"}, "never")
+        client.done("ABORT", {"transaction": "u"})
+    assert left(either) == ["2", "3"]
+    assert left(either, "bob") == ["1", "2", "3"]
+    queue = open_client(either)
+    queue.subscribe("/queue/Q")
+    assert queue.message().text == "4"
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def test_subscriptions_survive_a_restart(database_url: str) -> None:
+    """ActiveMQ's InactiveDurableSubscription with a restart, individual acknowledgement and a wildcard."""
+    with serving(database_url) as address:
+        create(address)
+        create(address, "wild", destination="/topic/>")
+        create(address, "red", selector="colour = 'red'")
+        publish(address, "1", "2", "3", colour="red")
+        publish(address, "4", colour="blue")
+        with subscriber(address) as client:
+            durably(client, "client-individual")
+            texts(client, 2)
+            client.done("ACK", client.named(client.message()))
+    with serving(database_url) as address:
+        publish(address, "5", colour="red")
+        assert left(address) == ["1", "2", "4", "5"]
+        assert left(address, "wild", destination="/topic/>") == ["1", "2", "3", "4", "5"]
+        assert left(address, "red", selector="colour = 'red'") == ["1", "2", "3", "5"]
+    with serving(database_url) as address:
+        assert left(address) == []
+        assert left(address, "red", selector="colour = 'red'") == []
+
+
+def test_a_sparse_selector_finds_its_message_behind_a_backlog(tmp_path: Path) -> None:
+    """ActiveMQ's DurableSubscriptionSelectorTest, and AMQ2580Test by its prefetch."""
+    url = f"sqlite:///{tmp_path / 'sparse.db'}"
+    options = {"window_messages_max": 200, "page_messages_max": 100}
+    with serving(url, **options) as address:
+        create(address, selector="filter = 'true'")
+        with Client(address) as publisher:
+            publisher.connect()
+            for _ in range(4000):
+                publisher.send("SEND", {"destination": TOPIC, "persistent": "true", "filter": "false"}, "no")
+            publisher.publish(TOPIC, "yes", filter="true")
+    with serving(url, **options) as address, subscriber(address) as client:
+        durably(client, selector="filter = 'true'", **{"activemq.prefetchSize": "2"})
+        assert texts(client, 1) == ["yes"]
+        publish(address, "no", filter="false")
+        publish(address, "again", filter="true")
+        assert texts(client, 1) == ["again"]
+    with open_store(url) as adapter:
+        assert topic_store(adapter).subscription_message_count(ANN) == 0

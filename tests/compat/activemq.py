@@ -256,6 +256,10 @@ class ActiveMQ:
         """Delete a durable subscription."""
         self._client("unsubscribe", topic, client_id, name, program="DurableClient")
 
+    def run(self, program: str, *arguments: str) -> list[JmsMessage]:
+        """Run one of the Java programs beside this file against it; what it prints, an object a line."""
+        return self._client(*arguments, program=program)
+
     def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
         done = subprocess.run(
             ["java", *QUICK_START, "-cp", self.class_path, program, self.url, *arguments],

@@ -32,12 +32,20 @@ class Collector(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
 
 
 @contextmanager
-def client(port: int) -> Iterator[tuple[stomp.Connection12, Collector]]:
-    """A STOMP 1.2 connection to a broker on loopback, and what it receives."""
-    connection = stomp.Connection12([("127.0.0.1", port)], auto_decode=False)
+def client(
+    port: int, client_id: str | None = None, *, sends_text: bool = False
+) -> Iterator[tuple[stomp.Connection12, Collector]]:
+    """A STOMP 1.2 connection to a broker on loopback, and what it receives.
+
+    Args:
+        port: of the broker.
+        client_id: of the client, if it has one.
+        sends_text: leave the length of the body out, which makes a message a text for JMS clients.
+    """
+    connection = stomp.Connection12([("127.0.0.1", port)], auto_decode=False, auto_content_length=not sends_text)
     collector = Collector()
     connection.set_listener("collector", collector)
-    connection.connect(wait=True)
+    connection.connect(wait=True, headers={} if client_id is None else {"client-id": client_id})
     try:
         yield connection, collector
     finally:

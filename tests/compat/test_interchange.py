@@ -1,0 +1,297 @@
+"""One database, served in turn by a real ActiveMQ and by us, with clients on both sides that do what clients do.
+
+Every message follows from its number, so whoever receives one can say what it has to be. What is sent in one round is
+received in part, and the rest is left to the next broker. In the end everything was received once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tests.broker_process import BrokerProcess
+from tests.compat.activemq import ActiveMQ, JdbcStore
+from tests.compat.stomp_client import Collector, client
+
+pytestmark = pytest.mark.timeout(400)
+
+COLOURS = ("red", "green", "blue")
+RED = "colour = 'red'"
+TTL_MS = 1500
+IDLE_S = 1.0
+
+Command: TypeAlias = tuple[str | int, ...]
+Received: TypeAlias = dict[str, Any]
+
+
+def sent(number: int) -> Received:
+    """The message with a number, as InterchangeClient.java prints it."""
+    return {
+        "number": str(number),
+        "colour": COLOURS[number % 3],
+        "body": f"message {number} \u00e9\u4e16",
+        "correlation": f"c{number}",
+        "type": f"type{number % 4}",
+        "reply_to": f"queue://REPLIES.{number % 2}",
+        "priority": number % 10,
+        "persistent": True,
+    }
+
+
+class Peer(Protocol):
+    """Clients of one broker."""
+
+    def does(self, commands: Sequence[Command]) -> list[list[Received]]:
+        """Do what InterchangeClient.java does; what each command has received."""
+
+
+class JavaPeer:
+    """JMS clients, in one virtual machine. They name selectors as those of STOMP clients are kept."""
+
+    def __init__(self, activemq: ActiveMQ) -> None:
+        self._activemq = activemq
+
+    def does(self, commands: Sequence[Command]) -> list[list[Received]]:
+        words = [word for command in commands for word in ("/", *map(str, command))][1:]
+        words = [f"convert_string_expressions:{RED}" if word == RED else word for word in words]
+        received: list[list[Received]] = [[]]
+        for line in self._activemq.run("InterchangeClient", *words):
+            if line:
+                received[-1].append(line)
+            else:
+                received.append([])
+        return received[:-1]
+
+
+class StompPeer:
+    """STOMP clients, each command a connection of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def does(self, commands: Sequence[Command]) -> list[list[Received]]:
+        return [getattr(self, f"_{name}")(*arguments) for name, *arguments in commands]
+
+    def _send(self, target: str, first: int, count: int, ttl_ms: int) -> list[Received]:
+        with client(self._port, sends_text=True) as (connection, _):
+            for number in range(first, first + count):
+                expires = {"expires": str(int(time.time() * 1000) + ttl_ms)} if ttl_ms else {}
+                self._send_one(connection, target, number, expires)
+        return []
+
+    def _send_one(self, connection: Any, target: str, number: int, headers: dict[str, str]) -> None:
+        message = sent(number)
+        place = f"/topic/{target[6:]}" if target.startswith("topic:") else f"/queue/{target}"
+        headers = {
+            "persistent": "true",
+            "priority": str(message["priority"]),
+            "correlation-id": message["correlation"],
+            "type": message["type"],
+            "reply-to": message["reply_to"].replace("queue://", "/queue/"),
+            "number": message["number"],
+            "colour": message["colour"],
+            **headers,
+        }
+        connection.send(place, message["body"].encode(), headers=headers)
+
+    def _receive(self, queue: str, count: int) -> list[Received]:
+        with client(self._port) as (connection, collector):
+            self._take_from(connection, f"/queue/{queue}")
+            return self._acknowledged(connection, collector, count)
+
+    def _drain(self, queue: str) -> list[Received]:
+        return self._receive(queue, 0)
+
+    def _commit(self, source: str, count: int, target: str, first: int, sends: int) -> list[Received]:
+        return self._transact(source, count, target, first, sends, is_commit=True)
+
+    def _rollback(self, source: str, count: int, target: str, first: int, sends: int) -> list[Received]:
+        self._transact(source, count, target, first, sends, is_commit=False)
+        return []
+
+    def _transact(
+        self, source: str, count: int, target: str, first: int, sends: int, *, is_commit: bool
+    ) -> list[Received]:
+        with client(self._port, sends_text=True) as (connection, collector):
+            self._take_from(connection, f"/queue/{source}")
+            connection.begin("t")
+            received = self._acknowledged(connection, collector, count, transaction="t")
+            for number in range(first, first + sends):
+                self._send_one(connection, target, number, {"transaction": "t"})
+            (connection.commit if is_commit else connection.abort)("t")
+            return received
+
+    def _poison(self, queue: str) -> list[Received]:
+        with client(self._port) as (connection, collector):
+            self._take_from(connection, f"/queue/{queue}")
+            collector.wait_for(1)
+            connection.nack(collector.messages[0][0]["ack"])
+        return []
+
+    def _subscribe(self, topic: str, client_id: str, name: str, selector: str) -> list[Received]:
+        with client(self._port, client_id) as (connection, _):
+            self._take_from(connection, f"/topic/{topic}", name, selector)
+        return []
+
+    def _news(self, topic: str, client_id: str, name: str, selector: str, count: int) -> list[Received]:
+        with client(self._port, client_id) as (connection, collector):
+            self._take_from(connection, f"/topic/{topic}", name, selector)
+            return self._acknowledged(connection, collector, count)
+
+    def _ask(self) -> list[Received]:
+        with client(self._port) as (connection, collector):
+            for number, place in enumerate(("/temp-queue/requests", "/temp-queue/replies")):
+                connection.subscribe(place, id=str(number), ack="auto")
+            connection.send("/temp-queue/requests", b"what?", headers={"reply-to": "/temp-queue/replies"})
+            collector.wait_for(1)
+            connection.send(collector.messages[0][0]["reply-to"], b"that")
+            collector.wait_for(2)
+            assert collector.messages[1][1] == b"that"
+        return []
+
+    @staticmethod
+    def _take_from(connection: Any, place: str, name: str = "", selector: str = "") -> None:
+        headers = {"activemq.prefetchSize": "1"}
+        if name:
+            headers["activemq.subscriptionName"] = name
+        if selector:
+            headers["selector"] = selector
+        connection.subscribe(place, id="1", ack="client-individual", headers=headers)
+
+    @staticmethod
+    def _acknowledged(
+        connection: Any, collector: Collector, count: int, transaction: str | None = None
+    ) -> list[Received]:
+        """Receive so many, all if 0, and acknowledge each before the next one comes."""
+        received: list[Received] = []
+        while not count or len(received) < count:
+            until = time.monotonic() + (20 if count else IDLE_S)
+            while len(collector.messages) == len(received) and time.monotonic() < until:
+                time.sleep(0.005)
+            if len(collector.messages) == len(received):
+                assert not count, f"{len(received)} of {count} messages came"
+                break
+            headers, body = collector.messages[len(received)]
+            received.append(
+                {
+                    "number": headers["number"],
+                    "colour": headers["colour"],
+                    "body": body.decode(),
+                    "correlation": headers["correlation-id"],
+                    "type": headers["type"],
+                    "reply_to": headers["reply-to"].replace("/queue/", "queue://"),
+                    "priority": int(headers["priority"]),
+                    "persistent": headers["persistent"] == "true",
+                }
+            )
+            connection.ack(headers["ack"], transaction=transaction)
+        return received
+
+
+class Rounds:
+    """What all rounds together have sent and received, by channel."""
+
+    def __init__(self) -> None:
+        self.expected: dict[str, Counter[int]] = {}
+        self.received: dict[str, Counter[int]] = {}
+        self.first = 0
+        self.expires_s = 0.0
+
+    def expect(self, channel: str, *numbers: int) -> None:
+        """So many are to come."""
+        self.expected.setdefault(channel, Counter()).update(numbers)
+
+    def take(self, channel: str, messages: Sequence[Received]) -> list[int]:
+        """These came, and are as they were sent."""
+        numbers = [int(message["number"]) for message in messages]
+        assert list(messages) == [sent(number) for number in numbers]
+        self.received.setdefault(channel, Counter()).update(numbers)
+        return numbers
+
+    def play(self, peer: Peer, *, is_last: bool = False) -> None:
+        """One round at one broker."""
+        self.first += 1000
+        first = self.first
+        time.sleep(max(0.0, self.expires_s - time.time()))
+        some: Sequence[tuple[str, Command]] = [
+            ("LATE", ("drain", "LATE")),
+            ("DLQ", ("drain", "ActiveMQ.DLQ")),
+            ("", ("subscribe", "PRICES", "ann", "news", RED)),
+            ("", ("subscribe", "PRICES", "bob", "all", "")),
+            ("", ("send", "WORK", first, 12, 0)),
+            ("", ("send", "topic:PRICES", first + 300, 9, 0)),
+            ("", ("send", "LATE", first + 400, 2, TTL_MS)),
+            ("", ("send", "POISON", first + 500, 1, 0)),
+            ("WORK", ("receive", "WORK", 6)),
+            ("WORK", ("commit", "WORK", 2, "DONE", first + 100, 3)),
+            ("", ("rollback", "WORK", 2, "DONE", first + 200, 3)),
+            ("DONE", ("receive", "DONE", 2)),
+            ("ann", ("news", "PRICES", "ann", "news", RED, 2)),
+            ("bob", ("news", "PRICES", "bob", "all", "", 4)),
+            ("", ("poison", "POISON")),
+            ("", ("ask",)),
+        ]
+        rest: Sequence[tuple[str, Command]] = [
+            ("LATE", ("drain", "LATE")),
+            ("DLQ", ("drain", "ActiveMQ.DLQ")),
+            ("WORK", ("drain", "WORK")),
+            ("DONE", ("drain", "DONE")),
+            ("ann", ("news", "PRICES", "ann", "news", RED, 0)),
+            ("bob", ("news", "PRICES", "bob", "all", "", 0)),
+            ("POISON", ("drain", "POISON")),
+        ]
+        steps = rest if is_last else some
+        for (channel, _), messages in zip(steps, peer.does([command for _, command in steps]), strict=True):
+            self.take(channel, messages)
+        if is_last:
+            return
+        self.expires_s = time.time() + TTL_MS / 1000
+        self.expect("WORK", *range(first, first + 12))
+        self.expect("DONE", *range(first + 100, first + 103))
+        self.expect("ann", *(number for number in range(first + 300, first + 309) if number % 3 == 0))
+        self.expect("bob", *range(first + 300, first + 309))
+        self.expect("DLQ", first + 400, first + 401, first + 500)
+
+    def check(self) -> None:
+        """Everything came, once."""
+        received = {channel: numbers for channel, numbers in self.received.items() if numbers}
+        assert received == self.expected
+
+
+@pytest.fixture(params=["postgresql_url", "mariadb_url"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A fresh database that both can use."""
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+def containers(url: str) -> set[str]:
+    """The destinations that have rows."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = {name for (name,) in connection.execute(text("SELECT DISTINCT CONTAINER FROM ACTIVEMQ_MSGS"))}
+    engine.dispose()
+    return found
+
+
+@pytest.mark.parametrize("java_begins", [True, False])
+def test_in_turn(url: str, class_path: str, tmp_path: Path, java_begins: bool) -> None:
+    rounds = Rounds()
+    for number in range(5):
+        is_last = number == 4
+        if java_begins == (number % 2 == 0):
+            with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
+                rounds.play(JavaPeer(activemq), is_last=is_last)
+                activemq.stop()
+        else:
+            with BrokerProcess(url, tmp_path) as broker:
+                rounds.play(StompPeer(broker.port), is_last=is_last)
+        assert not {name for name in containers(url) if name.startswith("temp-")}
+    rounds.check()
+    assert not {name for name in containers(url) if name.startswith("queue://")}

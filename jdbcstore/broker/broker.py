@@ -30,6 +30,7 @@ from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.topic import Topic, TopicConsumer
+from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
@@ -92,6 +93,7 @@ class Broker:
         self.redeliveries = Redeliveries(self)
         self.scheduler = Scheduler(self)
         self.durables = Durables(self)
+        self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.sessions: set[Session] = set()
@@ -307,10 +309,18 @@ class Broker:
         """The queue of this name, made at the first use."""
         queue = self.queues.get(destination)
         if queue is None:
-            queue = self.queues[destination] = Queue(self, destination)
+            queue = self.add_queue(destination)
+            if self.virtual_topics.feeds(destination):
+                self.queue_store(self.adapter, destination)  # remembers the queue from now on
             for consumer in self._wildcards:
                 if any(element.matches(destination) for element in consumer.destination.elements()):
                     self._join_queue(consumer, queue)
+        return queue
+
+    def add_queue(self, destination: Destination) -> Queue:
+        """A queue of this name that is not there yet."""
+        queue = self.queues[destination] = Queue(self, destination)
+        self.virtual_topics.appeared(destination)
         return queue
 
     def topic(self, destination: Destination) -> Topic:
@@ -375,10 +385,22 @@ class Broker:
     # -- several at once -----------------------------------------------------------------------------------------
 
     def publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
-        """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
+        """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
+
+        Its copies go to the queues of a virtual topic.
+        """
         if self.scheduler.takes(message):
             self.commit([message], [], publisher, answer)
             return
+        messages = self.virtual_topics.with_copies(message)
+        if len(messages) > 1 and message.persistent:
+            self._commit(messages, [], publisher, answer)
+            return
+        for copy in messages[1:]:
+            self._publish(copy, publisher, _log_failure)
+        self._publish(message, publisher, answer)
+
+    def _publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be published")
@@ -418,6 +440,19 @@ class Broker:
                 answer(error)
                 return None
             sends = [message for message in sends if not self.scheduler.takes(message)]
+        messages = [message for single in sends for message in self.virtual_topics.with_copies(single)]
+        return self._commit(messages, acknowledged, publisher, answer, producers, follows, jobs)
+
+    def _commit(
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Session | None,
+        answer: Answer,
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
+        jobs: Sequence[JobChange] = (),
+    ) -> Completion[None] | None:
         kept = [(target, message) for message in sends if (target := self._keeper(message)) is not None]
         removes, finished = settlements(acknowledged)
         try:
@@ -440,7 +475,7 @@ class Broker:
                 keepers = {id(message) for _, message in kept}
                 for message in sends:
                     if id(message) not in keepers:
-                        self.publish(message, publisher, _log_failure)
+                        self._publish(message, publisher, _log_failure)
             answer(error)
 
         self.inbox.expect(completion, done, None)
@@ -505,7 +540,9 @@ class Broker:
         for name, queue in list(self.queues.items()):
             if not queue.idle:
                 queue.last_used_s = now_s
-            elif now_s - queue.last_used_s > timeout_s and not name.is_temporary:
+            elif (
+                now_s - queue.last_used_s > timeout_s and not name.is_temporary and not self.virtual_topics.feeds(name)
+            ):
                 del self.queues[name]
                 self._let_go_of_store(name)
         for name, topic in list(self.topics.items()):

@@ -26,6 +26,7 @@ class Consumer:
         ack_mode: how it acknowledges.
         prefetch: how many messages it may hold.
         interest: which messages it wants.
+        is_exclusive: whether it wants its queues for itself.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Consumer:
         "destination",
         "interest",
         "is_auto",
+        "is_exclusive",
         "parked",
         "prefetch",
         "queues",
@@ -52,6 +54,8 @@ class Consumer:
         ack_mode: AckMode,
         prefetch: int,
         interest: Interest = EVERYTHING,
+        *,
+        is_exclusive: bool = False,
     ) -> None:
         self.session = session
         self.subscription_id = subscription_id
@@ -61,6 +65,7 @@ class Consumer:
         self.prefetch = prefetch
         self.credit = prefetch
         self.interest = interest
+        self.is_exclusive = is_exclusive
         #: By the name that the client's ACK will use, in the order of delivery.
         self.unacknowledged: dict[str, Delivery] = {}
         #: The queues that it takes part in.

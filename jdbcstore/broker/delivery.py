@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
     from jdbcstore.broker.lane import Lane
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "by_place"]
 
 
 class Delivery:
@@ -32,6 +32,7 @@ class Delivery:
         "failed",
         "is_being_marked",
         "is_marked",
+        "is_out",
         "key",
         "lane",
         "message",
@@ -70,6 +71,8 @@ class Delivery:
         self.redeliveries = message.redelivery_counter
         #: Whether the store knows that it is going to be delivered, and whether it is being told.
         self.is_marked = self.is_being_marked = False
+        #: Whether it has been taken out of window or store, for a consumer or to be removed.
+        self.is_out = False
         self.consumer: Consumer | None = None
         #: Its place among all that was sent to the connection; a cumulative acknowledgement goes by it.
         self.sent = 0
@@ -89,3 +92,8 @@ class Delivery:
             and not lane.is_closed
             and not lane.queue.is_shared
         )
+
+
+def by_place(delivery: Delivery) -> tuple[int, int]:
+    """Sorts deliveries of one queue into the order in which they go."""
+    return 0 if delivery.lane is None else -delivery.lane.level, delivery.order

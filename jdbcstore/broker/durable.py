@@ -207,7 +207,7 @@ class DurableSubscription(Queue):
         """Take note of a message whose write has just been submitted to the topic's store.
 
         Returns:
-            Which lane has to be told what when the store has answered (`Lane.added`); None if none has to be told.
+            The lane, and what its `Lane.added` has to be told when the store has answered; None if nothing has.
         """
         lane = self.persistent(message)
         if message.message_id is not None and not self._interest.wants(message) and lane.pass_over(message):
@@ -287,10 +287,10 @@ class DurableSubscription(Queue):
         super().settled(delivery)
 
     def close(self) -> None:
-        transient = [lane for lane in self._transient if lane.holds_anything]
+        spooled = next((lane.store for lane in self._transient if lane.is_open), None)
         super().close()
-        if transient:
-            purged = transient[0].store.remove_all_messages()
+        if spooled is not None:
+            purged = spooled.remove_all_messages()
             self._broker.inbox.expect(purged, self._emptied, None)
 
     def _emptied(self, _: object, error: BaseException | None) -> None:

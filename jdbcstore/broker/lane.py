@@ -24,6 +24,10 @@ what may be done:
    twice is better than never.
 4. A message is taken out of the store only by who has its delivery, so the tail changes by rules 1 to 3 alone, and by
    a purge, which empties tail and window and makes a page that is being read void (``_generation``).
+5. A selection (`jdbcstore.broker.selection`) may pick a message from the tail, one that it has just read there and
+   that was not picked before. It is a delivery from then on. The count goes down, and a page leaves the message out.
+   It is remembered (``_picked``) until the position is past it, or the store has removed it and no page is being read
+   that may still show it.
 
 So nothing is skipped (only rules 1 and 2 move the position, and only over what they put into the window) and nothing
 is doubled (a message enters the window once: directly or by a page, never both). Should the count be too high all the
@@ -82,16 +86,19 @@ class Lane:
     __slots__ = (
         "_broker",
         "_generation",
+        "_gone",
         "_is_read_up",
         "_level",
         "_memory_first",
         "_open_store",
         "_pending",
+        "_picked",
         "_position",
         "_reading",
         "_retry_s",
         "_store",
         "_tail_adds",
+        "_tail_answers",
         "_unpaged",
         "_window_bytes",
         "_window_half",
@@ -100,6 +107,7 @@ class Lane:
         "is_closed",
         "level",
         "queue",
+        "scanning",
         "window",
     )
 
@@ -131,8 +139,13 @@ class Lane:
         self._position = 0
         self._unpaged = 0
         self._pending = 0
-        self._tail_adds = 0
+        self._tail_adds = self._tail_answers = 0
         self._reading = False
+        #: Sequences that were picked from the tail (rule 5), and those of them that have left the store.
+        self._picked: set[int] = set()
+        self._gone: list[int] = []
+        #: Pages of the tail that selections are reading.
+        self.scanning = 0
         self._is_read_up = False
         self._generation = 0
         self._retry_s = 0.0
@@ -255,6 +268,9 @@ class Lane:
         if delivery is None:
             self._pending -= 1
             self._is_read_up = False
+            self._tail_answers += 1
+            if self.queue.selections:
+                self.queue.wake()
             if error is not None and not unknown:
                 self._unpaged -= 1
             self.page()
@@ -265,6 +281,9 @@ class Lane:
                 self.queue.wake()
         else:
             delivery.failed = delivery.visible = True
+            if self.queue.selections and delivery in self.window:  # perhaps nobody looks at it again
+                self.take_out(delivery)
+                self.queue.drop(delivery)
             self.queue.wake()
 
     def _has_room(self, message: Message) -> bool:
@@ -283,13 +302,75 @@ class Lane:
         order = self.queue.next_order()
         delivery = Delivery(message, self, order, stored=stored, durable=durable, visible=visible)
         self.window.append(delivery)
+        if self.queue.selections:
+            self.queue.entered(delivery)
         self._window_bytes += delivery.size
         self._broker.memory.used += delivery.size
         if visible:
             self.queue.wake()
         return delivery
 
+    # -- the tail, for selections --------------------------------------------------------------------------------
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether the store may show something above the position."""
+        return not self.is_closed and self._unpaged > self._pending
+
+    @property
+    def position(self) -> int:
+        """What is above is in the tail, or picked."""
+        return self._position
+
+    @property
+    def answers(self) -> int:
+        """Grows with every write of the tail that the store has answered."""
+        return self._tail_answers
+
+    @property
+    def generation(self) -> int:
+        """Changes when pages that are being read become void."""
+        return self._generation
+
+    def cursor_at(self, sequence: int) -> Cursor:
+        """The place in the store behind this sequence of the lane."""
+        return Cursor.after(sequence) if self._level is None else Cursor.in_level(self._level, sequence)
+
+    def pick(self, message: Message) -> Delivery | None:
+        """Take a message out of the tail that was just read there (rule 5); None if it is not, or no more, in it."""
+        sequence = 0 if message.message_id is None else message.message_id.broker_sequence_id
+        if sequence <= self._position or sequence in self._picked:
+            return None
+        self._picked.add(sequence)
+        self._unpaged = max(self._unpaged - 1, 0)
+        delivery = Delivery(message, self, self.queue.next_order(), stored=True, durable=True)
+        self._broker.memory.used += delivery.size
+        return delivery
+
+    def scanned(self) -> None:
+        """A selection has read its page."""
+        self.scanning -= 1
+        self._forget_gone()
+
+    def removed(self, delivery: Delivery) -> None:
+        """A delivery has left the store, if it was there."""
+        if self._picked:
+            self._gone.append(delivery.message_id.broker_sequence_id)
+            self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        if self._gone and not self.scanning and not self._reading:
+            self._picked.difference_update(self._gone)
+            self._gone.clear()
+
     # -- out -----------------------------------------------------------------------------------------------------
+
+    def take_out(self, delivery: Delivery) -> None:
+        """Take any delivery out of the window."""
+        self.window.remove(delivery)
+        self._window_bytes -= delivery.size
+        if self._unpaged and len(self.window) <= self._window_half:
+            self.page()
 
     def pop(self) -> Delivery:
         """Take the first delivery out of the window."""
@@ -362,8 +443,9 @@ class Lane:
                 size = sum(message.size for message in page.messages)
                 self._is_read_up = len(page.messages) < messages_max and size < bytes_max // 2
                 self._paged(page, pending, adds)
+            self._forget_gone()
 
-        cursor = Cursor.after(self._position) if self._level is None else Cursor.in_level(self._level, self._position)
+        cursor = self.cursor_at(self._position)
         self._broker.read(self.store.recover_next_messages, cursor, messages_max, bytes_max).add_done_callback(finish)
 
     def _paged(self, page: Page, pending: int, adds: int) -> None:
@@ -378,8 +460,12 @@ class Lane:
                 self.queue.wake()  # lower levels may have waited for this
             return
         self._position = position
-        self._unpaged = max(self._unpaged - len(page.messages) - len(page.unreadable), 0)
-        for message in self.queue.wanted(page.messages):
+        messages = page.messages
+        if self._picked:
+            messages = [message for message in messages if _sequence(message) not in self._picked]
+            self._picked = {sequence for sequence in self._picked if sequence > position}
+        self._unpaged = max(self._unpaged - len(messages) - len(page.unreadable), 0)
+        for message in self.queue.wanted(messages):
             self._enter(message, stored=True, durable=True, visible=True)
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.
@@ -404,3 +490,7 @@ class Lane:
         self.page()
         if self._reading:
             self._retry_s = waited_s
+
+
+def _sequence(message: Message) -> int:
+    return 0 if message.message_id is None else message.message_id.broker_sequence_id

@@ -83,6 +83,9 @@ class BrokerOptions:
         offline_durable_subscriber_task_schedule_s: how often that is looked at (ActiveMQ:
             ``offlineDurableSubscriberTaskSchedule``).
 
+        use_virtual_topics: copy what is published to ``VirtualTopic.X`` to every known queue
+            ``Consumer.*.VirtualTopic.X`` (ActiveMQ: ``useVirtualTopics``).
+
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
 
         scheduler_support: keep messages for later that ask for it with ``AMQ_SCHEDULED_DELAY``, ``…_PERIOD``,
@@ -143,6 +146,8 @@ class BrokerOptions:
 
     offline_durable_subscriber_timeout_s: float = 0.0
     offline_durable_subscriber_task_schedule_s: float = 300.0
+
+    use_virtual_topics: bool = True
 
     dead_letter_queue: str = "ActiveMQ.DLQ"
 

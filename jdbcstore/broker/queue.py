@@ -20,8 +20,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Delivery, by_place
+from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.selection import Selection
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.message import Message
@@ -37,12 +39,6 @@ __all__ = ["Answer", "DeliveryAnswer", "Queue"]
 log = logging.getLogger(__name__)
 
 _by_order = attrgetter("order")
-
-
-def _by_place(delivery: Delivery) -> tuple[int, int]:
-    return 0 if delivery.lane is None else -delivery.lane.level, delivery.order
-
-
 _RETRY_S = 1.0
 
 #: Told once how a write ended: None, or the error.
@@ -76,6 +72,9 @@ class Queue:
         self.policy = broker.policy_for(destination)
         self._marks = self.policy.persist_jms_redelivered
         self._loading: asyncio.Future[Message | None] | None = None
+        #: What those consumers get that do not want everything.
+        self.selections: dict[Interest, Selection] = {}
+        self._exclusive: Consumer | None = None
         #: One lane, or one for each priority from 0 on; those that are not there (yet) are an empty list.
         self._persistent = [] if destination.is_temporary else self._new_lanes(self._open_store, memory_first=False)
         self._transient: list[Lane] = []
@@ -149,12 +148,13 @@ class Queue:
     def depth(self) -> int:
         """Messages that nobody has acknowledged."""
         lanes = self.lanes()
+        picked = sum(len(selection.picks) for selection in self.selections.values())
         if len(self._persistent) > 1 and self._persistent[0].is_open:  # only all together have a count
             stored = self._persistent[0].store.message_count + sum(lane.pending for lane in self._persistent)
             in_memory = [lane for lane in lanes if not lane.is_durable]
             returned = sum(1 for delivery in self._returned if delivery.lane in in_memory)
             return stored + sum(lane.depth + lane.in_flight for lane in in_memory) + returned
-        return sum(lane.depth for lane in lanes) + len(self._returned) + self.in_flight
+        return sum(lane.depth for lane in lanes) + len(self._returned) + self.in_flight + picked
 
     @property
     def has_consumers(self) -> bool:
@@ -213,6 +213,9 @@ class Queue:
         """Let a consumer take part. What is in the store begins to come into memory."""
         self.consumers.append(consumer)
         self._ready.append(consumer)
+        self._choose_exclusive()
+        if not (consumer.interest.is_everything or self.is_shared):
+            self._selection(consumer.interest).users += 1
         for lane in self._persistent:
             lane.store  # noqa: B018  # opening it finds out how much there is
         for lane in self.lanes():
@@ -224,12 +227,46 @@ class Queue:
         self.consumers.remove(consumer)
         if consumer in self._ready:
             self._ready.remove(consumer)
+        self._choose_exclusive()
+        selection = self.selections.get(consumer.interest)
+        if selection is not None:
+            selection.users -= 1
+            if not selection.users:
+                del self.selections[consumer.interest]
+                self._put_back(selection.picks)
+        self.wake()
         self.last_used_s = self._broker.loop.time()
 
     def consumer_ready(self, consumer: Consumer) -> None:
         """A consumer that could not take more can again."""
         self._ready.append(consumer)
         self.wake()
+
+    def _choose_exclusive(self) -> None:
+        """Of consumers that want the queue for themselves the first one has it, as long as it is there."""
+        if self._exclusive not in self.consumers:
+            self._exclusive = next((consumer for consumer in self.consumers if consumer.is_exclusive), None)
+
+    def _selection(self, interest: Interest) -> Selection:
+        selection = self.selections.get(interest)
+        if selection is None:
+            selection = self.selections[interest] = Selection(self._broker, self, interest)
+            selection.came_back(chain(self._returned, *(lane.window for lane in self.lanes())))
+        return selection
+
+    def _put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """These wait for another consumer, before everything that is in the window."""
+        deliveries = list(deliveries)
+        if deliveries:
+            self._returned = deque(sorted([*self._returned, *deliveries], key=by_place))
+            for selection in self.selections.values():
+                selection.came_back(deliveries)
+            self.wake()
+
+    def entered(self, delivery: Delivery) -> None:
+        """A lane's window has a new delivery, and there are selections."""
+        for selection in self.selections.values():
+            selection.entered(delivery)
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -244,21 +281,69 @@ class Queue:
         self._is_awake = False
         ready = self._ready
         now_ms = self._broker.now_ms()
-        while ready:
+        is_open_to_all = not self.selections and self._exclusive is None
+        passed = 0  # consumers in a row that there is nothing for
+        while passed < len(ready):
             consumer = ready[0]
             if not consumer.can_take:
                 consumer.parked.append(self)
                 ready.popleft()
                 continue
-            delivery = self._take(now_ms)
-            if delivery is None:
+            delivery = self._take(now_ms) if is_open_to_all else self._take_for(consumer, now_ms)
+            if delivery is not None:
+                passed = 0
+                in_flight_bytes = _hand_out(delivery)
+                consumer.deliver(delivery)
+                if in_flight_bytes > self._broker.options.in_flight_bytes_max:
+                    self._unload(delivery)
+            elif is_open_to_all:
                 return
-            in_flight_bytes = _hand_out(delivery)
-            consumer.deliver(delivery)
-            if in_flight_bytes > self._broker.options.in_flight_bytes_max:
-                self._unload(delivery)
+            else:
+                passed += 1
             if len(ready) > 1:
                 ready.rotate(-1)
+
+    def _take_for(self, consumer: Consumer, now_ms: int) -> Delivery | None:
+        """The next message to deliver to a consumer; None if there is none for it, or it is not ready yet."""
+        if self._exclusive is not None and consumer is not self._exclusive:
+            return None
+        selection = self.selections.get(consumer.interest)
+        if selection is None:
+            return self._take(now_ms)
+        while True:
+            delivery = selection.first()
+            if delivery is None:
+                return None
+            if delivery.failed:
+                self._take_out(delivery, selection)
+                self.drop(delivery)
+            elif delivery.message is None:
+                self._load(delivery)
+                return None
+            elif 0 < delivery.message.expiration < now_ms:
+                self._take_out(delivery, selection)
+                self._expire(delivery)
+            elif self._marks and not delivery.is_marked:
+                self._broker.redeliveries.mark(delivery)
+                if not delivery.is_marked:
+                    return None
+            else:
+                self._take_out(delivery, selection)
+                return delivery
+
+    def drop(self, delivery: Delivery) -> None:
+        """The store refused a message; it has been taken out of the window."""
+        delivery.is_out = True
+        self._forget(delivery)
+
+    def _take_out(self, delivery: Delivery, selection: Selection) -> None:
+        """Take a waiting delivery from wherever it waits."""
+        if selection.strike(delivery):
+            return
+        if delivery in self._returned:
+            self._returned.remove(delivery)
+        elif delivery.lane is not None:
+            delivery.lane.take_out(delivery)
 
     def _take(self, now_ms: int) -> Delivery | None:
         """The next message to deliver; None if there is none, or it is not ready yet."""
@@ -340,6 +425,7 @@ class Queue:
         for delivery in deliveries:
             _take_back(delivery)
             delivery.consumer = None
+            delivery.is_out = False
             delivery.redeliveries += 1
             delivery.is_marked = False
             if self._is_deleted or _is_late(delivery):
@@ -347,10 +433,9 @@ class Queue:
             else:
                 returned.append(delivery)
         if returned:
-            returned.sort(key=_by_place)
-            self._returned = deque(sorted([*self._returned, *returned], key=_by_place))
+            returned.sort(key=by_place)
+            self._put_back(returned)
             self._broker.redeliveries.given_back(returned)
-            self.wake()
 
     def acknowledge(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """The consumer is done with the message. After an error the delivery is still the consumer's."""
@@ -377,6 +462,8 @@ class Queue:
     def settled(self, delivery: Delivery) -> None:
         """A delivery has left the store, or goes with the commit that just succeeded."""
         _take_back(delivery)
+        if delivery.lane is not None:
+            delivery.lane.removed(delivery)
         self.dequeued += 1
         self._forget(delivery)
 
@@ -458,6 +545,10 @@ class Queue:
 
     def purge(self, answer: Answer) -> None:
         """Forget all messages that no consumer has."""
+        for selection in self.selections.values():
+            self._returned.extend(selection.picks)
+            selection.picks.clear()
+            selection.forget()
         for delivery in self._returned:
             _hand_out(delivery)
             self.discard(delivery)
@@ -525,6 +616,7 @@ def _hand_out(delivery: Delivery) -> int:
     lane = delivery.lane
     if lane is None:
         return 0
+    delivery.is_out = True
     lane.in_flight += 1
     lane.in_flight_bytes += delivery.size
     return lane.in_flight_bytes

@@ -8,7 +8,6 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.blocking import BlockingCalls
-from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.server import Server
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Realm:
         destinations = await self._call(broker.adapter.destinations)
         for destination in destinations:
             if destination.is_queue and destination not in broker.queues:
-                broker.queues[destination] = Queue(broker, destination)
+                broker.add_queue(destination)
         broker.durables.load(name for name in destinations if name.is_topic and not name.is_temporary)
 
     async def listen(self) -> None:
@@ -113,6 +112,7 @@ class Realm:
         broker.queues.clear()
         broker.topics.clear()
         broker.durables.forget()
+        broker.virtual_topics.forget()
         broker.drop_spool()
 
     # -- the clean end -------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ class Realm:
     def _take_server(self) -> Server | None:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._broker.scheduler.end()
         self._broker.durables.stop_watching()
+        self._broker.scheduler.end()
         server, self._server = self._server, None
         if server is not None:
             server.stop_listening()

@@ -33,7 +33,6 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
     Raises:
         ProtocolError: it asks for what there is not, or not yet.
     """
-    _refuse_what_is_not_there_yet(event)
     elements = destination.elements()
     kinds = {element.is_queue for element in elements}
     if len(kinds) > 1:
@@ -50,11 +49,12 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
     prefetch = _prefetch(broker, event, destination, is_queue=is_queue)
     if event.subscription_name is not None:
         return _durable_consumer(broker, session, event, destination, prefetch)
-    interest = _interest(session, event, is_topic=not is_queue)
+    interest = _interest(session, event)
     if event.browser:
         return Browser(broker, session, event.id, destination, event.ack, prefetch, interest)
     if is_queue:
-        return Consumer(session, event.id, destination, event.ack, prefetch, interest)
+        is_exclusive = _is_true(event, "activemq.exclusive")
+        return Consumer(session, event.id, destination, event.ack, prefetch, interest, is_exclusive=is_exclusive)
     return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch, interest)
 
 
@@ -79,18 +79,17 @@ def _durable_consumer(
         destination,
         event.ack,
         prefetch,
-        _interest(session, event, is_topic=True),
+        _interest(session, event),
         SubscriptionKey(session.client_id, event.subscription_name),
         retroactive=_is_true(event, "activemq.retroactive"),
     )
 
 
-def _interest(session: Session, event: Subscribe, *, is_topic: bool) -> Interest:
+def _interest(session: Session, event: Subscribe) -> Interest:
     selector = stomp_selector(event.selector, is_durable=event.subscription_name is not None)
-    is_deaf_to_itself = is_topic and _is_true(event, "activemq.noLocal")
-    if selector is None and not is_deaf_to_itself:
-        return EVERYTHING
-    return Interest(selector, session.connection_id if is_deaf_to_itself else None)
+    if _is_true(event, "activemq.noLocal"):
+        return Interest(selector, session.connection_id)
+    return EVERYTHING if selector is None else Interest(selector)
 
 
 def _is_true(event: Subscribe, header: str) -> bool:
@@ -107,10 +106,3 @@ def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_
         else:
             prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
     return min(max(prefetch, 1), broker.options.prefetch_max)
-
-
-def _refuse_what_is_not_there_yet(event: Subscribe) -> None:
-    if event.selector is not None and "/topic/" not in event.destination:
-        raise ProtocolError("Selectors are not supported yet on queues: leave the selector header out")
-    if event.headers.get("activemq.exclusive") == "true":
-        raise ProtocolError("Exclusive consumers are not supported yet: leave activemq.exclusive out")

@@ -190,16 +190,6 @@ def test_the_receipt_of_a_subscription_comes_before_its_messages(client: Client)
     assert bodies(client, 3) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"selector": "a = 1"}, {"activemq.subscriptionName": "s"}, {"activemq.exclusive": "true"}],
-)
-def test_what_is_not_there_yet_is_said_clearly(client: Client, headers: dict[str, str]) -> None:
-    answer = client.request("SUBSCRIBE", {"destination": "/topic/A", "id": "1", **headers})
-    assert (answer.command, "not supported yet" in answer.headers["message"]) == ("ERROR", True)
-    client.subscribe("/topic/A")
-
-
 def test_a_wildcard_subscription_covers_queues_that_come_later(client: Client) -> None:
     client.publish("/queue/orders.de", "early")
     client.subscribe("/queue/orders.*", "client-individual")

@@ -1,0 +1,179 @@
+"""Consumers of a queue that do not want everything: what they want is found without holding up anybody.
+
+**Theory.** The window of a lane (`jdbcstore.broker.lane`) is bounded, and may be full of messages that a selector
+leaves out, with those that it wants far behind. So for each selector in use a queue has a `Selection`, shared by the
+consumers that have the same one. It looks at every message once, in two places:
+
+* *In memory.* What enters the window, or is given back, is put on the selection's list of candidates. A candidate is
+  looked at when a consumer wants one: it is taken out of the window, or struck from the list. Others may have taken it
+  in the meantime; `Delivery.is_out` tells.
+* *In the tail*, when no candidate is left: the selection reads the store page by page with a cursor of its own, behind
+  the lane's position. What matches is *picked* (`Lane.pick`): it is a delivery from then on, the tail is shorter by it,
+  and the lane remembers its sequence until its own pages are past it, or the store does not have it any more. What
+  does not match is forgotten; the cursor is past it.
+
+A page of the selection and one of the lane may show the same message. It is in the window if it is not above the
+lane's position, and picked if the lane remembers it; each is checked when the page arrives, in the event loop, so
+exactly one gets it. In memory is what was picked of one page and not delivered yet, and the candidates, which are in
+the window anyway. The next page is read when all of that is gone. So the store is read once for each selector in use,
+whatever the selector leaves out; a message may be looked at twice, if the lane pages it in after the selection has
+passed it.
+
+In ActiveMQ a consumer gets nothing while ``maxPageSize`` messages that nobody wants stand before those it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import insort
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from jdbcstore.broker.delivery import Delivery, by_place
+from jdbcstore.broker.interest import Interest
+from jdbcstore.store.contract import Page
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.lane import Lane
+    from jdbcstore.broker.queue import Queue
+
+__all__ = ["Selection"]
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class _Scan:
+    """How far a selection has come in the tail of one lane."""
+
+    __slots__ = ("answers", "cursor", "is_reading")
+
+    def __init__(self) -> None:
+        self.cursor = 0
+        self.is_reading = False
+        #: When everything committed was seen: how many adds the store had answered then, else None.
+        self.answers: int | None = None
+
+
+class Selection:
+    """What consumers with one and the same interest get of one queue.
+
+    Args:
+        broker: gives options, memory and the threads that read.
+        queue: the queue.
+        interest: what they want.
+    """
+
+    def __init__(self, broker: Broker, queue: Queue, interest: Interest) -> None:
+        self.interest = interest
+        #: How many consumers have it.
+        self.users = 0
+        #: Picked from the tail, to be delivered.
+        self.picks: list[Delivery] = []
+        self._broker = broker
+        self._queue = queue
+        self._candidates: list[Delivery] = []
+        self._candidates_max = 4 * broker.options.window_messages_max
+        self._scans: dict[Lane, _Scan] = {}
+        self._is_pausing = False
+
+    def entered(self, delivery: Delivery) -> None:
+        """A message has entered the window."""
+        insort(self._candidates, delivery, key=by_place)
+        if len(self._candidates) > self._candidates_max:  # nobody looks at them while others take them
+            self._candidates = [one for one in self._candidates if not one.is_out]
+
+    def came_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Messages were given back, or are all that is there: they are looked at (again), in order."""
+        self._candidates = sorted({*self._candidates, *deliveries}, key=by_place)
+
+    def forget(self) -> None:
+        """The queue was emptied."""
+        self._candidates.clear()
+
+    def first(self) -> Delivery | None:
+        """The first waiting message that is wanted; None if there is none, or it is not ready yet.
+
+        It stays where it is until `strike` takes it.
+        """
+        first = self._first_candidate()
+        if self.picks and (first is None or by_place(self.picks[0]) < by_place(first)):
+            first = self.picks[0]
+        above = None if first is None or first.lane is None else first.lane.level
+        if self._look_further(above):
+            return None
+        return first if first is not None and first.visible else None
+
+    def _first_candidate(self) -> Delivery | None:
+        """The first one that is wanted, or cannot be told: it failed, or has to be read again first."""
+        for place, delivery in enumerate(self._candidates):
+            if not delivery.is_out and (
+                delivery.failed or delivery.message is None or self.interest.wants(delivery.message)
+            ):
+                del self._candidates[:place]
+                return delivery
+        self._candidates.clear()
+        return None
+
+    def strike(self, delivery: Delivery) -> bool:
+        """The first one is taken. Returns whether it was picked from the tail, and so is in no window."""
+        if self.picks and self.picks[0] is delivery:
+            del self.picks[0]
+            return True
+        del self._candidates[0]
+        return False
+
+    # -- the tail ------------------------------------------------------------------------------------------------
+
+    def _look_further(self, above: int | None) -> bool:
+        """Read on in the tails of the lanes above a priority, or all. Returns whether there is one to wait for."""
+        is_looking = False
+        for lane in self._queue.lanes():
+            if above is not None and lane.level <= above:
+                continue
+            scan = self._scans.setdefault(lane, _Scan())
+            if not (scan.is_reading or self._is_pausing) and lane.has_tail and scan.answers != lane.answers:
+                self._read(lane, scan)
+            is_looking = is_looking or scan.is_reading
+        return is_looking
+
+    def _read(self, lane: Lane, scan: _Scan) -> None:
+        options = self._broker.options
+        start, answers, generation = max(scan.cursor, lane.position), lane.answers, lane.generation
+
+        def finish(future: asyncio.Future[Page]) -> None:
+            scan.is_reading = False
+            if not future.cancelled() and generation == lane.generation and self.users:
+                if (error := future.exception()) is not None:
+                    self._failed(error)
+                else:
+                    self._looked(lane, scan, future.result(), start, answers)
+            lane.scanned()
+
+        scan.is_reading = True
+        lane.scanning += 1
+        reading = self._broker.read(
+            lane.store.recover_next_messages, lane.cursor_at(start), options.page_messages_max, options.page_bytes_max
+        )
+        reading.add_done_callback(finish)
+
+    def _looked(self, lane: Lane, scan: _Scan, page: Page, start: int, answers: int) -> None:
+        scan.cursor = page.cursor.positions[lane.level]
+        if scan.cursor == start:
+            scan.answers = answers
+        for message in page.messages:
+            if self.interest.wants(message) and (delivery := lane.pick(message)) is not None:
+                insort(self.picks, delivery, key=by_place)
+        self._queue.wake()  # to deliver them, or to look further
+
+    def _failed(self, error: BaseException) -> None:
+        log.warning("page read failed destination=%s error=%r", self._queue.destination, str(error))
+        self._is_pausing = True
+        self._broker.loop.call_later(_RETRY_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_pausing = False
+        self._queue.wake()

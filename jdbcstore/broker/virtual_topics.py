@@ -1,0 +1,60 @@
+"""Virtual topics: what is published to ``VirtualTopic.X`` also goes to the queues ``Consumer.NAME.VirtualTopic.X``.
+
+So the subscribers of a topic can be groups of consumers that share the work, and nothing is lost while they are away. A
+queue is known from the moment somebody subscribes or sends to it, until its destination is removed; the store remembers
+it while it is empty (`PersistenceAdapter.destinations`). The copies and, if it is durable, the topic's own message are
+stored in one commit. Names are those of ActiveMQ's default.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jdbcstore.destination import Destination, Topic
+from jdbcstore.message import Message
+from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
+
+__all__ = ["VirtualTopics"]
+
+_VIRTUAL_TOPICS: Final = Topic("VirtualTopic.>")
+
+
+class VirtualTopics:
+    """The queues that get copies of what is published.
+
+    Args:
+        is_on: whether there are any.
+    """
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on = is_on
+        self._queues: dict[Destination, dict[Destination, None]] = {}
+
+    def feeds(self, queue: Destination) -> bool:
+        """Whether a queue gets copies, and so has to stay known when it is empty."""
+        return self._is_on and not queue.is_wildcard and VIRTUAL_TOPIC_CONSUMERS.matches(queue)
+
+    def appeared(self, queue: Destination) -> bool:
+        """Take note of a queue. Returns whether it gets copies."""
+        if not self.feeds(queue):
+            return False
+        topic = Topic.decoded(queue.physical_name.split(".", 2)[2])
+        self._queues.setdefault(topic, {})[queue] = None
+        return True
+
+    def forget(self) -> None:
+        """Somebody else was master in between."""
+        self._queues.clear()
+
+    def with_copies(self, message: Message) -> list[Message]:
+        """A message and its copies."""
+        topic = message.destination
+        queues = None if topic is None else self._queues.get(topic)
+        if not queues or topic is None or not _VIRTUAL_TOPICS.matches(topic):
+            return [message]
+        messages = [message]
+        for queue in queues:
+            copy = message.copy()
+            copy.destination, copy.original_destination = queue, topic
+            messages.append(copy)
+        return messages

@@ -1,0 +1,139 @@
+"""The theory of `jdbcstore.broker.selection`, checked with arbitrary histories; see `test_lane`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jdbcstore import Message
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.interest import Interest
+from jdbcstore.broker.session import Session
+from jdbcstore.selector import Selector
+from jdbcstore.stomp.events import AckMode
+from tests.unit.broker.test_lane import NAME, STEPS, Client, World, run
+
+#: By JMSPriority: two of a kind, another one, and one that overlaps with both.
+SELECTORS = ("JMSPriority = 0", "JMSPriority = 0", "JMSPriority = 1", "JMSPriority < 2")
+
+
+class SelectingWorld(World):
+    """Consumers with selectors beside, or without, the plain one. Message n has the priority n % 3."""
+
+    def __init__(self, *, window: int, concurrent: bool, read_early: bool, stored: int, plain: bool) -> None:
+        super().__init__(window=window, concurrent=concurrent, read_early=read_early, stored=stored)
+        self.plain = plain
+        if not plain:
+            self.consumer.close()
+        self.selecting = [self._select(text) for text in SELECTORS]
+        self.reconnects = 0
+        #: What each consumer was sent for the first time, by how it was sent.
+        self.seen: dict[Consumer, list[int]] = {}
+
+    def _message(self) -> Message:
+        message = super()._message()
+        message.priority = self.sent % 3
+        return message
+
+    def _select(self, text: str) -> Consumer:
+        interest = Interest(Selector.parse(text))
+        consumer = Consumer(cast(Session, Client()), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 2, interest)
+        consumer.queues.append(self.queue)
+        self.queue.add_consumer(consumer)
+        return consumer
+
+    def consumers(self) -> list[Consumer]:
+        return [*([self.consumer] if self.plain else []), *self.selecting]
+
+    def acknowledge(self) -> None:
+        for consumer in self.consumers():
+            for key, delivery in list(consumer.unacknowledged.items())[:2]:
+                del consumer.unacknowledged[key]
+                consumer.release()
+                self.queue.acknowledge(delivery, self._acknowledged)
+
+    def reconnect(self) -> None:
+        self.note()
+        self.reconnects += 1
+        place = self.reconnects % len(SELECTORS)
+        self.selecting[place].close()
+        self.selecting[place] = self._select(SELECTORS[place])
+
+    def note(self) -> None:
+        for consumer in self.consumers():
+            client = cast(Client, consumer.session)
+            for delivery in client.delivered:
+                assert delivery.message is None or consumer.interest.wants(delivery.message), "not what it wants"
+                if not delivery.redeliveries:
+                    self.seen.setdefault(consumer, []).append(delivery.message_id.producer_sequence_id)
+            client.delivered.clear()
+
+    async def finish(self) -> None:
+        quiet = 0
+        while quiet < 10:
+            before = len(self.acknowledged), self.queue.depth
+            self.store.commit(1000)
+            self.acknowledge()
+            await self.settle()
+            quiet = quiet + 1 if before == (len(self.acknowledged), self.queue.depth) else 0
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps=STEPS,
+    window=st.sampled_from([1, 2, 3, 5, 50]),
+    concurrent=st.booleans(),
+    read_early=st.booleans(),
+    stored=st.integers(0, 12),
+    plain=st.booleans(),
+)
+def test_every_message_finds_who_wants_it(
+    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int, plain: bool
+) -> None:
+    async def scenario() -> SelectingWorld:
+        world = SelectingWorld(window=window, concurrent=concurrent, read_early=read_early, stored=stored, plain=plain)
+        await run(world, steps)
+        return world
+
+    world = asyncio.run(scenario())
+    sent = set(range(1, world.sent + 1)) - world.refused
+    wanted = {number for number in sent if plain or number % 3 < 2}
+    assert len(world.acknowledged) == len(set(world.acknowledged)), "acknowledged twice"
+    assert wanted <= set(world.acknowledged), "lost"
+    assert {message.message_id.producer_sequence_id for message in world.store.rows.values() if message.message_id} == (
+        sent - wanted
+    )
+    for seen in world.seen.values():
+        assert seen == sorted(set(seen)), "overtaken or delivered twice as new"
+    assert world.queue.in_flight == 0
+    assert world.queue.depth == len(sent - wanted)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_memory_stays_bounded_and_the_store_is_read_once(plain: bool) -> None:
+    async def scenario() -> None:
+        world = SelectingWorld(window=10, concurrent=True, read_early=False, stored=0, plain=plain)
+        pages = 0
+        store_read = world.store.recover_next_messages
+
+        def counted(*arguments: object) -> object:
+            nonlocal pages
+            pages += 1
+            return store_read(*arguments)  # type: ignore[arg-type]
+
+        world.store.recover_next_messages = counted  # type: ignore[method-assign, assignment]
+        for _ in range(600):
+            world.add()
+        world.store.commit(10_000)
+        await world.finish()
+        [lane] = world.queue.lanes()
+        assert len(lane.window) <= 10 + 5
+        assert not lane._picked
+        assert len(world.acknowledged) == (600 if plain else 400)
+        assert pages < 600 / 5 * (len(set(SELECTORS)) + 1) * 1.2
+
+    asyncio.run(scenario())

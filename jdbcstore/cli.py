@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "stats": "jdbcstore.console.stats:stats",
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
+    "schedule": "jdbcstore.console.schedule:schedule",
 }
 
 

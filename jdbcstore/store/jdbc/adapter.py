@@ -438,7 +438,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
         if marks:
             self._producers.require_table()
-        changes, trace = self._jobs.changes_of(jobs)
+        changes, traces = self._jobs.changes_of(jobs)
         completion: Completion[None] = Completion()
         targets = [(self.own(store), message) for store, message in adds]
         sources = [(self.own(store), message_id) for store, message_id in removes]
@@ -470,7 +470,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                     follows=follows,
                     topics=topics,
                     changes=changes,
-                    trace=trace,
+                    traces=traces,
                 )
             )
         return completion

@@ -23,7 +23,10 @@ Change: TypeAlias = tuple[str, tuple[str | int | bytes | None, ...]]
 
 
 class Trace(NamedTuple):
-    """How to find out whether a write is committed: a row that is there then, or not there any more."""
+    """How to find out whether a write is committed: a row that is there then, or one that is gone.
+
+    A row that is gone may have been gone before, so that counts only where nothing else could be lost by believing it.
+    """
 
     statement: str
     parameters: dict[str, object]
@@ -83,7 +86,7 @@ class Write:
         topics: what it has to do with topics and durable subscriptions.
         changes: statements with their values, to be executed in this order after the adds. Where doing them again would
             do harm there is a trace.
-        trace: tells whether the changes are committed.
+        traces: each tells whether the changes are committed.
     """
 
     __slots__ = (
@@ -100,7 +103,7 @@ class Write:
         "removes",
         "result",
         "topics",
-        "trace",
+        "traces",
         "updates",
     )
 
@@ -120,7 +123,7 @@ class Write:
         follows: Sequence[Completion[Any]] = (),
         topics: Sequence[TopicWork] = (),
         changes: Sequence[Change] = (),
-        trace: Trace | None = None,
+        traces: Sequence[Trace] = (),
     ) -> None:
         self.completion = completion
         self.result = result
@@ -135,7 +138,7 @@ class Write:
         self.follows = follows
         self.topics = topics
         self.changes = changes
-        self.trace = trace
+        self.traces = traces
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
@@ -194,7 +197,7 @@ class Batch:
         plan: what they come to for durable subscriptions, if anything.
     """
 
-    __slots__ = ("adds", "changes", "counts", "forgets", "plan", "producers", "purges", "removes", "trace", "updates")
+    __slots__ = ("adds", "changes", "counts", "forgets", "plan", "producers", "purges", "removes", "traces", "updates")
 
     def __init__(self, writes: Sequence[Write], plan: Plan | None = None) -> None:
         self.adds: list[MessageRow] = [row for write in writes for row in write.adds]
@@ -207,8 +210,10 @@ class Batch:
         self.plan = plan
         #: Changes to subscriptions and jobs, in their order.
         self.changes: list[Change] = []
-        #: Of any of the writes; it tells about all of them.
-        self.trace = next((write.trace for write in writes if write.trace is not None), None)
+        #: Of all the writes; any of them tells about all.
+        traces = [trace for write in writes for trace in write.traces]
+        has_more = not all(write.traces for write in writes)
+        self.traces = [trace for trace in traces if trace.is_there] or ([] if has_more else traces)
         #: How the counts of containers change with the commit.
         self.counts = [count for write in writes for count in write.counts]
         if plan is not None:

@@ -16,7 +16,7 @@ from jdbcstore.errors import CodecError, MessageTooLarge, SchemaMismatch, StoreE
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.rows import Change, Trace, Write
-from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
@@ -49,14 +49,14 @@ class JdbcJobStore(JobStore):
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def changes_of(self, jobs: Sequence[JobChange]) -> tuple[list[Change], Trace | None]:
-        """The statements that change jobs, and what tells whether they are committed.
+    def changes_of(self, jobs: Sequence[JobChange]) -> tuple[list[Change], list[Trace]]:
+        """The statements that change jobs, and what each leaves behind to tell whether they are committed.
 
         Raises:
             MessageTooLarge, CodecError, StoreError: a job can never be stored.
         """
         if not jobs:
-            return [], None
+            return [], []
         self.require_table()
         statements = self._adapter.statements
         changes: list[Change] = []
@@ -71,13 +71,15 @@ class JdbcJobStore(JobStore):
                 changes.append((statements.job_delete, (job.job_id,)))
             else:
                 changes.append((statements.job_advance, (job.next_due_ms, job.repeat, job.job_id)))
-        return changes, self._trace_of(jobs[0])
+        return changes, [self._trace_of(job) for job in jobs]
 
     def _trace_of(self, job: JobChange) -> Trace:
         statements = self._adapter.statements
-        if isinstance(job, FiredJob):
-            return Trace(statements.job_trace_due, {"job_id": job.job_id, "due_ms": job.due_ms}, is_there=False)
-        return Trace(statements.job_trace, {"job_id": job.job_id}, is_there=True)
+        if isinstance(job, ScheduledJob):
+            return Trace(statements.job_trace, {"job_id": job.job_id}, is_there=True)
+        if job.next_due_ms is None:
+            return Trace(statements.job_trace, {"job_id": job.job_id}, is_there=False)
+        return Trace(statements.job_trace_due, {"job_id": job.job_id, "due_ms": job.next_due_ms}, is_there=True)
 
     def _values(self, job: ScheduledJob) -> tuple[str | int | bytes, ...]:
         for what, words in (("job id", job.job_id), ("cron entry", job.cron)):

@@ -66,7 +66,7 @@ from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
-from jdbcstore.store.jdbc.rows import Batch, Container, Write
+from jdbcstore.store.jdbc.rows import Batch, Container, Trace, Write
 from jdbcstore.store.jdbc.watch import Line, line_of
 
 __all__ = ["Writer", "raw_connection"]
@@ -468,9 +468,8 @@ class Writer:
             )
         if removed:
             return not self._present(connection, sorted(removed))
-        if batch.trace is not None:
-            found = connection.execute(text(batch.trace.statement), batch.trace.parameters).first()
-            return (found is not None) == batch.trace.is_there
+        if batch.traces:
+            return self._is_traced(connection, batch.traces)
         return False  # updates and purges only: doing them again is as good as knowing
 
     def _is_decided(self, connection: Connection, xid: XATransactionId, has_trace: bool) -> bool:
@@ -480,6 +479,12 @@ class Writer:
         if not has_trace:
             self._is_final()  # else it may have been another master who decided, and otherwise
         return True
+
+    def _is_traced(self, connection: Connection, traces: Sequence[Trace]) -> bool:
+        """Whether one row is there that a batch makes, or, where it only takes away, none that it takes."""
+        is_there = traces[0].is_there
+        rows = (connection.execute(text(trace.statement), trace.parameters).first() for trace in traces)
+        return any(row is not None for row in rows) == is_there
 
     def _present(self, connection: Connection, ids: Sequence[int]) -> set[int]:
         statement = text(self._dialect.statements.message_ids_present).bindparams(bindparam("ids", expanding=True))

@@ -42,6 +42,13 @@ def test_a_broker_has_a_name(tmp_path: Path, attributes: str, option: str, value
     assert options(read(tmp_path, document(attributes=attributes)))[option] == value
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_whether_messages_are_scheduled(tmp_path: Path, value: str) -> None:
+    xml = read(tmp_path, document(attributes=f'schedulerSupport="{value}"'))
+    assert xml.configuration.broker.scheduler_support is (value == "true")
+    assert warnings(xml) == []
+
+
 def test_what_is_not_persistent_is_in_memory(tmp_path: Path) -> None:
     xml = read(tmp_path, document(attributes='persistent="false"', store="", beans=""))
     assert xml.configuration.url == "memory:"
@@ -63,7 +70,6 @@ def test_activemqs_default_store_is_not_there(tmp_path: Path) -> None:
     ("attribute", "line"),
     [
         ('useJmx="true"', '<broker> useJmx="true" is not used: there is no JMX'),
-        ('schedulerSupport="true"', '<broker> schedulerSupport="true" is not used: no scheduled delivery yet'),
         ('dataDirectory="${activemq.data}"', '<broker> dataDirectory="${activemq.data}" is not used'),
     ],
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from jdbcstore.config.activemq_xml.vocabulary.entry import (
     Kind,
+    boolean,
     ignored,
     ignored_all,
     integer,
@@ -19,6 +20,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 __all__ = ["BROKER_KINDS", "STOMP_URI"]
 
 _JMX: Final = "there is no JMX; health_bind answers health checks, jdbcstore stats tells what is in a store"
+_SCHEDULED: Final = "scheduled messages are in the database"
 _THREADS: Final = "threads are not chosen here"
 _ONE_STORE: Final = "the other broker is found through the lock in the database, not through a connection"
 
@@ -85,13 +87,16 @@ _BROKER: Final = {
     "sslContext": ignored("no TLS for clients: let a proxy in front do it"),
     "advisorySupport": ignored("no advisory messages are sent", "true", "false"),
     "anonymousProducerAdvisorySupport": ignored("no advisory messages are sent", "false", "false"),
-    "schedulerSupport": ignored(
-        "no scheduled delivery yet: a message with AMQ_SCHEDULED_DELAY is delivered at once", "false", "false"
+    "schedulerSupport": used(
+        "`broker.scheduler_support`. **Differs**: without it `true`, since scheduled messages are in the database",
+        "false",
+        option="broker.scheduler_support",
+        read=boolean,
     ),
-    "schedulerDirectory": ignored("no scheduled delivery yet"),
-    "schedulerDirectoryFile": ignored("no scheduled delivery yet"),
-    "jobSchedulerStore": ignored("no scheduled delivery yet"),
-    "maxSchedulerRepeatAllowed": ignored("no scheduled delivery yet", "1000"),
+    "schedulerDirectory": ignored(_SCHEDULED),
+    "schedulerDirectoryFile": ignored(_SCHEDULED),
+    "jobSchedulerStore": ignored(_SCHEDULED),
+    "maxSchedulerRepeatAllowed": ignored("repetitions are not limited; broker.scheduled_jobs_max limits jobs", "1000"),
     "destinations": ignored("a destination is there as soon as somebody uses it"),
     "keepDurableSubsActive": ignored("durable subscriptions are not served yet", "true"),
     "offlineDurableSubscriberTimeout": ignored("durable subscriptions are not served yet", "-1", "-1"),
@@ -279,7 +284,7 @@ BROKER_KINDS: Final = (
             "memoryUsage": used("see below"),
             "storeUsage": ignored(_DISK),
             "tempUsage": ignored("the system watches its folder for temporary files"),
-            "jobSchedulerUsage": ignored("no scheduled delivery yet"),
+            "jobSchedulerUsage": ignored(_SCHEDULED),
             "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
             "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "0", "0"),
             "sendFailIfNoSpaceExplicitySet": ignored(

@@ -1,0 +1,78 @@
+"""Scheduled messages when brokers are killed: each firing happens once, on whichever broker is master."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.config.urls import open_store
+from jdbcstore.store.contract import SupportsScheduling
+from tests.broker.client import Client
+from tests.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.timeout(180)
+
+JOBS = 400
+REPEATED = 20
+REPEATS = 5
+LEASE = "lease_ms=3000&lock_acquire_sleep_interval_ms=200"
+
+
+@pytest.fixture
+def pair(database_url: str, tmp_path: Path) -> Iterator[list[BrokerProcess]]:
+    """A master and a standby."""
+    mark = "&" if "?" in database_url else "?"
+    with ExitStack() as stack:
+        brokers = []
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            broker = BrokerProcess(f"{database_url}{mark}{LEASE}", folder, "--name", name)
+            brokers.append(broker)
+        stack.callback(lambda: [broker.kill() for broker in brokers if broker.is_running])
+        brokers[0].start()
+        brokers[1].start_standby()
+        yield brokers
+
+
+def test_every_firing_happens_once_although_masters_are_killed(pair: list[BrokerProcess], database_url: str) -> None:
+    """Half of the jobs become due while the first is master, and it is killed among them; the rest is overdue then."""
+    first, second = pair
+    expected = []
+    with Client(first.address) as client:
+        client.connect()
+        headers = {"destination": "/queue/A", "persistent": "true"}
+        began = time.monotonic()
+        for number in range(JOBS):
+            body = f"once {number}"
+            expected.append(body)
+            delay_ms = 1500 + 4 * number - int((time.monotonic() - began) * 1000)
+            client.send("SEND", {**headers, "AMQ_SCHEDULED_DELAY": str(max(delay_ms, 0)), "receipt": body}, body)
+        for number in range(REPEATED):
+            body = f"again {number}"
+            expected += [body] * (REPEATS + 1)
+            asked = {"AMQ_SCHEDULED_DELAY": "1500", "AMQ_SCHEDULED_PERIOD": "50", "AMQ_SCHEDULED_REPEAT": str(REPEATS)}
+            client.send("SEND", {**headers, **asked, "receipt": body}, body)
+        for _ in range(JOBS + REPEATED):
+            assert client.frame().command == "RECEIPT"
+        client.subscribe("/queue/A", ack="client-individual", activemq_prefetchSize="1")
+        client.message()  # it fires; nothing is acknowledged
+        first.kill()
+    second.wait_for("master")
+    received: list[str] = []
+    with Client(second.address) as client:
+        client.connect()
+        client.subscribe("/queue/A")
+        while len(received) < len(expected):
+            received.append(client.message().text)
+        assert client.is_silent(0.5)
+        client.done("DISCONNECT")
+    assert sorted(received) == sorted(expected)
+    assert second.stop() == 0
+    with open_store(database_url) as adapter:
+        assert isinstance(adapter, SupportsScheduling)
+        assert adapter.job_store().job_count() == 0

@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
     "schedule": "jdbcstore.console.schedule:schedule",
+    "transactions": "jdbcstore.console.transactions:transactions",
 }
 
 

@@ -260,6 +260,23 @@ class ActiveMQ:
         """Run one of the Java programs beside this file against it; what it prints, an object a line."""
         return self._client(*arguments, program=program)
 
+    def prepare(self, xid: str, *work: str, client_id: str = "-") -> list[int]:
+        """Do work in an XA transaction, as XaClient.java words it, and prepare that; the numbers received."""
+        done = self._client(client_id, "prepare", xid, *work, program="XaClient")
+        return [message["number"] for message in done]
+
+    def in_doubt(self) -> set[str]:
+        """The transactions that an XA resource recovers."""
+        return {found["xid"] for found in self._client("-", "recover", program="XaClient")}
+
+    def decide(self, xid: str, *, commits: bool) -> None:
+        """Second phase of a recovered transaction."""
+        self._client("-", "commit" if commits else "rollback", xid, program="XaClient")
+
+    def send_numbers(self, destination: str, first: int, count: int) -> None:
+        """Send numbered text messages to a destination, in an XA transaction of one phase."""
+        self._client("-", "once", "1:00:00", "send", destination, str(first), str(count), program="XaClient")
+
     def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
         done = subprocess.run(
             ["java", *QUICK_START, "-cp", self.class_path, program, self.url, *arguments],

@@ -273,17 +273,14 @@ def show(
     """
     shown: dict[int, Shown] = {}
     names = _names(subscription)
-    for row, acknowledged in rows.items():
+    for row in rows:
         before = subscription.shown.get(row)
         candidates = [xid for xid, of_xid in in_doubt.items() if row in of_xid]
         if before is not None and before.xid in in_doubt:
             candidates = [before.xid]
         if candidates:
             xid = candidates[0]
-            trial = Draft(acknowledged)
-            for first, last in in_doubt[xid].get(row, ()):
-                trial.add(first, last)
-            shown[row] = Shown(xid, ack_xid(xid, trial.mark, row))
+            shown[row] = Shown(xid, ack_xid(xid, _upto(subscription, in_doubt[xid], rows, plan), row))
             if before is None or before.xid != xid:
                 plan.changes.append((plan.statements.prepared_acks_shown, (plain_xid(xid), *names, row)))
         after = shown.get(row)
@@ -291,6 +288,29 @@ def show(
             column = None if after is None else after.column
             plan.changes.append((plan.statements.ack_in_doubt, (column, *names, row)))
     return shown
+
+
+def _upto(
+    subscription: Subscription, of_xid: Mapping[int, Sequence[Range]], rows: Mapping[int, Acknowledged], plan: Plan
+) -> int:
+    """The id up to which a subscription has acknowledged everything if one transaction in doubt is committed.
+
+    At every level: a Java broker that has recovered such a transaction and commits it makes the number the mark of all
+    rows of the subscription, and so loses messages of its own on topics with priorities.
+    """
+    marks: list[int] = []
+    ends: list[int] = []
+    for row, acknowledged in rows.items():
+        trial = Draft(acknowledged)
+        for first, last in of_xid.get(row, ()):
+            trial.add(first, last)
+        marks.append(trial.mark)
+        if len(rows) > 1:
+            levels = subscription.topic.levels_of(row, rows)
+            left = plan.predecessors.first_behind(subscription.topic, levels, trial.mark)
+            if left is not None:
+                ends.append(left - 1)
+    return min([max(marks), *ends])
 
 
 def widened(in_doubt: InDoubt, before: Mapping[int, object], rows: Mapping[int, object]) -> InDoubt:

@@ -108,8 +108,6 @@ class Plan:
         self.in_doubt: dict[Subscription, InDoubt] = {}
         #: Done when the batch is committed.
         self.afterwards: list[Callable[[], object]] = []
-        #: The transaction whose trace tells whether the batch is committed, and whether there has to be one.
-        self.trace: tuple[XATransactionId, bool] | None = None
         #: The containers whose messages have to be counted again.
         self.recount: set[Container] = set()
         self._shown: dict[Subscription, dict[int, Shown]] = {}
@@ -170,7 +168,6 @@ class Plan:
 
     def _note_decision(self, work: Decide) -> None:
         decision = self._decisions[work.xid] = Decision(self, self._connection, work)
-        self.trace = work.xid, False
         self.recount |= decision.recount
         for container, id, level in decision.added_to_topics():
             topic = self._registry.topics.get(container)
@@ -223,9 +220,7 @@ class Plan:
                 for subscription in self._subscriptions(topic):
                     for draft in self.draft(subscription).values():
                         draft.add(draft.mark + 1, last)
-            case Prepare(xid):
-                if not work.added:
-                    self.trace = xid, True
+            case Prepare():
                 plan_prepare(self, self._connection, work)
             case Decide(xid):
                 self._decisions[xid].plan_it()

@@ -8,7 +8,7 @@ thousand at a time.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -141,6 +141,18 @@ class Predecessors:
         before = min(id, self._registry.last_committed + 1)
         found = (self._walk(topic, level, after, before, 1, backwards=True) for level in levels)
         return max((id for ids in found for id in ids), default=after)
+
+    def first_behind(self, topic: TopicState, levels: Sequence[int | None], after: int) -> int | None:
+        """The first message behind an id that is committed, or will be with this batch; None if there is none."""
+        found = self._ids_added(topic, levels)
+        found = found[bisect_right(found, after) :][:1]
+        if after >= topic.since:
+            tail = topic.tail(levels)
+            found += tail[bisect_right(tail, after) :][:1]
+        else:
+            before = self._registry.last_committed + 1
+            found += [id for level in levels for id in self._walk(topic, level, after, before, 1, backwards=False)]
+        return min(found, default=None)
 
     def _ids_added(self, topic: TopicState, levels: Sequence[int | None]) -> list[int]:
         added = self._added.get(topic, {})

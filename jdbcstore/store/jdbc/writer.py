@@ -60,7 +60,6 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
-from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
@@ -455,8 +454,6 @@ class Writer:
 
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:
         """Whether a batch whose commit was cut off is in the database: look for one kind of trace after the other."""
-        if batch.plan is not None and batch.plan.trace is not None:
-            return self._is_decided(connection, *batch.plan.trace)
         removed = set(batch.removes)
         added = next((row for row in batch.adds if row[0] not in removed), None)
         if added is not None:
@@ -470,15 +467,7 @@ class Writer:
             return not self._present(connection, sorted(removed))
         if batch.traces:
             return self._is_traced(connection, batch.traces)
-        return False  # updates and purges only: doing them again is as good as knowing
-
-    def _is_decided(self, connection: Connection, xid: XATransactionId, has_trace: bool) -> bool:
-        """Whether a transaction has left a trace in the tables, if it has to, or none, if it has not."""
-        if self._planner is None or (xid in self._planner.doubts.read(connection)) != has_trace:
-            return False
-        if not has_trace:
-            self._is_final()  # else it may have been another master who decided, and otherwise
-        return True
+        return False  # updates, purges, outcomes of transactions: doing them again is as good as knowing
 
     def _is_traced(self, connection: Connection, traces: Sequence[Trace]) -> bool:
         """Whether one row is there that a batch makes, or, where it only takes away, none that it takes."""

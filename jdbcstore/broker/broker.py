@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jdbcstore.broker.blocking import BlockingCalls
-from jdbcstore.broker.dead_letter import dead_letter
+from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables, settlements
@@ -48,6 +48,7 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
@@ -86,8 +87,12 @@ class Broker:
     ) -> None:
         self.adapter = adapter
         self.options = options or BrokerOptions()
+        policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
+        self._dead_letters = DeadLetters(
+            QueueName(self.options.dead_letter_queue), [policy.dead_letter_strategy for policy in policies]
+        )
         self.memory = Memory(self.options.memory_bytes_max)
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
@@ -493,19 +498,43 @@ class Broker:
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
+    def dead_letter_of(
+        self, message: Message, source: Destination, cause: str | None, subscription: SubscriptionKey | None = None
+    ) -> Message | None:
+        """A message as it goes to the dead letters; None if it is to be dropped.
+
+        Args:
+            message: expired, refused, or delivered too often.
+            source: the queue or topic that it is in.
+            cause: why, if it has not expired; None for a refused one.
+            subscription: the durable subscription that is done with it, if it is one.
+        """
+        strategy, now_ms = self.policy_for(source).dead_letter_strategy, self.now_ms()
+        target = self._dead_letters.target(strategy, message, source, now_ms, subscription)
+        if target is None:
+            return None
+        cause = expiry_cause(message) if message.expired(now_ms) else cause
+        expiration = now_ms + strategy.expiration_ms if strategy.expiration_ms else 0
+        return dead_letter(message, target, cause=cause, expiration=expiration)
+
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
-        """Move a delivered message to the dead-letter queue, in one commit. After an error it is where it was."""
+        """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.
+
+        After an error it is where it was.
+        """
         message, lane = delivery.message, delivery.lane
-        name = QueueName(self.options.dead_letter_queue)
         if message is None or lane is None:
             raise ValueError(f"{delivery!r} holds no message to move")
-        if lane.queue.destination == name:
-            # Moving it to where it is would show it to the same consumer for ever; ActiveMQ drops it, too.
-            log.warning("dead letter refused, dropped message_id=%s", delivery.message_id)
+        moved = self.dead_letter_of(message, lane.queue.destination, delivery.cause)
+        if moved is None or moved.destination is None:
+            if not message.expired(self.now_ms()):
+                log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.acknowledge(delivery, answer)
             return
-        moved = dead_letter(message, name)
-        target = self.queue(name).persistent(moved)
+        if not moved.destination.is_queue:
+            lane.queue.acknowledge(delivery, self._then_publish(moved, answer))
+            return
+        target = self.queue(moved.destination).persistent(moved)
         try:
             if lane.is_durable and not delivery.failed:
                 removes, finished = settlements([delivery])
@@ -526,10 +555,22 @@ class Broker:
 
         self.inbox.expect(completion, done, None)
 
+    def _then_publish(self, moved: Message, answer: DeliveryAnswer) -> DeliveryAnswer:
+        def acknowledged(delivery: Delivery, error: BaseException | None) -> None:
+            if error is None:
+                self.publish(moved, None, _log_failure)
+            answer(delivery, error)
+
+        return acknowledged
+
     def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
-        """Keep a persistent message as a dead letter that had expired when it arrived."""
-        name = QueueName(self.options.dead_letter_queue)
-        self.queue(name).add(dead_letter(message, name), answer)
+        """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""
+        source = message.destination
+        moved = None if source is None else self.dead_letter_of(message, source, None)
+        if moved is None:
+            answer(None)
+        else:
+            self.publish(moved, None, answer)
 
     # -- housekeeping --------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ class Delivery:
     """
 
     __slots__ = (
+        "cause",
         "consumer",
         "durable",
         "failed",
@@ -67,6 +68,8 @@ class Delivery:
         self.visible = visible
         #: The store refused it after it had been offered: it must not be delivered (again).
         self.failed = False
+        #: Why it is going to be a dead letter; None if its consumer refused it, or it expired.
+        self.cause: str | None = None
         #: How often it was delivered before: what the store knew, and what was counted since.
         self.redeliveries = message.redelivery_counter
         #: Whether the store knows that it is going to be delivered, and whether it is being told.

@@ -176,9 +176,9 @@ class Lane:
         return not self._is_read_up and (self._reading or self._unpaged > self._pending)
 
     @property
-    def pending(self) -> int:
-        """Messages of the tail that are on their way to the store."""
-        return self._pending
+    def undecided(self) -> int:
+        """Messages of window and tail that are on their way to the store."""
+        return self._pending + sum(not delivery.durable for delivery in self.window)
 
     @property
     def depth(self) -> int:

@@ -69,7 +69,10 @@ class Queue:
         self._returned: deque[Delivery] = deque()
         self._order = 0
         self._is_awake = self._is_deleted = False
+        #: Given back, and waiting for the time of their redelivery.
+        self._delayed: dict[Delivery, asyncio.TimerHandle] = {}
         self.policy = broker.policy_for(destination)
+        self._redelivery = broker.redelivery_policy_for(destination)
         self._marks = self.policy.persist_jms_redelivered
         self._loading: asyncio.Future[Message | None] | None = None
         #: What those consumers get that do not want everything.
@@ -130,6 +133,9 @@ class Queue:
             self._close(lane)
 
     def _close(self, lane: Lane) -> None:
+        for delivery in [delivery for delivery in self._delayed if delivery.lane is lane]:
+            self._delayed.pop(delivery).cancel()
+            self._forget(delivery)
         for delivery in [*lane.close(), *(delivery for delivery in self._returned if delivery.lane is lane)]:
             self._forget(delivery)
         self._returned = deque(delivery for delivery in self._returned if delivery.lane is not lane)
@@ -148,13 +154,16 @@ class Queue:
     def depth(self) -> int:
         """Messages that nobody has acknowledged."""
         lanes = self.lanes()
-        picked = sum(len(selection.picks) for selection in self.selections.values())
+        picks = chain.from_iterable(selection.picks for selection in self.selections.values())
+        back = [delivery.lane for delivery in (*self._returned, *self._delayed, *picks)]
         if len(self._persistent) > 1 and self._persistent[0].is_open:  # only all together have a count
-            stored = self._persistent[0].store.message_count + sum(lane.pending for lane in self._persistent)
-            in_memory = [lane for lane in lanes if not lane.is_durable]
-            returned = sum(1 for delivery in self._returned if delivery.lane in in_memory)
-            return stored + sum(lane.depth + lane.in_flight for lane in in_memory) + returned
-        return sum(lane.depth for lane in lanes) + len(self._returned) + self.in_flight + picked
+            persistent, lanes = self._persistent, self._transient
+            stored = persistent[0].store.message_count + sum(lane.undecided for lane in persistent)
+            in_memory = sum(len(lane.window) + lane.in_flight for lane in persistent)
+            in_memory += sum(lane in persistent for lane in back)
+            back = [lane for lane in back if lane not in persistent]
+            return max(stored, in_memory) + sum(lane.depth + lane.in_flight for lane in lanes) + len(back)
+        return sum(lane.depth for lane in lanes) + len(back) + self.in_flight
 
     @property
     def has_consumers(self) -> bool:
@@ -168,6 +177,7 @@ class Queue:
             not self.consumers
             and not self.in_flight
             and not self._returned
+            and not self._delayed
             and self._loading is None
             and all(lane.idle for lane in self.lanes())
         )
@@ -198,10 +208,7 @@ class Queue:
 
     def _arrived_too_late(self, message: Message, answer: Answer) -> None:
         self.expired += 1
-        if message.persistent and not self.destination.is_temporary:
-            self._broker.dead_letter_arrival(message, answer)
-        else:
-            answer(None)
+        self._broker.dead_letter_arrival(message, answer)
 
     def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Those messages of a page that may enter memory: all, in a queue."""
@@ -421,7 +428,8 @@ class Queue:
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Take back what a consumer did not acknowledge; it is delivered again first, in its old order."""
-        returned = []
+        returned: list[Delivery] = []
+        delayed: list[Delivery] = []
         for delivery in deliveries:
             _take_back(delivery)
             delivery.consumer = None
@@ -430,12 +438,31 @@ class Queue:
             delivery.is_marked = False
             if self._is_deleted or _is_late(delivery):
                 self._forget(delivery)
+            elif self._is_delivered_too_often(delivery):
+                self._give_up(delivery)
+            elif delay_ms := self._redelivery.delay_ms(delivery.redeliveries):
+                again = self._broker.loop.call_later(delay_ms / 1000, self._delay_is_over, delivery)
+                self._delayed[delivery] = again
+                delayed.append(delivery)
             else:
                 returned.append(delivery)
-        if returned:
-            returned.sort(key=by_place)
+        if returned or delayed:
             self._put_back(returned)
-            self._broker.redeliveries.given_back(returned)
+            self._broker.redeliveries.given_back([*returned, *delayed])
+
+    def _delay_is_over(self, delivery: Delivery) -> None:
+        del self._delayed[delivery]
+        self._put_back([delivery])
+
+    def _is_delivered_too_often(self, delivery: Delivery) -> bool:
+        return 0 <= self._redelivery.maximum_redeliveries < delivery.redeliveries and not delivery.failed
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """A message that was delivered as often as it may be goes to the dead letters."""
+        most = self._redelivery.maximum_redeliveries
+        delivery.cause = f"Exceeded redelivery policy limit: maximumRedeliveries={most}"
+        _hand_out(delivery)
+        self.bury(delivery)
 
     def acknowledge(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """The consumer is done with the message. After an error the delivery is still the consumer's."""
@@ -468,13 +495,10 @@ class Queue:
         self._forget(delivery)
 
     def _expire(self, delivery: Delivery) -> None:
-        """Let a message go whose time is over: to the dead letters if it is persistent."""
+        """Let a message go whose time is over, to the dead letters or nowhere."""
         self.expired += 1
         _hand_out(delivery)
-        if delivery.lane is not None and delivery.lane.is_durable:
-            self.bury(delivery)
-        else:
-            self.discard(delivery)
+        self.bury(delivery)
 
     def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """The consumer refuses the message (NACK): it becomes a dead letter. After an error nothing has changed."""
@@ -505,7 +529,7 @@ class Queue:
 
     def bury(self, delivery: Delivery) -> None:
         """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it."""
-        self._broker.dead_letter(delivery, self._buried)
+        self.refuse(delivery, self._buried)
 
     def _buried(self, delivery: Delivery, error: BaseException | None) -> None:
         if error is not None:
@@ -549,10 +573,13 @@ class Queue:
             self._returned.extend(selection.picks)
             selection.picks.clear()
             selection.forget()
-        for delivery in self._returned:
+        for again in self._delayed.values():
+            again.cancel()
+        for delivery in (*self._returned, *self._delayed):
             _hand_out(delivery)
             self.discard(delivery)
         self._returned.clear()
+        self._delayed.clear()
         completions = [completion for lane in self.lanes() if (completion := lane.purge()) is not None]
         if completions:
             self._broker.inbox.expect(completions[0], lambda _, error: answer(error), None)

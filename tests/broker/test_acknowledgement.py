@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 
@@ -123,9 +124,10 @@ def test_the_subscription_may_be_left_out_in_1_0(address: Address, open_client: 
 @pytest.mark.parametrize("persistent", ["true", "false"])
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
 def test_nack_makes_a_dead_letter(
-    address: Address, open_client: OpenClient, version: str, persistent: str, mode: str
+    start_broker: StartBroker, open_client: OpenClient, version: str, persistent: str, mode: str
 ) -> None:
-    client = open_client(address, version)
+    strategy = DeadLetterStrategy(process_non_persistent=persistent == "false")
+    client = open_client(start_broker(policies=[DestinationPolicy(dead_letter_strategy=strategy)]), version)
     client.subscribe("/queue/A", mode)
     for number in range(2):
         client.send("SEND", {"destination": "/queue/A", "persistent": persistent, "own": "kept"}, str(number))

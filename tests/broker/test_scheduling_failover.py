@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,16 @@ REPEATS = 5
 LEASE = "lease_ms=3000&lock_acquire_sleep_interval_ms=200"
 
 
+@contextmanager
+def ended(broker: BrokerProcess) -> Iterator[None]:
+    """Kill it in the end if it still runs."""
+    try:
+        yield
+    finally:
+        if broker.is_running:
+            broker.kill()
+
+
 @pytest.fixture
 def pair(database_url: str, tmp_path: Path) -> Iterator[list[BrokerProcess]]:
     """A master and a standby."""
@@ -32,8 +42,8 @@ def pair(database_url: str, tmp_path: Path) -> Iterator[list[BrokerProcess]]:
             folder = tmp_path / name
             folder.mkdir()
             broker = BrokerProcess(f"{database_url}{mark}{LEASE}", folder, "--name", name)
+            stack.enter_context(ended(broker))
             brokers.append(broker)
-        stack.callback(lambda: [broker.kill() for broker in brokers if broker.is_running])
         brokers[0].start()
         brokers[1].start_standby()
         yield brokers

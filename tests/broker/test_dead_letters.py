@@ -1,0 +1,240 @@
+"""Dead letters by policy, and how often a message is delivered again before it becomes one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
+from tests.broker.client import Client, Frame
+from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.test_flow_control import until
+
+A, DLQ = "/queue/A", "/queue/ActiveMQ.DLQ"
+PERSISTENT = {"persistent": "true"}
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture
+def connect(start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter) -> Connect:
+    """Connects a client to a broker with this strategy for queue ``A``."""
+
+    def connected(**strategy: Any) -> Client:
+        policy = DestinationPolicy(pattern=Queue("A"), dead_letter_strategy=DeadLetterStrategy(**strategy))
+        return open_client(start_broker(sqlite_store, policies=[policy]))
+
+    return connected
+
+
+def refuse(client: Client, destination: str, body: str, **headers: str) -> None:
+    """Send a message and refuse it."""
+    client.subscribe(destination, "client-individual", id="refusing")
+    client.done("SEND", {"destination": destination, **PERSISTENT, **headers}, body)
+    client.done("NACK", client.named(client.message()))
+    client.done("UNSUBSCRIBE", {"id": "refusing"})
+
+
+def past() -> str:
+    return str(int(time.time() * 1000) - 1000)
+
+
+def browsed(client: Client, destination: str) -> list[Frame]:
+    """What is in a queue."""
+    client.send("SUBSCRIBE", {"destination": destination, "id": "look", "browser": "true", "ack": "auto"})
+    found = []
+    while (message := client.message()).headers.get("browser") != "end":
+        found.append(message)
+    client.done("UNSUBSCRIBE", {"id": "look"})
+    return found
+
+
+def texts(client: Client, destination: str) -> list[str]:
+    return [message.text for message in browsed(client, destination)]
+
+
+def test_all_in_another_queue(connect: Connect) -> None:
+    client = connect(dead_letter_queue="DEAD")
+    refuse(client, A, "refused")
+    client.publish(A, "expired", expires=(when := past()))
+    refused, expired = browsed(client, "/queue/DEAD")
+    assert (refused.text, expired.text) == ("refused", "expired")
+    assert "dlqDeliveryFailureCause" not in refused.headers  # as in ActiveMQ
+    cause = f"java.lang.Throwable: Message Expired. Expiration:{when}"
+    assert expired.headers["dlqDeliveryFailureCause"] == cause
+    assert (expired.headers["expires"], expired.headers["originalExpiration"]) == ("0", when)
+    refuse(client, "/queue/B", "elsewhere")
+    assert texts(client, DLQ) == ["elsewhere"]
+
+
+def test_a_queue_for_each_queue(connect: Connect) -> None:
+    client = connect(kind="individual", queue_prefix="DEAD.", queue_suffix=".X")
+    refuse(client, A, "refused")
+    assert texts(client, "/queue/DEAD.A.X") == ["refused"]
+
+
+def test_a_topic_for_dead_letters(connect: Connect) -> None:
+    client = connect(kind="individual", queue_prefix="DEAD.", use_queue_for_queue_messages=False)
+    client.subscribe("/topic/DEAD.A", id="dead")
+    client.subscribe(A, "client-individual", id="1")
+    client.publish(A, "refused")
+    client.done("NACK", client.named(client.message()))
+    assert client.message().headers["destination"] == "/topic/DEAD.A"
+    assert texts(client, A) == []
+
+
+def test_thrown_away(connect: Connect) -> None:
+    client = connect(kind="discarding")
+    refuse(client, A, "refused")
+    client.publish(A, "expired", expires=past())
+    assert texts(client, A) == texts(client, DLQ) == []
+
+
+def test_expired_ones_may_vanish_while_refused_ones_do_not(connect: Connect) -> None:
+    client = connect(process_expired=False)
+    refuse(client, A, "refused")
+    client.publish(A, "expired", expires=past())
+    assert texts(client, DLQ) == ["refused"]
+
+
+@pytest.mark.parametrize("processed", [True, False])
+def test_non_persistent_ones(connect: Connect, *, processed: bool) -> None:
+    client = connect(process_non_persistent=processed)
+    refuse(client, A, "refused", persistent="false")
+    client.done("SEND", {"destination": A, "expires": past()}, "expired")
+    found = browsed(client, DLQ)
+    assert [message.text for message in found] == (["refused", "expired"] if processed else [])
+    assert {message.headers["originalDeliveryMode"] for message in found} <= {"NON_PERSISTENT"}
+    assert {message.headers["persistent"] for message in found} <= {"true"}
+
+
+def test_dead_letters_may_expire_and_are_gone_then(connect: Connect) -> None:
+    client = connect(expiration_ms=300)
+    before_ms = int(time.time() * 1000)
+    refuse(client, A, "refused")
+    (dead,) = browsed(client, DLQ)
+    expires_ms = int(dead.headers["expires"])
+    assert 300 <= expires_ms - before_ms < 20_000
+    time.sleep(max(0.0, expires_ms / 1000 + 0.05 - time.time()))
+    client.subscribe(DLQ, id="dead")
+    client.done("SEND", {"destination": "/topic/nobody"})
+    assert texts(client, DLQ) == []  # and not once more among the dead letters
+
+
+@pytest.mark.parametrize("strategy", [{"dead_letter_queue": "DEAD.A"}, {"kind": "individual", "queue_prefix": "DEAD."}])
+def test_what_is_refused_among_the_dead_letters_is_gone(connect: Connect, strategy: dict[str, str]) -> None:
+    client = connect(**strategy)
+    refuse(client, A, "refused")
+    client.subscribe("/queue/DEAD.A", "client-individual", id="dead")
+    client.done("NACK", client.named(client.message()))
+    client.done("UNSUBSCRIBE", {"id": "dead"})
+    for queue in ("/queue/DEAD.A", "/queue/DEAD.DEAD.A", DLQ):
+        assert texts(client, queue) == []
+
+
+# -- redeliveries ----------------------------------------------------------------------------------------------------
+
+
+def give_back(client: Client) -> Frame:
+    """Receive a message and go without acknowledging it."""
+    client.subscribe(A, "client-individual", id="back", activemq_prefetchSize="1")
+    message = client.message()
+    client.done("UNSUBSCRIBE", {"id": "back"})
+    return message
+
+
+@pytest.mark.parametrize("maximum", [0, 2])
+def test_after_so_many_redeliveries_it_is_a_dead_letter(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, maximum: int
+) -> None:
+    policy = RedeliveryPolicy(pattern=Queue("A"), maximum_redeliveries=maximum)
+    client = open_client(start_broker(sqlite_store, redelivery=[policy]))
+    client.publish(A, "poison")
+    counts = [give_back(client).headers.get("JMSXDeliveryCount", "1") for _ in range(maximum + 1)]
+    assert counts == [str(number + 1) for number in range(maximum + 1)]
+    client.subscribe(DLQ, id="dead")
+    dead = client.message()
+    cause = dead.headers["dlqDeliveryFailureCause"]
+    assert (dead.text, cause) == ("poison", f"Exceeded redelivery policy limit: maximumRedeliveries={maximum}")
+    assert "redelivered" not in dead.headers
+    assert texts(client, A) == []
+
+
+def test_without_a_limit_it_comes_again(client: Client) -> None:
+    client.publish(A, "x")
+    for _ in range(20):
+        assert give_back(client).text == "x"
+
+
+def test_a_redelivery_waits_and_others_go_on(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    policy = RedeliveryPolicy(initial_redelivery_delay_ms=400)
+    client = open_client(start_broker(redelivery=[policy]))
+    client.publish(A, "first")
+    give_back(client)
+    given_back_s = time.monotonic()
+    client.publish(A, "second")
+    client.subscribe(A, "client-individual")
+    assert client.message().text == "second"
+    assert brokers[0].queues[Queue("A")].depth == 2
+    again = client.message()
+    assert (again.text, again.headers["redelivered"]) == ("first", "true")
+    assert time.monotonic() - given_back_s > 0.3
+    until(lambda: brokers[0].queues[Queue("A")].depth == 2)
+
+
+def test_what_waits_for_its_redelivery_is_there_after_a_restart(
+    start_broker: StartBroker, open_client: OpenClient, tmp_path: Any
+) -> None:
+    url = f"sqlite:///{tmp_path / 'broker.db'}"
+    with open_client(
+        start_broker(
+            open_store(url + "?locker=none"), redelivery=[RedeliveryPolicy(initial_redelivery_delay_ms=60_000)]
+        )
+    ) as client:
+        client.publish(A, "x")
+        give_back(client)
+    again = open_client(start_broker(open_store(url + "?locker=none")))
+    again.subscribe(A)
+    assert again.message().text == "x"
+
+
+def test_many_transactions_that_fail_at_once(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], sqlite_store: PersistenceAdapter
+) -> None:
+    """ActiveMQ's JDBCConcurrentDLQTest: all go to the dead letters, each once, and the totals are right."""
+    count, consumers = 100, 50
+    address = start_broker(sqlite_store, redelivery=[RedeliveryPolicy(maximum_redeliveries=0)])
+    sender = open_client(address)
+    for number in range(count):
+        sender.send("SEND", {"destination": A, **PERSISTENT}, str(number))
+    sender.done("SEND", {"destination": "/topic/nobody"})
+    clients = [open_client(address) for _ in range(consumers)]
+    all_are_out = threading.Barrier(consumers)
+
+    def fail(client: Client) -> None:
+        client.subscribe(A, "client-individual", activemq_prefetchSize="2")
+        messages = [client.message(), client.message()]
+        all_are_out.wait(60)
+        client.send("BEGIN", {"transaction": "t"})
+        for message in messages:
+            client.ack(message, transaction="t")
+        client.socket.close()
+
+    threads = [threading.Thread(target=fail, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    queues = brokers[0].queues
+    until(lambda: Queue("ActiveMQ.DLQ") in queues and queues[Queue("ActiveMQ.DLQ")].depth == count)
+    source, dead = queues[Queue("A")], queues[Queue("ActiveMQ.DLQ")]
+    until(lambda: source.dequeued == count)
+    assert (source.enqueued, source.depth, source.in_flight, dead.enqueued, dead.dequeued) == (count, 0, 0, count, 0)
+    assert sorted(int(text) for text in texts(sender, DLQ)) == list(range(count))

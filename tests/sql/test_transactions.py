@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +17,7 @@ from jdbcstore import faults
 from jdbcstore.cli import run as jdbcstore
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue
-from jdbcstore.errors import LeaseLost, OutcomeUnknown, SchemaMismatch, StoreError, UnknownTransaction
+from jdbcstore.errors import LeaseLost, OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable, UnknownTransaction
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.store.contract import MessageStore, PreparedTransaction, TopicMessageStore, TransactionStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
@@ -27,7 +29,7 @@ from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy
 from tests.sql.java import JavaBroker
 from tests.sql.test_topics import ANN, BOB, TOPIC, acknowledge, left, subscribe, through
-from tests.sql.test_writer import WAIT_S, execute, numbers, one_batch
+from tests.sql.test_writer import WAIT_S, execute, numbers, one_batch, refuse_thirteen
 
 ONE = XATransactionId(55, b"GLOBAL-1", b"BR")
 TWO = XATransactionId(55, b"GLOBAL-2", b"BR")
@@ -291,18 +293,20 @@ def test_an_unknown_outcome_is_decided_later(sql_server_url: str, delivered: boo
             store.transactions.begin(ONE)
         if delivered:
             assert set(store.prepared()) == {ONE}
+            store.queue.add_message(text_message(7)).result(WAIT_S)  # the line is there again
             cut_off(b"XID=NULL, ID=CASE", lambda: store.transactions.commit_prepared(ONE))
-        store.commit(ONE)
+        while (error := store.transactions.commit_prepared(ONE).exception(WAIT_S)) is not None:
+            assert isinstance(error, StoreUnavailable)  # that was a line from before the cut
         assert store.prepared() == {}
-        assert numbers(store.queue) == ([5] if delivered else [4])
-        assert store.queue.message_count == 1
+        assert numbers(store.queue) == ([7, 5] if delivered else [4])
+        assert store.queue.message_count == len(numbers(store.queue))
         # What it has told is as true as before; memory learns of the rest with the next start.
         assert set(left(store.topic)) >= {*ids[1:]}
         with pytest.raises(UnknownTransaction):
             store.transactions.commit_prepared(ONE)
     with opened(sql_server_url) as store:
         assert store.prepared() == {}
-        assert numbers(store.queue) == ([5] if delivered else [4])
+        assert numbers(store.queue) == ([7, 5] if delivered else [4])
         assert (len(left(store.topic)), left(store.topic)[:2]) == ((3, ids[1:]) if delivered else (3, ids[:2]))
         assert store.topic.subscription_message_count(ANN) == 3
 
@@ -365,6 +369,65 @@ def test_a_local_commit_that_fails_changes_nothing_and_may_be_done_again(databas
             assert len(numbers(store.queue)) == 10 - number
             transaction.commit().result(WAIT_S)
         assert (numbers(store.queue), store.queue.message_count) == ([], 0)
+
+
+def test_a_commit_of_sends_that_fails_stores_none_of_them(database_url: str) -> None:
+    with opened(database_url) as store:
+        refuse_thirteen(database_url)
+        add(store.queue, 1)
+        transaction = store.transactions.begin(ONE)
+        for number in (12, 13):
+            transaction.add_message(store.queue, text_message(number))
+        for step in (transaction.commit, transaction.prepare):
+            assert isinstance(step().exception(WAIT_S), StoreError)
+            assert (numbers(store.queue), store.queue.message_count, store.prepared()) == ([1], 1, {})
+        transaction.rollback().result(WAIT_S)
+        again = store.transactions.begin(ONE)
+        for number in (2, 3):
+            again.add_message(store.queue, text_message(number))
+        again.commit().result(WAIT_S)
+        assert numbers(store.queue) == [1, 2, 3]
+
+
+def test_errors_at_any_step_lose_and_double_nothing(database_url: str) -> None:
+    chance = random.Random(database_url.partition(":")[0])
+    with opened(database_url) as store:
+
+        def refuse() -> None:
+            if chance.random() < 0.4:
+                raise StoreError("not now")
+
+        with faults.inject("writer.before_commit", refuse):
+            for number in range(10):
+                transaction = store.transactions.begin(xid := XATransactionId(1, bytes([number]), b""))
+                transaction.add_message(store.queue, text_message(number))
+                while transaction.prepare().exception(WAIT_S) is not None:
+                    assert xid not in store.prepared()
+                while store.transactions.commit_prepared(xid).exception(WAIT_S) is not None:
+                    assert xid in store.prepared()
+        assert (numbers(store.queue), store.queue.message_count) == (list(range(10)), 10)
+    with opened(database_url) as store:
+        assert (numbers(store.queue), store.prepared()) == (list(range(10)), {})
+
+
+def test_a_small_pool_is_enough(database_url: str) -> None:
+    with opened(database_url, pool_size=1) as store:
+        subscribe(store.topic, ANN)
+
+        def work(thread: int) -> None:
+            for turn in range(30):
+                xid = XATransactionId(thread, bytes([turn]), b"")
+                store.prepare(xid, adds=(turn,), publishes=(turn,)).result(WAIT_S)
+                assert xid in store.prepared()
+                store.commit(xid)
+
+        with ThreadPoolExecutor(4) as pool:
+            working = [pool.submit(work, thread) for thread in range(3)]
+            while not all(one.done() for one in working):
+                store.adapter.clean_up()
+            for one in working:
+                one.result()
+        assert (store.queue.message_count, store.topic.subscription_message_count(ANN)) == (90, 90)
 
 
 def test_a_transaction_shares_the_queue_of_writes_and_keeps_its_place(database_url: str) -> None:

@@ -197,7 +197,7 @@ class Decision:
         #: Where counts may be off.
         self.recount: set[Container] = set()
         if not known.is_certain:
-            self._prepared = work.doubts.read(connection).get(work.xid, Prepared())
+            self._prepared = work.doubts.look_again(connection, work.xid)
             self.recount = {row.container for row in (*known.added, *self._prepared.added)}
             self.recount.update(container for _, container in (*known.removed, *self._prepared.removed))
         #: Whom it shows messages to that were not there.

@@ -19,7 +19,7 @@ A Java broker does not know our table. What it does to a transaction meanwhile s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -104,14 +104,23 @@ class Doubts:
             self.put(xid, prepared)
             for subscription, rows in prepared.acknowledged.items():
                 subscription.in_doubt = {**subscription.in_doubt, xid: rows}
-        for subscription, row, column, xid_column in self._columns(connection):
-            if column.transaction_id in subscription.in_doubt:
-                subscription.shown = {**subscription.shown, row: Shown(column.transaction_id, xid_column)}
+        self._look_at_columns(connection, self.by_xid)
         for prepared in self.by_xid.values():
             for subscription in prepared.acknowledged:
                 subscription.see()
         if self.by_xid:
             log.warning("transactions in doubt count=%d; their outcome is up to who prepared them", len(self.by_xid))
+
+    def look_again(self, connection: Connection, xid: XATransactionId) -> Prepared:
+        """What is in doubt of one transaction that nobody is certain of. The writer's."""
+        found = self.read(connection).get(xid, Prepared())
+        self._look_at_columns(connection, {xid})
+        return found
+
+    def _look_at_columns(self, connection: Connection, of: Collection[XATransactionId]) -> None:
+        for subscription, row, column, xid_column in self._columns(connection):
+            if column.transaction_id in of:
+                subscription.shown = {**subscription.shown, row: Shown(column.transaction_id, xid_column)}
 
     def clear(self) -> None:
         """Everything was deleted."""

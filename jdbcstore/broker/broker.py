@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables, settlements
+from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.life import Life, State
@@ -35,7 +36,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable
-from jdbcstore.identifiers import ProducerId
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
@@ -97,6 +98,7 @@ class Broker:
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
         self.scheduler = Scheduler(self)
+        self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
         self.queues: dict[Destination, Queue] = {}
@@ -305,6 +307,11 @@ class Broker:
     def policy_for(self, destination: Destination) -> DestinationPolicy:
         """The policy of a destination; of a wildcard that of a pattern that covers all of it."""
         return self._policies.find(destination)
+
+    @property
+    def expiry_periods_ms(self) -> set[int]:
+        """How often expired messages are looked for, by one policy or another."""
+        return {policy.expire_messages_period_ms for policy in self._policies.all()}
 
     def redelivery_policy_for(self, destination: Destination) -> RedeliveryPolicy:
         """How often messages of this destination are delivered again, and when."""
@@ -562,6 +569,41 @@ class Broker:
             answer(delivery, error)
 
         return acknowledged
+
+    def move(
+        self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
+    ) -> None:
+        """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit. If the
+        store refuses, it is done the next time."""
+        queued = [one for one in dead if one.destination is not None and one.destination.is_queue]
+        lanes = [self.queue(one.destination).persistent(one) for one in queued if one.destination is not None]
+        try:
+            adds = [(lane.store, one) for lane, one in zip(lanes, queued, strict=True)]
+            completion = self.adapter.commit_together(adds, [], acknowledged=acknowledged)
+        except JdbcStoreError as error:
+            log.warning("expired messages could not be removed error=%r", str(error))
+            return
+        entries = [lane.admit(one, visible=False) for lane, one in zip(lanes, queued, strict=True)]
+
+        def done(_: object, error: BaseException | None) -> None:
+            for lane, entry in zip(lanes, entries, strict=True):
+                lane.added(entry, error)
+                lane.queue.enqueued += error is None
+            if error is not None:
+                log.warning("expired messages could not be removed error=%r", str(error))
+                return
+            for one in dead:
+                if one not in queued:
+                    self.publish(one, None, _log_failure)
+
+        self.inbox.expect(completion, done, None)
+
+    def expire_in_memory(self, periods_ms: Set[int]) -> None:
+        """Let expired messages go that are not in the broker's store, of queues with one of these periods."""
+        now_ms = self.now_ms()
+        for queue in list(self.queues.values()):
+            if queue.policy.expire_messages_period_ms in periods_ms:
+                queue.expire_in_memory(now_ms)
 
     def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
         """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""

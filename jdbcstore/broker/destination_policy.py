@@ -201,6 +201,10 @@ class PolicyMap(Generic[Policy]):
         self._patterns.sort(key=lambda entry: _specificity(entry[0]), reverse=True)
         self._found: dict[Destination, Policy] = {}
 
+    def all(self) -> list[Policy]:
+        """Every policy that some destination may have."""
+        return [policy for _, policy in self._patterns] + [self._default]
+
     def find(self, destination: Destination) -> Policy:
         """The policy of this destination."""
         policy = self._found.get(destination)

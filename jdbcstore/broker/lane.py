@@ -24,10 +24,10 @@ what may be done:
    twice is better than never.
 4. A message is taken out of the store only by who has its delivery, so the tail changes by rules 1 to 3 alone, and by
    a purge, which empties tail and window and makes a page that is being read void (``_generation``).
-5. A selection (`jdbcstore.broker.selection`) may pick a message from the tail, one that it has just read there and
-   that was not picked before. It is a delivery from then on. The count goes down, and a page leaves the message out.
-   It is remembered (``_picked``) until the position is past it, or the store has removed it and no page is being read
-   that may still show it.
+5. A selection (`jdbcstore.broker.selection`), or who looks for expired messages, may pick a message from the tail,
+   one that it has just read there and that was not picked before. It is a delivery from then on. The count goes down,
+   and a page leaves the message out. It is remembered (``_picked``) until the position is past it, or the store has
+   removed it and no page is being read that may still show it.
 
 So nothing is skipped (only rules 1 and 2 move the position, and only over what they put into the window) and nothing
 is doubled (a message enters the window once: directly or by a page, never both). Should the count be too high all the
@@ -379,6 +379,24 @@ class Lane:
         if self._unpaged and len(self.window) <= self._window_half:
             self.page()
         return delivery
+
+    def claim(self, message: Message) -> Delivery | None:
+        """Take a message out of its turn that was just read from the store; None if a consumer has it, or it is gone.
+
+        Who reads has to count in `scanning` meanwhile.
+        """
+        picked = self.pick(message)
+        if picked is not None:
+            return picked
+        for delivery in self.window:
+            if (
+                delivery.durable
+                and not delivery.failed
+                and _sequence(message) == delivery.message_id.broker_sequence_id
+            ):
+                self.take_out(delivery)
+                return delivery
+        return None
 
     def remove(self, delivery: Delivery) -> Completion[None] | None:
         """Take an acknowledged message out of the store. None if it was never there.

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -499,6 +500,62 @@ class Queue:
         self.expired += 1
         _hand_out(delivery)
         self.bury(delivery)
+
+    def expire(self, message: Message, level: int, *, is_buried: bool = True) -> bool:
+        """Let a message of the store go whose time is over.
+
+        Args:
+            message: as the store has it.
+            level: its place in a cursor.
+            is_buried: whether it may become a dead letter; otherwise it is only removed.
+
+        Returns:
+            False if a consumer has it, or it is gone already.
+        """
+        if not self._persistent:
+            return False
+        lane = self._persistent[level if len(self._persistent) > 1 else 0]
+        delivery = lane.claim(message) or self._take_returned(lane, message)
+        if delivery is None:
+            return False
+        if is_buried:
+            self._expire(delivery)
+        else:
+            _hand_out(delivery)
+            self.discard(delivery)
+        return True
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """While somebody reads messages of the store that he is going to let expire."""
+        lanes = list(self._persistent)
+        for lane in lanes:
+            lane.store  # noqa: B018  # opening it finds out how long the tail is
+            lane.scanning += 1
+        try:
+            yield
+        finally:
+            for lane in lanes:
+                lane.scanned()
+
+    def _take_returned(self, lane: Lane, message: Message) -> Delivery | None:
+        for delivery in self._returned:
+            if delivery.lane is lane and delivery.message_id == message.message_id:
+                self._returned.remove(delivery)
+                if delivery.message is None:
+                    delivery.message = message
+                    self._broker.memory.used += delivery.size
+                return delivery
+        return None
+
+    def expire_in_memory(self, now_ms: int) -> None:
+        """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says."""
+        for lane in self._transient:
+            first = list(islice(lane.window, self.policy.max_expire_page_size))
+            for delivery in first:
+                if delivery.message is not None and delivery.message.expired(now_ms) and delivery.visible:
+                    lane.take_out(delivery)
+                    self._expire(delivery)
 
     def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """The consumer refuses the message (NACK): it becomes a dead letter. After an error nothing has changed."""

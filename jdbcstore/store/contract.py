@@ -38,6 +38,8 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 __all__ = [
     "Completion",
     "Cursor",
+    "Expired",
+    "ExpiredPage",
     "FiredJob",
     "JobChange",
     "JobPage",
@@ -101,6 +103,31 @@ class Page:
     messages: Sequence[Message]
     cursor: Cursor
     unreadable: Sequence[tuple[int, CodecError]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A message whose time is over; it is not read.
+
+    Args:
+        destination: where it is.
+        sequence: its number.
+        level: its place in a cursor, if the destination is prioritised.
+        subscriptions: of a topic's message: the durable subscriptions that have not acknowledged it.
+    """
+
+    destination: Destination
+    sequence: int
+    level: int = 0
+    subscriptions: Sequence[SubscriptionKey] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredPage:
+    """Some expired messages, those that expired first before the others, and where to go on; None at the end."""
+
+    messages: Sequence[Expired]
+    place: tuple[int, int] | None
 
 
 class MessageStore(ABC):
@@ -256,6 +283,19 @@ class PersistenceAdapter(ABC):
     ) -> Completion[None]:
         """Remove a message from `source` and add `moved` to `target` in one commit: what a dead-letter queue needs."""
         return self.commit_together([(target, moved)], [(source, message_id)])
+
+    @abstractmethod
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        """Find messages that have expired, over all destinations. What it costs depends on `messages_max` alone.
+
+        Messages in doubt, and those of topics that every subscription has acknowledged, are left out; so there may be
+        fewer than `messages_max` although there is more behind them.
+
+        Args:
+            now_ms: epoch milliseconds; what expires then or later is not found.
+            messages_max: how many to look at, at least 1.
+            after: the `place` of the page before.
+        """
 
     @abstractmethod
     def last_message_broker_sequence_id(self) -> int:

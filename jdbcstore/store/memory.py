@@ -6,7 +6,7 @@ Read this to learn what a store has to do; the SQL store does the same with rows
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,6 +19,8 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     VIRTUAL_TOPIC_CONSUMERS,
     Cursor,
+    Expired,
+    ExpiredPage,
     MessageStore,
     Page,
     PersistenceAdapter,
@@ -109,11 +111,13 @@ class MemoryMessageStore(MessageStore):
         sequence = _id_of(message).broker_sequence_id
         self._messages[sequence] = message
         insort(self._levels[self._level(message)], sequence)
+        self._adapter.note_expiration(message, self)
 
     def _put(self, message: Message) -> int:
         sequence = self._adapter.next_sequence(message)
         self._messages[sequence] = message.copy()
         insort(self._levels[self._level(message)], sequence)
+        self._adapter.note_expiration(message, self)
         return sequence
 
     def _drop(self, message_id: MessageId) -> None:
@@ -121,8 +125,20 @@ class MemoryMessageStore(MessageStore):
         message = self._messages.pop(sequence, None)
         if message is not None:
             _take(self._levels[self._level(message)], sequence)
+            self._adapter.forget_expiration(message.expiration, sequence)
+
+    def expired(self, sequence: int) -> Expired | None:
+        """What the adapter tells of an expired message; None if it is not there. The caller holds the lock."""
+        message = self._messages.get(sequence)
+        return None if message is None else Expired(self.destination, sequence, self._level(message))
+
+    def empty(self) -> None:
+        """Drop all messages. The caller holds the lock."""
+        self._clear()
 
     def _clear(self) -> None:
+        for sequence, message in self._messages.items():
+            self._adapter.forget_expiration(message.expiration, sequence)
         self._messages.clear()
         self._levels = self._no_levels()
 
@@ -175,6 +191,13 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
 
     def all_subscriptions(self) -> list[SubscriptionInfo]:
         return [info for info, _ in list(self._subscriptions.values())]
+
+    def expired(self, sequence: int) -> Expired | None:
+        found = super().expired(sequence)
+        if found is None:
+            return None
+        keys = [key for key, (_, levels) in self._subscriptions.items() if _has(levels[found.level], sequence)]
+        return replace(found, subscriptions=keys) if keys else None
 
     def acknowledge(self, key: SubscriptionKey, *message_ids: MessageId) -> Completion[None]:
         with self._adapter.lock:
@@ -478,6 +501,9 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         self._producers: dict[ProducerId, int] = {}
         self._jobs = MemoryJobStore(self)
         self._open = False
+        #: When messages expire, with their sequences, in order; and where they are.
+        self._expirations: list[tuple[int, int]] = []
+        self._expiring: dict[tuple[int, int], MemoryMessageStore] = {}
 
     def start(self) -> None:
         self._open = True
@@ -540,7 +566,8 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         with self.lock:
             self.check_open()
             if isinstance(destination, Queue):
-                self._stores.pop(destination, None)
+                if destination in self._stores:
+                    self._stores.pop(destination).empty()
                 self._kept.discard(destination)
             elif destination in self._topics:
                 self._topics.pop(destination).forget()
@@ -579,6 +606,26 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                 self._remember(producer_id, sequence)
             return Completion.resolved(None)
 
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        with self.lock:
+            self.check_open()
+            start, end = bisect_right(self._expirations, after), bisect_left(self._expirations, (now_ms, 0))
+            looked_at = self._expirations[start : min(end, start + messages_max)]
+            found = [one for place in looked_at if (one := self._expiring[place].expired(place[1])) is not None]
+            return ExpiredPage(found, looked_at[-1] if len(looked_at) == messages_max else None)
+
+    def note_expiration(self, message: Message, store: MemoryMessageStore) -> None:
+        """Keep in mind when a stored message expires. The caller holds the lock."""
+        if message.expiration > 0:
+            place = message.expiration, _id_of(message).broker_sequence_id
+            insort(self._expirations, place)
+            self._expiring[place] = store
+
+    def forget_expiration(self, expiration: int, sequence: int) -> None:
+        """A message is gone. The caller holds the lock."""
+        if self._expiring.pop((expiration, sequence), None) is not None:
+            del self._expirations[bisect_left(self._expirations, (expiration, sequence))]
+
     def last_message_broker_sequence_id(self) -> int:
         return self._sequence
 
@@ -588,6 +635,8 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
     def delete_all_messages(self) -> None:
         with self.lock:
             self.check_open()
+            self._expirations.clear()
+            self._expiring.clear()
             self._stores.clear()
             for store in self._topics.values():
                 store.forget()

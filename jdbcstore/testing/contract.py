@@ -403,6 +403,54 @@ class PersistenceAdapterContract:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
+    # -- expiry --------------------------------------------------------------------------------------------------
+
+    def test_expired_messages_are_found_in_the_order_of_their_expiration(self, adapter: PersistenceAdapter) -> None:
+        first, second = (adapter.queue_message_store(Queue(name)) for name in ("A", "B"))
+        for number, expiration in enumerate((300, 0, 100, 200, 400, 100, 500), 1):
+            store = first if number % 2 else second
+            store.add_message(text_message(number, destination=store.destination, expiration=expiration)).result(
+                _WAIT_S
+            )
+        found = adapter.expired_messages(400, 100)
+        assert [(one.destination, one.sequence) for one in found.messages] == [
+            (Queue("A"), 3),
+            (Queue("B"), 6),
+            (Queue("B"), 4),
+            (Queue("A"), 1),
+        ]
+        assert found.place is None
+        assert adapter.expired_messages(100, 100).messages == []
+
+    def test_pages_of_expired_messages_follow_one_another(
+        self, adapter: PersistenceAdapter, store: MessageStore
+    ) -> None:
+        for number in range(1, 11):
+            store.add_message(text_message(number, expiration=100 + number // 4)).result(_WAIT_S)
+        found, place = [], (0, 0)
+        for _ in range(10):
+            page = adapter.expired_messages(1000, 3, place)
+            found += [one.sequence for one in page.messages]
+            if page.place is None:
+                break
+            place = page.place
+        assert found == list(range(1, 11))
+
+    def test_what_is_removed_does_not_expire(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        for number in range(1, 4):
+            store.add_message(text_message(number, expiration=100)).result(_WAIT_S)
+        store.remove_message(MessageId(None, 0, 2)).result(_WAIT_S)
+        assert [one.sequence for one in adapter.expired_messages(1000, 10).messages] == [1, 3]
+        store.remove_all_messages().result(_WAIT_S)
+        assert adapter.expired_messages(1000, 10).messages == []
+
+    def test_an_expired_message_tells_its_level(self, adapter: PersistenceAdapter) -> None:
+        store = adapter.queue_message_store(Queue("P"), prioritized=True)
+        for number, priority in enumerate((9, 4, 0), 1):
+            message = text_message(number, destination=Queue("P"), priority=priority, expiration=100)
+            store.add_message(message).result(_WAIT_S)
+        assert [one.level for one in adapter.expired_messages(1000, 10).messages] == [9, 4, 0]
+
     def test_checkpoint_of_a_healthy_store_says_nothing(self, adapter: PersistenceAdapter) -> None:
         adapter.checkpoint()
 

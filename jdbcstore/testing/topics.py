@@ -91,6 +91,20 @@ class TopicContract:
         assert _unacknowledged(topic, BOB) == list(range(50, 60))
         assert _unacknowledged(topic, ANN) == list(range(60))
 
+    def test_an_expired_message_tells_who_has_not_acknowledged_it(
+        self, adapter: PersistenceAdapter, topic: TopicMessageStore
+    ) -> None:
+        _subscribe(topic, ANN, BOB)
+        for number in (1, 2, 3):
+            topic.add_message(text_message(number, destination=TOPIC, expiration=100)).result(_WAIT_S)
+        topic.acknowledge(ANN, MessageId(None, 0, 1), MessageId(None, 0, 2)).result(_WAIT_S)
+        topic.acknowledge(BOB, MessageId(None, 0, 2)).result(_WAIT_S)
+        found = adapter.expired_messages(1000, 10).messages
+        assert [(one.destination, one.sequence, set(one.subscriptions)) for one in found] == [
+            (TOPIC, 1, {BOB}),
+            (TOPIC, 3, {ANN, BOB}),
+        ]
+
     def test_a_message_that_follows_the_first_subscription_is_kept_for_it(self, topic: TopicMessageStore) -> None:
         subscribed = topic.add_subscription(_info(topic, ANN))
         added = topic.add_message(text_message(1))

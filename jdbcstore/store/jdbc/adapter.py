@@ -34,7 +34,16 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter, TopicMessageStore, TransactionStore
+from jdbcstore.store.contract import (
+    PRIORITY_LEVELS,
+    Expired,
+    ExpiredPage,
+    Locker,
+    MessageStore,
+    PersistenceAdapter,
+    TopicMessageStore,
+    TransactionStore,
+)
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
@@ -528,6 +537,23 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         engine = self._opened()
         with _mapped(self.dialect), engine.connect() as connection:
             yield connection
+
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        since, id = after
+        with self.reading() as connection:
+            asked = {"since": since, "id": id, "now": now_ms, "rows": messages_max}
+            rows = connection.execute(text(self.statements.expired_page), asked).all()
+        found: list[Expired] = []
+        for id, container, _, level in rows:
+            name = _text(container)
+            topic = self.registry.topics.get(name)
+            subscriptions = [] if topic is None else list(topic.by_key.items())
+            keys = tuple(key for key, one in subscriptions if int(id) not in one.at(level))
+            if keys or not name.startswith(Topic.prefix):  # else it is the cleanup's
+                place = min(max(level or 0, 0), PRIORITY_LEVELS - 1)
+                found.append(Expired(_destination(name), int(id), place, keys))
+        is_end = len(rows) < messages_max
+        return ExpiredPage(found, None if is_end else (int(rows[-1][2]), int(rows[-1][0])))
 
     def last_message_broker_sequence_id(self) -> int:
         return self._sequence

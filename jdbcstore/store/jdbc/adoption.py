@@ -22,6 +22,7 @@ from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = [
     "add_acked",
+    "add_expiry_index",
     "add_prepared_acks",
     "add_producers",
     "add_scheduled",
@@ -42,6 +43,7 @@ _logger = logging.getLogger(__name__)
 _ROWS_AT_ONCE: Final = 10_000
 #: InnoDB's limit for one column of a key in the row formats COMPACT and REDUNDANT, the default of old servers.
 _SHORT_KEY_BYTES: Final = 767
+_EXPIRY_INDEX: Final = "ACTIVEMQ_MSGS_EIDX"
 #: Below every id.
 _LEAST_ID: Final = -(1 << 63)
 
@@ -153,6 +155,15 @@ def add_prepared_acks(connection: Connection, tables: Tables) -> None:
     """Create our table of prepared acknowledgements unless it is there; the arguments are those of `add_term`."""
     if not inspect(connection).has_table(tables.prepared_acks.name):
         create_prepared_acks(connection.execute, tables)
+
+
+def add_expiry_index(connection: Connection, tables: Tables) -> None:
+    """Create the index of EXPIRATION unless there is one; the arguments are those of `add_term`."""
+    indexes = inspect(connection).get_indexes(tables.messages.name)
+    if _EXPIRY_INDEX not in {tables.plain(str(index["name"])) for index in indexes}:
+        for index in tables.messages_indexes:
+            if tables.plain(str(index.name)) == _EXPIRY_INDEX:
+                connection.execute(CreateIndex(index))
 
 
 def refuse_by_hand(report: SchemaReport) -> None:

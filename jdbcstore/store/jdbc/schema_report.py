@@ -12,7 +12,7 @@ __all__ = ["ACKS_KEY", "Finding", "Remedy", "SchemaKind", "SchemaReport"]
 ACKS_KEY: Final = ("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY")
 
 #: Indexes that ActiveMQ makes and its own SQL can live without; each slows every insert.
-_IDLE_INDEXES: Final = ("ACTIVEMQ_MSGS_CIDX", "ACTIVEMQ_MSGS_EIDX", "ACTIVEMQ_MSGS_IIDX", "ACTIVEMQ_MSGS_PIDX")
+_IDLE_INDEXES: Final = ("ACTIVEMQ_MSGS_CIDX", "ACTIVEMQ_MSGS_IIDX", "ACTIVEMQ_MSGS_PIDX")
 
 #: What the store never goes below: a MSG column this wide holds every message that the other limits allow.
 _WIDE_BYTES: Final = 1 << 24

@@ -87,6 +87,12 @@ class Statements:
         self.containers_counted = (
             f"SELECT {container}, PRIORITY, COUNT(*) FROM {self.messages} GROUP BY {container}, PRIORITY"
         )
+        #: By the index of EXPIRATION, which on some databases has only rows with EXPIRATION > 0.
+        self.expired_page = (
+            f"SELECT ID, {container}, EXPIRATION, PRIORITY FROM {self.messages} WHERE EXPIRATION > 0"
+            f" AND EXPIRATION >= :since AND EXPIRATION < :now AND (EXPIRATION > :since OR ID > :id) AND {settled}"
+            " ORDER BY EXPIRATION, ID LIMIT :rows"
+        )
         # Not grouped: for a grouping SQLite would walk all rows in the order of containers, past every body to XID.
         self.containers_in_doubt = f"SELECT {container}, 1 FROM {self.messages} WHERE XID IS NOT NULL"
         self.container_count = f"SELECT COUNT(*) FROM {self.messages} WHERE {same} AND XID IS NULL"

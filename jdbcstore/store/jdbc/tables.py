@@ -100,6 +100,7 @@ class Tables:
         self.messages_indexes = (
             self._index("ACTIVEMQ_MSGS_MIDX", self.messages, "MSGID_PROD", "MSGID_SEQ"),
             self._index("ACTIVEMQ_MSGS_XIDX", self.messages, "XID", only="XID IS NOT NULL"),
+            self._index("ACTIVEMQ_MSGS_EIDX", self.messages, "EXPIRATION", "ID", only="EXPIRATION > 0"),
             self._index(PAGE_INDEX, self.messages, "CONTAINER", "PRIORITY DESC", "ID"),
         )
         self.acks_indexes = (self._index("ACTIVEMQ_ACKS_XIDX", self.acks, "XID", only="XID IS NOT NULL"),)

@@ -17,7 +17,7 @@ from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
-from jdbcstore.broker.durable import Durables, settlements
+from jdbcstore.broker.durable import Durables, SubscriptionStore, settlements
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
@@ -532,7 +532,8 @@ class Broker:
         message, lane = delivery.message, delivery.lane
         if message is None or lane is None:
             raise ValueError(f"{delivery!r} holds no message to move")
-        moved = self.dead_letter_of(message, lane.queue.destination, delivery.cause)
+        subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
+        moved = self.dead_letter_of(message, lane.queue.destination, delivery.cause, subscription)
         if moved is None or moved.destination is None:
             if not message.expired(self.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)

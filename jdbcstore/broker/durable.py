@@ -270,9 +270,13 @@ class DurableSubscription(Queue):
     # -- out and back ------------------------------------------------------------------------------------------------
 
     def _take(self, now_ms: int) -> Delivery | None:
-        delivery = super()._take(now_ms)
-        if delivery is not None and self._delivered and delivery.stored:
-            delivery.redeliveries = self._delivered.get(delivery.message_id.broker_sequence_id, 0)
+        while (delivery := super()._take(now_ms)) is not None:
+            if self._delivered and delivery.stored:
+                before = delivery.redeliveries
+                delivery.redeliveries = self._delivered.get(delivery.message_id.broker_sequence_id, before)
+            if not self._is_delivered_too_often(delivery):
+                break
+            self._give_up(delivery)
         return delivery
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:

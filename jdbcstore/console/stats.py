@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import click
 from sqlalchemy import text
@@ -11,13 +11,31 @@ from sqlalchemy import text
 from jdbcstore.config.urls import open_engine
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.console.stores import check_url, looking_into
-from jdbcstore.destination import Queue, parse_destination
+from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError
-from jdbcstore.store.contract import Cursor, PersistenceAdapter
+from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.statements import Statements
 
 __all__ = ["stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """A durable subscription. Whether somebody uses it just now only the broker knows.
+
+    Args:
+        client_id, name: whose it is.
+        subscribed: the destination as subscribed, perhaps a wildcard.
+        selector: as it stands in the store; None for all messages.
+        pending: messages of the topic that it has not acknowledged, whatever its selector.
+    """
+
+    client_id: str
+    name: str
+    subscribed: str
+    selector: str | None
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +47,21 @@ class DestinationStats:
         depth: messages.
         bytes: what they take in column MSG.
         oldest_age_s: for how many seconds the first one has been waiting; None if that cannot be told.
+        subscriptions: the durable subscriptions of a topic.
     """
 
     destination: str
     depth: int
     bytes: int
     oldest_age_s: float | None
+    subscriptions: list[SubscriptionStats] = field(default_factory=list)
 
 
 @click.command()
 @click.argument("url")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def stats(url: str, as_json: bool) -> None:
-    """Show depth, size and age of every destination in the store at URL. Nothing is changed.
+    """Show depth, size and age of every destination in the store at URL, and durable subscriptions. Nothing is changed.
 
     \b
     Examples:
@@ -54,6 +74,14 @@ def stats(url: str, as_json: bool) -> None:
         return
     rows = [(row.destination, row.depth, row.bytes, _age(row.oldest_age_s)) for row in found]
     print_table(("DESTINATION", "DEPTH", "BYTES", "OLDEST"), rows, empty="the store is empty")
+    subscriptions = [
+        (row.destination, one.client_id, one.name, one.pending, one.subscribed, one.selector)
+        for row in found
+        for one in row.subscriptions
+    ]
+    if subscriptions:
+        titles = ("TOPIC", "CLIENT ID", "SUBSCRIPTION", "PENDING", "SUBSCRIBED TO", "SELECTOR")
+        print_table(titles, subscriptions, empty="")
 
 
 def collect(url: str) -> list[DestinationStats]:
@@ -78,10 +106,37 @@ def collect(url: str) -> list[DestinationStats]:
         finally:
             engine.dispose()
         now_ms = time.time() * 1000
-        return [
-            DestinationStats(name, int(depth), int(size or 0), _oldest_age_s(adapter, name, now_ms))
+        subscriptions = _subscriptions(adapter)
+        found = [
+            DestinationStats(
+                name, int(depth), int(size or 0), _oldest_age_s(adapter, name, now_ms), subscriptions.pop(name, [])
+            )
             for name, depth, size in counted
         ]
+        found += [DestinationStats(name, 0, 0, None, waiting) for name, waiting in subscriptions.items()]
+        return sorted(found, key=lambda row: row.destination)
+
+
+def _subscriptions(adapter: PersistenceAdapter) -> dict[str, list[SubscriptionStats]]:
+    """The durable subscriptions of each topic that has some."""
+    found: dict[str, list[SubscriptionStats]] = {}
+    if isinstance(adapter, SupportsTopics):
+        for topic in adapter.destinations():
+            if isinstance(topic, Topic) and not topic.is_wildcard and not topic.is_composite:
+                store = adapter.topic_message_store(topic)
+                waiting = [
+                    SubscriptionStats(
+                        info.key.client_id,
+                        info.key.subscription_name,
+                        info.subscribed_destination.qualified_name,
+                        info.selector,
+                        store.subscription_message_count(info.key),
+                    )
+                    for info in store.all_subscriptions()
+                ]
+                if waiting:
+                    found[topic.qualified_name] = sorted(waiting, key=lambda one: (one.client_id, one.name))
+    return found
 
 
 def _oldest_age_s(adapter: PersistenceAdapter, name: str, now_ms: float) -> float | None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue
+from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue, Topic, open_store
 from jdbcstore.cli import run
+from jdbcstore.store.contract import SupportsTopics
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
@@ -76,6 +78,28 @@ def test_stats_counts(url: str, capsys: Capture) -> None:
     assert rows["queue://ORDERS"]["oldest_age_s"] > 1_000_000
     assert run(["stats", url]) == 0
     assert "queue://ORDERS" in capsys.readouterr().out
+
+
+def test_stats_shows_durable_subscriptions(url: str, capsys: Capture) -> None:
+    with open_store(url) as store:
+        assert isinstance(store, SupportsTopics)
+        topic, empty = store.topic_message_store(Topic("T.a")), store.topic_message_store(Topic("U"))
+        ann, bob = SubscriptionKey("ann", "news"), SubscriptionKey("bob", "x")
+        topic.add_subscription(SubscriptionInfo(ann, Topic("T.a"), Topic("T.>"), "n > 1")).result()
+        empty.add_subscription(SubscriptionInfo(bob, Topic("U"), Topic("U"))).result()
+        for number in (1, 2, 3):
+            message = text_message(number, destination=Topic("T.a"))
+            topic.add_message(message).result()
+        assert message.message_id is not None
+        topic.acknowledge(ann, message.message_id).result()
+    assert run(["stats", url, "--json"]) == 0
+    rows = {row["destination"]: row for row in json.loads(capsys.readouterr().out)}
+    subscription = {"client_id": "ann", "name": "news", "subscribed": "topic://T.>", "selector": "n > 1", "pending": 2}
+    assert (rows["topic://T.a"]["depth"], rows["topic://T.a"]["subscriptions"]) == (3, [subscription])
+    assert (rows["topic://U"]["depth"], rows["topic://U"]["subscriptions"][0]["pending"]) == (0, 0)
+    assert rows["queue://ORDERS"]["subscriptions"] == []
+    assert run(["stats", url]) == 0
+    assert "n > 1" in capsys.readouterr().out
 
 
 def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Topic, open_store, running
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.config.build import open_spool
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
@@ -27,9 +29,15 @@ def either(request: pytest.FixtureRequest, start_broker: StartBroker) -> Address
 
 
 @contextmanager
-def serving(url: str, **options: object) -> Iterator[Address]:
+def serving(
+    url: str,
+    policies: Sequence[DestinationPolicy] = (),
+    redelivery_policies: Sequence[RedeliveryPolicy] = (),
+    **options: Any,
+) -> Iterator[Address]:
     """A broker over a database, from its start to its stop."""
-    broker = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0", **options), open_spool)  # type: ignore[arg-type]
+    chosen = BrokerOptions(bind="127.0.0.1:0", **options)
+    broker = Broker(open_store(url), chosen, open_spool, policies, redelivery_policies)
     with running(broker) as address:
         yield address
 
@@ -63,6 +71,12 @@ def publish(address: Address, *bodies: str, destination: str = TOPIC, **headers:
 
 def texts(client: Client, count: int) -> list[str]:
     return [client.message().text for _ in range(count)]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """An empty SQLite database."""
+    return f"sqlite:///{tmp_path / 'durable.db'}"
 
 
 def left(address: Address, client_id: str = "ann", name: str = "news", **headers: str) -> list[str]:
@@ -221,6 +235,18 @@ def test_a_lost_connection_gives_back_what_it_had(either: Address) -> None:
 def _may_connect(address: Address, client_id: str = "ann") -> bool:
     with Client(address) as client:
         return client.connect(client_id=client_id).command == "CONNECTED"
+
+
+def test_who_comes_back_at_once_does_not_get_what_it_has_acknowledged(either: Address) -> None:
+    with Client(either) as publisher:
+        publisher.connect()
+        for number in range(20):
+            with subscriber(either) as client:
+                durably(client, "client")
+                for part in "ab":
+                    publisher.publish(TOPIC, f"{number}{part}")
+                assert client.message().text == f"{number}a"
+                client.ack(client.message())
 
 
 def test_unsubscribe_and_disconnect_deactivate(either: Address) -> None:
@@ -505,7 +531,7 @@ def test_subscriptions_survive_a_restart(database_url: str) -> None:
 def test_a_sparse_selector_finds_its_message_behind_a_backlog(tmp_path: Path) -> None:
     """ActiveMQ's DurableSubscriptionSelectorTest, and AMQ2580Test by its prefetch."""
     url = f"sqlite:///{tmp_path / 'sparse.db'}"
-    options = {"window_messages_max": 200, "page_messages_max": 100}
+    options: dict[str, Any] = {"window_messages_max": 200, "page_messages_max": 100}
     with serving(url, **options) as address:
         create(address, selector="filter = 'true'")
         with Client(address) as publisher:
@@ -521,3 +547,122 @@ def test_a_sparse_selector_finds_its_message_behind_a_backlog(tmp_path: Path) ->
         assert texts(client, 1) == ["again"]
     with open_store(url) as adapter:
         assert topic_store(adapter).subscription_message_count(ANN) == 0
+
+
+def test_a_small_prefetch_does_not_hide_what_is_selected(url: str) -> None:
+    """ActiveMQ's AMQ2580Test."""
+    with serving(url) as address:
+        create(address, selector="filter = 'true'")
+        publish(address, *"12345", filter="false")
+        publish(address, "6", filter="true")
+        assert left(address, selector="filter = 'true'", **{"activemq.prefetchSize": "2"}) == ["6"]
+
+
+def test_what_nobody_selects_is_cleaned_up(start_broker: StartBroker, sqlite_store: PersistenceAdapter) -> None:
+    """Of ActiveMQ's JDBCDurableSubscriptionTest, testUnmatchedCleanedUpOnExpiry; here it need not expire for that."""
+    address = start_broker(sqlite_store)
+    with subscriber(address, "red") as red, subscriber(address, "green") as green:
+        durably(red, selector="colour = 'red'")
+        durably(green, selector="colour = 'green'")
+        publish(address, "blue", colour="blue")
+        publish(address, "red", colour="red")
+        assert texts(red, 1) == ["red"]
+        assert green.is_silent(0.1)
+        store = topic_store(sqlite_store)
+        assert isinstance(sqlite_store, SupportsTopics)
+        keeper = sqlite_store
+        until(lambda: bool(keeper.clean_up() or True) and not store.message_count)
+
+
+@pytest.mark.parametrize("prioritized", [True, False])
+def test_offline_subscriptions_get_what_they_select_once(url: str, prioritized: bool) -> None:
+    """ActiveMQ's DurableSubscriptionOffline1Test, with and without order by priority."""
+    policies = [DestinationPolicy(prioritized_messages=prioritized)]
+    bodies = [str(number) for number in range(10)]
+    with serving(url, policies) as address:
+        create(address, "choosy", selector="filter = 'true'")
+        create(address, "one")
+        create(address, "two")
+        for body in bodies:
+            publish(address, body, filter="true" if int(body) % 2 else "false")
+        assert left(address, "choosy", selector="filter = 'true'") == bodies[1::2]
+        assert left(address, "choosy", selector="filter = 'true'") == []
+        with subscriber(address, "online") as online:
+            durably(online)
+            publish(address, "10", filter="false")
+            assert texts(online, 1) == ["10"]
+    with serving(url, policies) as address:
+        assert left(address, "one") == [*bodies, "10"]
+        assert left(address, "two") == [*bodies, "10"]
+
+
+def test_subscriptions_begin_and_pause_at_different_times(url: str) -> None:
+    """ActiveMQ's DurableSubscriptionOffline3Test: interleaved, online, offline, plain, over a restart."""
+    selector = "(n > 3 AND n <= 12) OR kind LIKE 'odd%' AND NOT (n BETWEEN 5 AND 7)"
+    wanted = [n for n in range(20) if 3 < n <= 12 or (n % 2 and not 5 <= n <= 7)]
+    with serving(url) as address, Client(address) as plain:
+        plain.connect()
+        plain.subscribe(TOPIC, selector=selector)
+        create(address, "first")
+        create(address, "offline", selector=selector)
+        with subscriber(address, "online") as online:
+            durably(online, selector=selector)
+            for n in range(20):
+                if n == 10:
+                    create(address, "second")
+                publish(address, str(n), n=str(n), kind="odd" if n % 2 else "even")
+            assert [int(text) for text in texts(online, len(wanted))] == wanted
+            assert [int(text) for text in texts(plain, len(wanted))] == wanted
+        assert len(left(address, "first")) == 20
+        assert len(left(address, "second")) == 10
+    with serving(url) as address:
+        publish(address, "20", n="11", kind="even")
+        assert [int(text) for text in left(address, "offline", selector=selector)] == [*wanted, 20]
+        assert left(address, "first") == ["20"]
+
+
+def test_higher_priorities_go_first(url: str) -> None:
+    with serving(
+        url, [DestinationPolicy(prioritized_messages=True)], window_messages_max=4, page_messages_max=2
+    ) as address:
+        create(address)
+        for number in range(12):
+            publish(address, str(number), priority=str(9 - number % 3))
+        with subscriber(address) as client:
+            durably(client, "client-individual", **{"activemq.prefetchSize": "1"})
+            got = []
+            for number in range(13):
+                message = client.message()
+                got.append(int(message.text))
+                if number == 5:
+                    publish(address, "100", priority="9")
+                client.ack(message)
+        assert [n for n in got if n != 100] == sorted(range(12), key=lambda n: (n % 3, n))
+        assert got.index(100) <= 7
+
+
+def test_messages_that_come_back_too_often_become_dead_letters(url: str) -> None:
+    strategy = DeadLetterStrategy(kind="individual", destination_per_durable_subscriber=True)
+    policies = [DestinationPolicy(dead_letter_strategy=strategy)]
+    with serving(url, policies, [RedeliveryPolicy(maximum_redeliveries=2)]) as address:
+        create(address)
+        publish(address, "bad", "good")
+        for _ in range(3):
+            with subscriber(address) as client:
+                durably(client, "client")
+                assert texts(client, 2) == ["bad", "good"]
+        assert left(address) == []
+        with Client(address) as dead:
+            dead.connect()
+            dead.subscribe("/queue/ActiveMQ.DLQ.Topic.T.ann:news")
+            assert texts(dead, 2) == ["bad", "good"]
+
+
+def test_a_retroactive_subscription_after_a_restart(url: str) -> None:
+    """Of ActiveMQ's DurableSubscriptionTestSupport, testDurableSubscriptionRetroactive."""
+    with serving(url) as address:
+        create(address)
+        publish(address, "1")
+    with serving(url) as address:
+        assert left(address, "new", **{"activemq.retroactive": "true"}) == ["1"]
+        assert left(address) == ["1"]

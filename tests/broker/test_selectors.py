@@ -23,7 +23,7 @@ def pour(client: Client, destination: str, *numbers: int, persistent: str = "tru
     for number in numbers:
         headers = {"destination": destination, "persistent": persistent, "n": str(number), "kind": f"k{number % 3}"}
         client.send("SEND", headers, str(number))
-    client.done("SEND", {"destination": "/queue/last", "persistent": persistent})
+    client.publish("/queue/last")
 
 
 def numbers(client: Client, count: int) -> list[int]:

@@ -47,6 +47,9 @@ NAME = Queue("A")
 class ScriptedStore(MessageStore):
     """Writes wait; `commit` and `fail` answer the first ones. Pages see what is committed."""
 
+    #: Whether it knows how much is in it, as a durable subscription does not.
+    is_counted = True
+
     def __init__(self, *, prioritized: bool = False) -> None:
         self.prioritized = prioritized
         self.destination: Destination = NAME
@@ -101,7 +104,7 @@ class ScriptedStore(MessageStore):
 
     @property
     def message_count(self) -> int:
-        return len(self.rows)
+        return len(self.rows) if self.is_counted else 1 << 62
 
 
 @dataclass
@@ -120,9 +123,17 @@ class World:
     """A queue with its scripted store, on a running loop."""
 
     def __init__(
-        self, *, window: int, concurrent: bool, read_early: bool, stored: int, prioritized: bool = False
+        self,
+        *,
+        window: int,
+        concurrent: bool,
+        read_early: bool,
+        stored: int,
+        prioritized: bool = False,
+        is_counted: bool = True,
     ) -> None:
         self.store = ScriptedStore(prioritized=prioritized)
+        self.store.is_counted = is_counted
         store = self.store
 
         class Adapter(MemoryPersistenceAdapter):
@@ -262,12 +273,13 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
     concurrent=st.booleans(),
     read_early=st.booleans(),
     stored=st.integers(0, 7),
+    is_counted=st.booleans(),
 )
 def test_nothing_is_lost_doubled_or_overtaken(
-    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int
+    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int, is_counted: bool
 ) -> None:
     async def scenario() -> World:
-        world = World(window=window, concurrent=concurrent, read_early=read_early, stored=stored)
+        world = World(window=window, concurrent=concurrent, read_early=read_early, stored=stored, is_counted=is_counted)
         await run(world, steps)
         return world
 

@@ -12,6 +12,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     integer,
     number,
     refused,
+    seconds,
     size,
     text,
     used,
@@ -53,7 +54,8 @@ _BROKER: Final = {
         ' dataSource="#ID"/></persistenceAdapter>'
     ),
     "destinationInterceptors": refused(
-        "virtual topics, composite and mirrored destinations are not there: messages would stay where they were sent"
+        "of virtual topics only the default is there (useVirtualTopics), composite and mirrored destinations are not:"
+        " messages would stay where they were sent"
     ),
     "messageAuthorizationPolicy": refused("no policy is asked before a message is delivered: everybody could read it"),
     "useMirroredQueues": refused("no copies of queues are made", "false", "false"),
@@ -98,13 +100,27 @@ _BROKER: Final = {
     "jobSchedulerStore": ignored(_SCHEDULED),
     "maxSchedulerRepeatAllowed": ignored("repetitions are not limited; broker.scheduled_jobs_max limits jobs", "1000"),
     "destinations": ignored("a destination is there as soon as somebody uses it"),
-    "keepDurableSubsActive": ignored("durable subscriptions are not served yet", "true"),
-    "offlineDurableSubscriberTimeout": ignored("durable subscriptions are not served yet", "-1", "-1"),
-    "offlineDurableSubscriberTaskSchedule": ignored("durable subscriptions are not served yet", "300000"),
-    "enableMessageExpirationOnActiveDurableSubs": ignored("durable subscriptions are not served yet", "false", "false"),
-    "useVirtualTopics": ignored("no virtual topics", "true", "false"),
-    "useVirtualDestSubs": ignored("no virtual topics", "false", "false"),
-    "useVirtualDestSubsOnCreation": ignored("no virtual topics", "false", "false"),
+    "keepDurableSubsActive": ignored(
+        "what waits for a durable subscription that nobody uses is in the store, none of it in memory", "true", "false"
+    ),
+    "offlineDurableSubscriberTimeout": used(
+        "`broker.offline_durable_subscriber_timeout_s`, in ms",
+        "-1",
+        option="broker.offline_durable_subscriber_timeout_s",
+        read=seconds,
+    ),
+    "offlineDurableSubscriberTaskSchedule": used(
+        "`broker.offline_durable_subscriber_task_schedule_s`, in ms",
+        "300000",
+        option="broker.offline_durable_subscriber_task_schedule_s",
+        read=seconds,
+    ),
+    "enableMessageExpirationOnActiveDurableSubs": ignored(
+        "an expired message leaves a durable subscription when its turn comes", "false", "false"
+    ),
+    "useVirtualTopics": used("`broker.use_virtual_topics`", "true", option="broker.use_virtual_topics", read=boolean),
+    "useVirtualDestSubs": ignored("it is for networks of brokers", "false", "false"),
+    "useVirtualDestSubsOnCreation": ignored("it is for networks of brokers", "false", "false"),
     "useTempMirroredQueues": ignored("no copies of queues are made", "true"),
     "populateJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),
     "useAuthenticatedPrincipalForJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),

@@ -23,6 +23,7 @@ __all__ = [
     "number",
     "positive",
     "refused",
+    "seconds",
     "size",
     "text",
     "used",
@@ -163,6 +164,11 @@ def number(value: str) -> float:
         return float(value.strip())
     except ValueError:
         raise ConfigurationError(f"{value!r} is not a number") from None
+
+
+def seconds(value: str) -> float:
+    """Milliseconds as seconds; 0 and less, by which ActiveMQ means never, are 0."""
+    return max(integer(value), 0) / 1000
 
 
 def positive(value: str) -> int | None:

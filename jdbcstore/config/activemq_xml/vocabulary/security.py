@@ -32,7 +32,7 @@ _NOT_RUN: Final = {
     "timeStampingBrokerPlugin": "timestamps and expiry are the sender's",
     "traceBrokerPathPlugin": "no network of brokers",
     "udpTraceBrokerPlugin": "messages are not copied to the network",
-    "virtualSelectorCacheBrokerPlugin": "no virtual topics",
+    "virtualSelectorCacheBrokerPlugin": "virtual topics go to every consumer's queue, whatever its selectors",
 }
 
 PLUGIN_KINDS: Final = (

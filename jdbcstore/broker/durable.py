@@ -41,6 +41,7 @@ from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import JdbcStoreError, ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
+from jdbcstore.selector import CONVERT_STRINGS
 from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page, SupportsTopics, TopicMessageStore
@@ -381,8 +382,10 @@ class Durables:
             raise ProtocolError(
                 f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.subscription_name}"
             )
-        selector = consumer.interest.selector
-        asked = SubscriptionInfo(key, destination, destination, None if selector is None else selector.text)
+        selector = None if consumer.interest.selector is None else consumer.interest.selector.text
+        if known is not None and known.selector is not None and selector == CONVERT_STRINGS + known.selector:
+            selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
+        asked = SubscriptionInfo(key, destination, destination, selector)
         is_like = known is not None and known.is_like(asked)
         subscribed = known if known is not None and is_like else _Known(asked, self._broker.loop.time())
         topics = [self._broker.topic(name) for name in self._broker.covered(destination)]

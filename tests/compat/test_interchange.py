@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import pytest
 from sqlalchemy import create_engine, text
 
+from jdbcstore.selector import CONVERT_STRINGS
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.compat.stomp_client import Collector, client
@@ -52,14 +53,20 @@ class Peer(Protocol):
 
 
 class JavaPeer:
-    """JMS clients, in one virtual machine. They name selectors as those of STOMP clients are kept."""
+    """JMS clients, in one virtual machine.
 
-    def __init__(self, activemq: ActiveMQ) -> None:
+    Args:
+        activemq: their broker.
+        red: how they word the selector. For a Java broker a subscription that a STOMP client has made has another one.
+    """
+
+    def __init__(self, activemq: ActiveMQ, red: str) -> None:
         self._activemq = activemq
+        self._red = red
 
     def does(self, commands: Sequence[Command]) -> list[list[Received]]:
         words = [word for command in commands for word in ("/", *map(str, command))][1:]
-        words = [f"convert_string_expressions:{RED}" if word == RED else word for word in words]
+        words = [self._red if word == RED else word for word in words]
         received: list[list[Received]] = [[]]
         for line in self._activemq.run("InterchangeClient", *words):
             if line:
@@ -195,9 +202,14 @@ class StompPeer:
 
 
 class Rounds:
-    """What all rounds together have sent and received, by channel."""
+    """What all rounds together have sent and received, by channel.
 
-    def __init__(self) -> None:
+    Args:
+        prioritized: whether higher priorities go first, else it is first in, first out.
+    """
+
+    def __init__(self, *, prioritized: bool) -> None:
+        self.prioritized = prioritized
         self.expected: dict[str, Counter[int]] = {}
         self.received: dict[str, Counter[int]] = {}
         self.first = 0
@@ -211,6 +223,8 @@ class Rounds:
         """These came, and are as they were sent."""
         numbers = [int(message["number"]) for message in messages]
         assert list(messages) == [sent(number) for number in numbers]
+        in_order = sorted(numbers, key=lambda number: (-(number % 10), number)) if self.prioritized else sorted(numbers)
+        assert numbers == in_order or channel == "DLQ"
         self.received.setdefault(channel, Counter()).update(numbers)
         return numbers
 
@@ -280,17 +294,31 @@ def containers(url: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("java_begins", [True, False])
-def test_in_turn(url: str, class_path: str, tmp_path: Path, java_begins: bool) -> None:
-    rounds = Rounds()
+POLICY = """<beans xmlns="http://www.springframework.org/schema/beans">
+<broker xmlns="http://activemq.apache.org/schema/core"><destinationPolicy><policyMap><policyEntries>
+<policyEntry queue=">" prioritizedMessages="true"/><policyEntry topic=">" prioritizedMessages="true"/>
+</policyEntries></policyMap></destinationPolicy></broker></beans>"""
+
+
+@pytest.mark.parametrize(
+    ("java_begins", "prioritized"),
+    # A Java broker cannot make a table on PostgreSQL that has room for subscriptions by priority.
+    [(True, False), (False, False), (False, True)],
+)
+def test_in_turn(url: str, class_path: str, tmp_path: Path, java_begins: bool, prioritized: bool) -> None:
+    configuration = tmp_path / "activemq.xml"
+    configuration.write_text(POLICY)
+    arguments = ("--config", str(configuration)) if prioritized else ()
+    red = RED if java_begins else f"{CONVERT_STRINGS}{RED}"
+    rounds = Rounds(prioritized=prioritized)
     for number in range(5):
         is_last = number == 4
         if java_begins == (number % 2 == 0):
-            with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
-                rounds.play(JavaPeer(activemq), is_last=is_last)
+            with ActiveMQ(class_path, tmp_path, JdbcStore(url), prioritized=prioritized) as activemq:
+                rounds.play(JavaPeer(activemq, red), is_last=is_last)
                 activemq.stop()
         else:
-            with BrokerProcess(url, tmp_path) as broker:
+            with BrokerProcess(url, tmp_path, *arguments) as broker:
                 rounds.play(StompPeer(broker.port), is_last=is_last)
         assert not {name for name in containers(url) if name.startswith("temp-")}
     rounds.check()

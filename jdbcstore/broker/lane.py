@@ -436,6 +436,7 @@ class Lane:
         ):
             return
         messages_max, bytes_max = options.page_messages_max, options.page_bytes_max
+        messages_max = min(self.queue.policy.max_page_size or messages_max, messages_max)
         if not memory.has_room(bytes_max):
             if self.window:
                 return

@@ -54,6 +54,8 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         return Browser(broker, session, event.id, destination, event.ack, prefetch, interest)
     if is_queue:
         is_exclusive = _is_true(event, "activemq.exclusive")
+        if "activemq.exclusive" not in event.headers:
+            is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default
         return Consumer(session, event.id, destination, event.ack, prefetch, interest, is_exclusive=is_exclusive)
     return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch, interest)
 
@@ -81,7 +83,7 @@ def _durable_consumer(
         prefetch,
         _interest(session, event),
         SubscriptionKey(session.client_id, event.subscription_name),
-        retroactive=_is_true(event, "activemq.retroactive"),
+        retroactive=_is_true(event, "activemq.retroactive") or broker.policy_for(destination).always_retroactive,
     )
 
 

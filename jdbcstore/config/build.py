@@ -31,7 +31,8 @@ def build_broker(configuration: Configuration) -> Broker:
         name = socket.gethostname() if name == BrokerOptions().broker_name else name
         lock = replace(lock, lease_holder_id=name)
     store = open_store(configuration.url, replace(configuration.store, lock=lock))
-    return Broker(store, configuration.broker, open_spool)
+    policies, redeliveries = configuration.destination_policies, configuration.redelivery_policies
+    return Broker(store, configuration.broker, open_spool, policies, redeliveries)
 
 
 def open_spool() -> PersistenceAdapter:

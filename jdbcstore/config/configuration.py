@@ -17,6 +17,15 @@
     [io_exception_handler]          # ActiveMQ's, see `jdbcstore.config.io_exception_handler`
     type = "leaseLockerIOExceptionHandler"
 
+    [policies."queue://ORDERS.>"]   # fields of DestinationPolicy; [policies.default] is for all without a policy
+    prioritized_messages = true
+
+    [policies."queue://ORDERS.>".dead_letter]   # and of DeadLetterStrategy
+    kind = "individual"
+
+    [policies."queue://ORDERS.>".redelivery]    # and of RedeliveryPolicy
+    maximum_redeliveries = 6
+
     [log]
     level = "info"                  # debug, info, warning, error
     format = "text"                 # or json
@@ -32,9 +41,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.destination_policy import (
+    DeadLetterStrategy,
+    DestinationPolicy,
+    RedeliveryPolicy,
+    default_policy,
+)
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.io_exception_handler import io_exception_handler
+from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
@@ -46,6 +61,7 @@ DEFAULT_URL: Final = "sqlite:///data/jdbcstore.db"
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
+PolicyTable = TypeVar("PolicyTable", DestinationPolicy, DeadLetterStrategy, RedeliveryPolicy)
 Options = TypeVar("Options", BrokerOptions, "LogOptions")
 
 
@@ -77,7 +93,8 @@ class Configuration:
         store: options of a SQL store.
         log: options of the log.
         notes: what the log is to say about options that were accepted and mean nothing.
-        destination_policies: policies for destinations; the broker does not look at them yet.
+        destination_policies: policies for destinations.
+        redelivery_policies: how often messages are delivered again.
     """
 
     url: str = DEFAULT_URL
@@ -86,6 +103,7 @@ class Configuration:
     log: LogOptions = field(default_factory=LogOptions)
     notes: tuple[str, ...] = ()
     destination_policies: tuple[DestinationPolicy, ...] = ()
+    redelivery_policies: tuple[RedeliveryPolicy, ...] = ()
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -107,7 +125,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _configuration(document: Mapping[str, Any]) -> Configuration:
-    _check_names("table", document, ("broker", "store", "io_exception_handler", "log"))
+    _check_names("table", document, ("broker", "store", "io_exception_handler", "policies", "log"))
     for name, table in document.items():
         if not isinstance(table, dict):
             raise ConfigurationError(f"[{name}] must be a table")
@@ -127,13 +145,48 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
                     f"broker.{name} = {given[name]!r} contradicts [io_exception_handler], which makes it"
                     f" {getattr(broker, name)!r}: leave one of them out"
                 )
+    policies, redeliveries = _policies(broker, document.get("policies", {}))
     return Configuration(
         url=url,
         broker=broker,
+        destination_policies=policies,
+        redelivery_policies=redeliveries,
         store=_store_options(store),
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
     )
+
+
+def _policies(
+    broker: BrokerOptions, tables: Mapping[str, Any]
+) -> tuple[tuple[DestinationPolicy, ...], tuple[RedeliveryPolicy, ...]]:
+    """What a policy leaves out is as in a destination without one."""
+    policies: list[DestinationPolicy] = []
+    redeliveries: list[RedeliveryPolicy] = []
+    for name, table in tables.items():
+        where = f'policies."{name}"'
+        if not isinstance(table, dict):
+            raise ConfigurationError(f"[{where}] must be a table")
+        if name != "default" and not name.startswith((Queue.prefix, Topic.prefix)):
+            raise ConfigurationError(f'[{where}]: write "queue://…", "topic://…" or "default"')
+        pattern = None if name == "default" else parse_destination(name)
+        given = {option: value for option, value in table.items() if option not in ("dead_letter", "redelivery")}
+        defaults = default_policy(broker)
+        strategy = _fields(where + ".dead_letter", DeadLetterStrategy(), table.get("dead_letter", {}))
+        policy = _fields(where, defaults, given, hidden=("pattern", "dead_letter_strategy"))
+        policies.append(replace(policy, pattern=pattern, dead_letter_strategy=strategy))
+        if "redelivery" in table:
+            redelivery = _fields(where + ".redelivery", RedeliveryPolicy(), table["redelivery"], hidden=("pattern",))
+            redeliveries.append(replace(redelivery, pattern=pattern))
+    return tuple(policies), tuple(redeliveries)
+
+
+def _fields(where: str, defaults: PolicyTable, given: object, hidden: tuple[str, ...] = ()) -> PolicyTable:
+    if not isinstance(given, dict):
+        raise ConfigurationError(f"[{where}] must be a table")
+    known = {option.name: getattr(defaults, option.name) for option in fields(defaults) if option.name not in hidden}
+    _check_options(where, known, given)
+    return replace(defaults, **given)
 
 
 def _options(defaults: Options, table: str, given: Mapping[str, Any]) -> Options:

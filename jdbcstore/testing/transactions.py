@@ -312,6 +312,19 @@ class TransactionContract:
         _store(adapter).commit_prepared(xid).result(_WAIT_S)
         assert (_numbers(queue), _left(topic, ANN)) == ([6], [7])
 
+    def test_what_is_in_doubt_does_not_expire(self, adapter: PersistenceAdapter, queue: MessageStore) -> None:
+        for number in (1, 2):
+            queue.add_message(text_message(number, expiration=1000)).result(_WAIT_S)
+        one = _id(queue, 1).broker_sequence_id
+        transaction = _begin(adapter, _xid())
+        transaction.add_message(queue, text_message(3, expiration=1000))
+        transaction.remove_message(queue, _id(queue, 2))
+        transaction.prepare().result(_WAIT_S)
+        assert [found.sequence for found in adapter.expired_messages(2000, 10).messages] == [one]
+        transaction.rollback().result(_WAIT_S)
+        two = _id(queue, 2).broker_sequence_id
+        assert [found.sequence for found in adapter.expired_messages(2000, 10).messages] == [one, two]
+
     def test_a_destination_that_was_deleted_is_back_when_something_is_committed_to_it(
         self, adapter: PersistenceAdapter, queue: MessageStore
     ) -> None:

@@ -240,13 +240,11 @@ def _may_connect(address: Address, client_id: str = "ann") -> bool:
 def test_who_comes_back_at_once_does_not_get_what_it_has_acknowledged(either: Address) -> None:
     with Client(either) as publisher:
         publisher.connect()
-        for number in range(20):
+        for number in range(30):
             with subscriber(either) as client:
-                durably(client, "client")
-                for part in "ab":
-                    publisher.publish(TOPIC, f"{number}{part}")
-                assert client.message().text == f"{number}a"
-                client.ack(client.message())
+                durably(client)  # the broker acknowledges what it has sent, and nobody waits for that
+                publisher.publish(TOPIC, str(number))
+                assert client.message().text == str(number)
 
 
 def test_unsubscribe_and_disconnect_deactivate(either: Address) -> None:

@@ -281,3 +281,36 @@ def test_a_thousand_clients_are_dropped_quickly(broker: Broker, stack: ExitStack
     for client in clients:
         assert client.error()
         assert client.is_closed()
+
+
+def test_durable_subscribers_lose_nothing_in_a_suspension(broker: Broker, open_client: OpenClient) -> None:
+    def subscribed() -> Client:
+        client = open_client(broker.address, client_id="ann")
+        client.subscribe(
+            "/topic/T",
+            "client-individual",
+            selector="n > 0",
+            activemq_prefetchSize="25",
+            **{"activemq.subscriptionName": "s"},
+        )
+        return client
+
+    first, publisher = subscribed(), open_client(broker.address)
+    for number in range(100):
+        publisher.publish("/topic/T", f"{number}" + "x" * 1000, n=str(number % 2))
+    taken = [first.message() for _ in range(25)]
+    for message in taken[5:10]:
+        first.done("ACK", first.named(message))
+    suspend(broker)
+    second = subscribed()
+    open_client(broker.address).publish("/topic/T", "last", n="1")
+    got = [second.message() for _ in range(25)]
+    assert [(message.text, message.headers.get("redelivered")) for message in got[:20]] == [
+        (message.text, "true") for message in taken[:5] + taken[10:]
+    ]
+    for message in got:
+        second.done("ACK", second.named(message))
+    for _ in range(21):
+        second.done("ACK", second.named(second.message()))
+    assert second.is_silent()
+    until(lambda: broker.memory.used == 0)

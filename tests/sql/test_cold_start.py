@@ -65,7 +65,7 @@ def test_counting_stays_within_the_indexes(connection: Connection, adapter: Jdbc
     with captured() as sent:
         adapter.start()
     statements = [one for one in sent if "FROM ACTIVEMQ_MSGS" in one.statement]
-    assert len(statements) == 3
+    assert len(statements) == 4
     for statement in statements:
         found = examine(connection, statement)
         in_doubt_only = bool(found.indexes) and all(index.endswith("_xidx") for index in found.indexes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
@@ -32,6 +32,7 @@ class Options:
     whole: Place
     url: str = field(default=DEFAULT_URL, init=False)
     policies: list[DestinationPolicy] = field(default_factory=list, init=False)
+    redelivery_policies: list[RedeliveryPolicy] = field(default_factory=list, init=False)
     _given: dict[str, Given] = field(default_factory=dict, init=False)
 
     def take(self, option: str, given: Given, *, shown: str | None = None) -> None:
@@ -64,6 +65,7 @@ class Options:
             broker=self._built("broker", BrokerOptions()),
             store=store,
             destination_policies=tuple(self.policies),
+            redelivery_policies=tuple(self.redelivery_policies),
         )
 
     def _built(self, table: str, defaults: Table) -> Table:

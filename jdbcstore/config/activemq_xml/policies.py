@@ -5,32 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.config.activemq_xml.beans import Bean, Setting, Text, Value
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.options import Options
-from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
+from jdbcstore.config.activemq_xml.settings import Examined, Settings
+from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
 from jdbcstore.destination import Destination, Queue, Topic
 
-__all__ = ["read_policies"]
+__all__ = ["read_policies", "read_redeliveries"]
 
 _STRATEGIES: Final = {
     "sharedDeadLetterStrategy": "shared",
     "individualDeadLetterStrategy": "individual",
     "discarding": "discarding",
 }
-#: Fields of a policy that the broker has for all queues, or all topics: field → option, whether for queues.
-_FOR_ALL: Final = {
-    "queue_prefetch": ("broker.prefetch_queue", True),
-    "queue_browser_prefetch": ("broker.prefetch_browser", True),
-    "topic_prefetch": ("broker.prefetch_topic", False),
-    "persist_jms_redelivered": ("broker.persist_jms_redelivered", True),
-}
-_NOT_YET: Final = "the broker has one value for all destinations yet, give it with the pattern >"
 
 
 def read_policies(settings: Settings, options: Options, setting: Setting) -> None:
-    """Read the policies into `Options.policies`; those for every destination become options of the broker, too.
+    """Read the policies into `Options.policies`.
 
     Raises:
         PlacedError: something in it is no policy.
@@ -52,7 +45,7 @@ class _Policy:
         self._settings = settings
         self._options = options
         self._examined = examined
-        self._pattern = None if is_default else self._read_pattern()
+        self._pattern = None if is_default else _pattern(settings, examined)
 
     def read(self) -> DestinationPolicy:
         """The policy."""
@@ -62,7 +55,11 @@ class _Policy:
             with self._settings.findings.errors_at(strategy.place):
                 fields["dead_letter_strategy"] = self._strategy(self._settings.only_bean(strategy))
         for name, given in self._examined.of("policy").items():
-            self._for_all(name, given)
+            if name.endswith("_prefetch") and given.value == 0:
+                self._settings.findings.warning(
+                    given.place, f"{given.source}=0 is 1: a subscription gets messages unasked"
+                )
+                fields[name] = 1
         policy = DestinationPolicy(pattern=self._pattern, **fields)
         shown = [str(self._pattern or "every other destination")]
         shown += [f"{name}={getattr(policy, name)}" for name in fields if name != "dead_letter_strategy"]
@@ -72,29 +69,6 @@ class _Policy:
         self._settings.findings.use("destination_policies", ", ".join(shown), bean.place, bean.label)
         return policy
 
-    def _read_pattern(self) -> Destination:
-        kinds = {"queue": Queue, "topic": Topic}
-        given = [name for name in kinds if name in self._examined.open]
-        bean = self._examined.bean
-        if len(given) != 1:
-            raise PlacedError(bean.place, f'{bean.label} needs a pattern, queue="…" or topic="…", and not both')
-        return kinds[given[0]](self._settings.only_text(self._examined.open[given[0]]))
-
-    def _for_all(self, name: str, given: Given) -> None:
-        if name not in _FOR_ALL:
-            return
-        option, is_for_queues = _FOR_ALL[name]
-        kind = Queue if is_for_queues else Topic
-        if self._pattern in (None, kind(">")):
-            if given.value == 0 and given.value is not False:
-                self._settings.findings.warning(
-                    given.place, f"{given.source}=0 is 1: a subscription gets messages unasked"
-                )
-                given = Given(1, given.place, given.source)
-            self._options.take(option, given)
-        elif self._pattern.is_queue == is_for_queues:
-            self._settings.findings.warning(given.place, f"{given.source} is read, but {_NOT_YET}")
-
     # -- dead letters --------------------------------------------------------------------------------------------
 
     def _strategy(self, bean: Bean) -> DeadLetterStrategy:
@@ -102,13 +76,7 @@ class _Policy:
         kind = _STRATEGIES[examined.kind.name]
         fields: dict[str, Any] = {name: given.value for name, given in examined.of("dead_letter").items()}
         strategy = replace(DeadLetterStrategy(kind=kind), **fields)
-        if kind != "shared":
-            what = "one for each destination" if kind == "individual" else "discarding"
-            self._settings.findings.warning(
-                bean.place,
-                f"{bean.label} is read, but the broker has one queue of dead letters for all yet, not {what}",
-            )
-        elif "deadLetterQueue" in examined.open:
+        if kind == "shared" and "deadLetterQueue" in examined.open:
             strategy = replace(strategy, dead_letter_queue=self._queue(examined.open["deadLetterQueue"]))
         return strategy
 
@@ -116,20 +84,7 @@ class _Policy:
         value = setting.values[0] if len(setting.values) == 1 else None
         if value is None:
             raise PlacedError(setting.place, f"{setting.name} takes one queue")
-        name = self._name(value)
-        given = Given(name, setting.place, f"{self._examined.bean.label} {setting.name}")
-        if self._pattern in (None, Queue(">"), Topic(">")):
-            known = self._options.value("broker.dead_letter_queue")
-            if known not in (None, name):
-                self._settings.findings.warning(
-                    setting.place,
-                    f"{given.source} is read, but the broker has one queue of dead letters for all, {known}",
-                )
-            else:
-                self._options.take("broker.dead_letter_queue", given)
-        else:
-            self._settings.findings.warning(setting.place, f"{given.source} is read, but {_NOT_YET}")
-        return name
+        return self._name(value)
 
     def _name(self, value: Value) -> str:
         """The name of a queue: ``"DLQ"``, ``"queue://DLQ"``, or ``<queue physicalName="DLQ"/>``."""
@@ -139,3 +94,42 @@ class _Policy:
         if "physicalName" not in examined.open:
             raise PlacedError(value.place, f"{examined.bean.label} has no physicalName")
         return Queue(self._settings.only_text(examined.open["physicalName"])).physical_name
+
+
+def read_redeliveries(settings: Settings, options: Options, bean: Bean) -> None:
+    """Read a ``<redeliveryPlugin>`` into `Options.redelivery_policies`. Raises PlacedError."""
+    plugin = settings.examine(bean, ("redeliveryPlugin",))
+    if "redeliveryPolicyMap" not in plugin.open:
+        return
+    examined = settings.examine(settings.only_bean(plugin.open["redeliveryPolicyMap"]), ("redeliveryPolicyMap",))
+    for name in ("redeliveryPolicyEntries", "defaultEntry"):
+        for value in examined.open[name].values if name in examined.open else ():
+            with settings.findings.errors_at(value.place):
+                entry = settings.examine(settings.bean(value), ("redeliveryPolicy",))
+                policy = _redelivery_policy(settings, entry, is_default=name == "defaultEntry")
+                options.redelivery_policies.append(policy)
+                shown = f"{policy.pattern or 'every other destination'}, {policy.maximum_redeliveries} redeliveries"
+                settings.findings.use("redelivery_policies", shown, entry.bean.place, entry.bean.label)
+
+
+def _redelivery_policy(settings: Settings, examined: Examined, *, is_default: bool) -> RedeliveryPolicy:
+    fields: dict[str, Any] = {
+        "maximum_redeliveries": 6,
+        "initial_redelivery_delay_ms": 1000,
+        "redelivery_delay_ms": 1000,
+        "back_off_multiplier": 5.0,
+    }
+    fields |= {name: given.value for name, given in examined.of("redelivery").items()}
+    back_off = examined.open.get("useExponentialBackOff")
+    if back_off is None or not boolean(settings.only_text(back_off)):
+        fields["back_off_multiplier"] = 1.0
+    return RedeliveryPolicy(pattern=None if is_default else _pattern(settings, examined), **fields)
+
+
+def _pattern(settings: Settings, examined: Examined) -> Destination:
+    kinds = {"queue": Queue, "topic": Topic}
+    given = [name for name in kinds if name in examined.open]
+    bean = examined.bean
+    if len(given) != 1:
+        raise PlacedError(bean.place, f'{bean.label} needs a pattern, queue="…" or topic="…", and not both')
+    return kinds[given[0]](settings.only_text(examined.open[given[0]]))

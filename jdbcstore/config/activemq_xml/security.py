@@ -5,6 +5,7 @@ from __future__ import annotations
 from jdbcstore.config.activemq_xml.beans import Bean, Setting
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.options import Options
+from jdbcstore.config.activemq_xml.policies import read_redeliveries
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGIN_KINDS, PLUGINS_NOT_RUN
@@ -22,6 +23,9 @@ def read_plugins(settings: Settings, options: Options, setting: Setting) -> None
 def _plugin(settings: Settings, options: Options, bean: Bean) -> None:
     if bean.kind in PLUGINS_NOT_RUN:
         settings.findings.warning(bean.place, f"{bean.label} is not supported: {PLUGINS_NOT_RUN[bean.kind]}")
+        return
+    if bean.kind in ("redeliveryPlugin", "org.apache.activemq.broker.util.RedeliveryPlugin"):
+        read_redeliveries(settings, options, bean)
         return
     kind = kind_named(bean.kind)
     if kind is None or kind not in PLUGIN_KINDS:

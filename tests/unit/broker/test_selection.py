@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +25,10 @@ SELECTORS = ("JMSPriority = 0", "JMSPriority = 0", "JMSPriority = 1", "JMSPriori
 class SelectingWorld(World):
     """Consumers with selectors beside, or without, the plain one. Message n has the priority n % 3."""
 
-    def __init__(self, *, window: int, concurrent: bool, read_early: bool, stored: int, plain: bool) -> None:
+    def __init__(
+        self, *, window: int, concurrent: bool, read_early: bool, stored: int, plain: bool, is_slow: bool = False
+    ) -> None:
+        self.is_slow = is_slow
         super().__init__(window=window, concurrent=concurrent, read_early=read_early, stored=stored)
         self.plain = plain
         if not plain:
@@ -33,6 +37,21 @@ class SelectingWorld(World):
         self.reconnects = 0
         #: What each consumer was sent for the first time, by how it was sent.
         self.seen: dict[Consumer, list[int]] = {}
+
+    def _read(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        if not self.is_slow:
+            return super()._read(function, *arguments)
+        future = self.broker.loop.create_future()
+        result = function(*arguments)
+
+        def arrive(turns: int) -> None:
+            if turns:
+                self.broker.loop.call_soon(arrive, turns - 1)
+            else:
+                future.set_result(result)
+
+        arrive(12)
+        return future
 
     def _message(self) -> Message:
         message = super()._message()
@@ -90,12 +109,26 @@ class SelectingWorld(World):
     read_early=st.booleans(),
     stored=st.integers(0, 12),
     plain=st.booleans(),
+    is_slow=st.booleans(),
 )
 def test_every_message_finds_who_wants_it(
-    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int, plain: bool
+    steps: list[tuple[str, int]],
+    window: int,
+    concurrent: bool,
+    read_early: bool,
+    stored: int,
+    plain: bool,
+    is_slow: bool,
 ) -> None:
     async def scenario() -> SelectingWorld:
-        world = SelectingWorld(window=window, concurrent=concurrent, read_early=read_early, stored=stored, plain=plain)
+        world = SelectingWorld(
+            window=window,
+            concurrent=concurrent,
+            read_early=read_early,
+            stored=stored,
+            plain=plain,
+            is_slow=is_slow,
+        )
         await run(world, steps)
         return world
 
@@ -135,5 +168,39 @@ def test_memory_stays_bounded_and_the_store_is_read_once(plain: bool) -> None:
         assert not lane._picked
         assert len(world.acknowledged) == (600 if plain else 400)
         assert pages < 600 / 5 * (len(set(SELECTORS)) + 1) * 1.2
+
+    asyncio.run(scenario())
+
+
+class HoldingWorld(SelectingWorld):
+    """The first page that a selection has read behind a full window arrives when the test says so."""
+
+    held: asyncio.Future[Any] | None = None
+    page: Any = None
+
+    def _read(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        [lane] = self.queue.lanes()
+        is_full = len(lane.window) > self.broker.options.window_messages_max // 2  # of what nobody wants
+        if self.held is not None or not (lane.scanning and is_full):
+            return super()._read(function, *arguments)
+        self.held, self.page = self.broker.loop.create_future(), function(*arguments)
+        return self.held
+
+
+def test_a_page_that_arrives_late_shows_what_another_selection_has_taken_meanwhile() -> None:
+    async def scenario() -> None:
+        world = HoldingWorld(window=8, concurrent=True, read_early=False, stored=60, plain=False)
+        for _ in range(30):
+            await world.settle()
+            world.acknowledge()
+            world.store.commit(100)
+        assert world.held is not None
+        assert world.held.done() is False
+        late = {message.message_id.producer_sequence_id for message in world.page.messages if message.priority == 0}
+        assert late & set(world.acknowledged), "nobody has taken what is on the late page"
+        world.held.set_result(world.page)
+        await world.finish()
+        world.note()
+        assert sorted(world.acknowledged) == [number for number in range(1, 61) if number % 3 < 2]
 
     asyncio.run(scenario())

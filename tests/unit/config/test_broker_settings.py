@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
+from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.destination import Queue, Topic
@@ -401,55 +401,52 @@ processNonPersistent="true"/></deadLetterStrategy></policyEntry>
         ),
         DestinationPolicy(pattern=Topic("PRICES.*"), durable_topic_prefetch=7),
     )
-    assert '<policyEntry> prioritizedMessages="true" is read, but the broker does not use it yet' in warnings(xml)[0]
-    assert {int(text.split(":")[1]) for text in warnings(xml)} == {11, 12, 13, 14}
+    (warning,) = warnings(xml)
+    assert warning.startswith('activemq.xml:11: <policyEntry> memoryLimit="5mb" is read, but all queues share')
 
 
-def test_policies_for_everything_become_options(tmp_path: Path) -> None:
-    inside = """<policyEntry queue=">" queuePrefetch="10" queueBrowserPrefetch="20" persistJMSRedelivered="true">
-<deadLetterStrategy>
+def test_a_shared_queue_of_dead_letters_has_a_name(tmp_path: Path) -> None:
+    inside = """<policyEntry queue="A"><deadLetterStrategy>
 <sharedDeadLetterStrategy><deadLetterQueue><queue physicalName="DEAD"/></deadLetterQueue></sharedDeadLetterStrategy>
 </deadLetterStrategy></policyEntry>
-<policyEntry topic=">" topicPrefetch="30"/>"""
+<policyEntry topic=">"><deadLetterStrategy>
+<sharedDeadLetterStrategy deadLetterQueue="queue://OTHER"/></deadLetterStrategy></policyEntry>"""
     xml = read(tmp_path, policies(inside))
-    broker = xml.configuration.broker
-    assert (broker.prefetch_queue, broker.prefetch_browser, broker.prefetch_topic) == (10, 20, 30)
-    assert broker.persist_jms_redelivered
-    assert broker.dead_letter_queue == "DEAD"
+    found = [policy.dead_letter_strategy.dead_letter_queue for policy in xml.configuration.destination_policies]
+    assert found == ["DEAD", "OTHER"]
     assert warnings(xml) == []
-
-
-def test_policies_of_some_destinations_are_not_those_of_all(tmp_path: Path) -> None:
-    inside = """<policyEntry queue="A" queuePrefetch="10" topicPrefetch="5"><deadLetterStrategy>
-<sharedDeadLetterStrategy deadLetterQueue="queue://DEAD"/></deadLetterStrategy></policyEntry>"""
-    xml = read(tmp_path, policies(inside))
-    assert xml.configuration.broker == BrokerOptions(bind="0.0.0.0:61613")
-    assert xml.configuration.destination_policies[0].dead_letter_strategy.dead_letter_queue == "DEAD"
-    assert [text.partition(" is")[0] for text in warnings(xml)] == [
-        "activemq.xml:11: <policyEntry> queuePrefetch",
-        "activemq.xml:12: <policyEntry> deadLetterQueue",
-    ]
-
-
-def test_two_queues_for_all_dead_letters_are_a_warning(tmp_path: Path) -> None:
-    shared = """<policyEntry {}=">"><deadLetterStrategy>
-<sharedDeadLetterStrategy deadLetterQueue="{}"/></deadLetterStrategy></policyEntry>"""
-    xml = read(tmp_path, policies(shared.format("queue", "A") + shared.format("topic", "B")))
-    assert xml.configuration.broker.dead_letter_queue == "A"
-    assert "one queue of dead letters for all, A" in warnings(xml)[0]
 
 
 def test_a_prefetch_of_0_is_1(tmp_path: Path) -> None:
     xml = read(tmp_path, policies('<policyEntry queue=">" queuePrefetch="0"/>'))
-    assert xml.configuration.broker.prefetch_queue == 1
+    assert xml.configuration.destination_policies[0].queue_prefetch == 1
     assert len(warnings(xml)) == 1
+
+
+def test_redelivery_policies_are_read(tmp_path: Path) -> None:
+    entries = """<redeliveryPolicyMap><redeliveryPolicyMap><redeliveryPolicyEntries>
+<redeliveryPolicy queue="A.>" maximumRedeliveries="3" redeliveryDelay="50" backOffMultiplier="2"
+ useExponentialBackOff="true" maximumRedeliveryDelay="9000"/></redeliveryPolicyEntries>
+<defaultEntry><redeliveryPolicy backOffMultiplier="2"/></defaultEntry></redeliveryPolicyMap></redeliveryPolicyMap>"""
+    xml = read(tmp_path, plugins(f"<redeliveryPlugin>{entries}</redeliveryPlugin>"))
+    assert xml.configuration.redelivery_policies == (
+        RedeliveryPolicy(
+            pattern=Queue("A.>"),
+            maximum_redeliveries=3,
+            initial_redelivery_delay_ms=1000,
+            redelivery_delay_ms=50,
+            back_off_multiplier=2.0,
+            maximum_redelivery_delay_ms=9000,
+        ),
+        RedeliveryPolicy(maximum_redeliveries=6, initial_redelivery_delay_ms=1000, redelivery_delay_ms=1000),
+    )
+    assert warnings(xml) == []
 
 
 def test_the_default_entry_has_no_pattern(tmp_path: Path) -> None:
     entry = '<defaultEntry><policyEntry queuePrefetch="5"/></defaultEntry>'
     xml = read(tmp_path, document(f"<destinationPolicy><policyMap>{entry}</policyMap></destinationPolicy>"))
     assert xml.configuration.destination_policies == (DestinationPolicy(queue_prefetch=5),)
-    assert xml.configuration.broker.prefetch_queue == 5
 
 
 @pytest.mark.parametrize("attributes", ["", 'queue="A" topic="B"', 'queue=""'])

@@ -13,6 +13,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     ignored_all,
     integer,
     kept,
+    number,
     refused,
     size,
     text,
@@ -26,20 +27,20 @@ _DUPLICATES: Final = "what producers sent again is recognised by store.producer_
 _CURSOR: Final = (
     "a queue keeps a window of its messages in memory, broker.window_messages_max, and reads the rest in pages"
 )
-_NO_DURABLE: Final = "durable subscriptions are not served yet"
+_NO_DURABLE: Final = "a durable subscription keeps a window of its messages in memory, as a queue does"
 _SLOW: Final = "a topic subscriber that does not keep up holds its publishers back, see broker.slow_consumer_timeout_s"
+_UNUSED: Final = "unused ones leave memory after broker.idle_queue_timeout_s"
 _DISPATCH: Final = "messages go to consumers in turn, in their order"
-_AS_ELSEWHERE: Final = "read into `DestinationPolicy`"
 
 
-def _policy(name: str, default: str, read: Reader, same: str = "") -> Entry:
-    """A field of `DestinationPolicy` that the broker does not look at yet."""
-    return kept(default, read, f"policy.{name}", same=tuple(same.split()))
+def _policy(name: str, default: str, read: Reader) -> Entry:
+    """A field of `DestinationPolicy`."""
+    return used(f"`{name}` of the policy", default, option=f"policy.{name}", read=read)
 
 
-def _prefetch(name: str, default: str, option: str) -> Entry:
-    """A field of `DestinationPolicy` that the broker has for all destinations of a kind."""
-    return used(f"for the pattern `>` `{option}`; for others not yet", default, option=f"policy.{name}", read=integer)
+def _without(name: str, default: str, read: Reader, why: str, same: str = "") -> Entry:
+    """A field of `DestinationPolicy` that the broker has no use for."""
+    return kept(default, read, f"policy.{name}", same=tuple(same.split()), says=why)
 
 
 _POLICY: Final = {
@@ -49,35 +50,52 @@ _POLICY: Final = {
     "tempTopic": ignored("temporary destinations have no policy", "false", "false"),
     "destination": refused("write queue or topic"),
     "deadLetterStrategy": used("see below", "sharedDeadLetterStrategy"),
-    "queuePrefetch": _prefetch("queue_prefetch", "1000", "broker.prefetch_queue"),
-    "topicPrefetch": _prefetch("topic_prefetch", "32767", "broker.prefetch_topic"),
-    "queueBrowserPrefetch": _prefetch("queue_browser_prefetch", "500", "broker.prefetch_browser"),
+    "queuePrefetch": _policy("queue_prefetch", "1000", integer),
+    "topicPrefetch": _policy("topic_prefetch", "32767", integer),
+    "queueBrowserPrefetch": _policy("queue_browser_prefetch", "500", integer),
     "durableTopicPrefetch": _policy("durable_topic_prefetch", "100", integer),
-    "prioritizedMessages": _policy("prioritized_messages", "false", boolean, "false"),
-    "persistJMSRedelivered": used(
-        "for the pattern `>` `broker.persist_jms_redelivered`; for others not yet",
-        "false",
-        option="policy.persist_jms_redelivered",
-        read=boolean,
-    ),
+    "prioritizedMessages": _policy("prioritized_messages", "false", boolean),
+    "persistJMSRedelivered": _policy("persist_jms_redelivered", "false", boolean),
     "expireMessagesPeriod": _policy("expire_messages_period_ms", "30000", integer),
     "maxExpirePageSize": _policy("max_expire_page_size", "400", integer),
     "maxPageSize": _policy("max_page_size", "200", integer),
-    "maxBrowsePageSize": _policy("max_browse_page_size", "400", integer),
-    "memoryLimit": _policy("memory_limit_bytes", "0, none", size),
-    "producerFlowControl": _policy("producer_flow_control", "true", boolean, "true"),
-    "lazyDispatch": _policy("lazy_dispatch", "false", boolean, "false"),
-    "useConsumerPriority": _policy("use_consumer_priority", "true", boolean),
-    "strictOrderDispatch": _policy("strict_order_dispatch", "false", boolean, "false"),
-    "allConsumersExclusiveByDefault": _policy("all_consumers_exclusive_by_default", "false", boolean, "false"),
-    "consumersBeforeDispatchStarts": _policy("consumers_before_dispatch_starts", "0", integer, "0"),
-    "timeBeforeDispatchStarts": _policy("time_before_dispatch_starts_ms", "0", integer, "0"),
-    "alwaysRetroactive": _policy("always_retroactive", "false", boolean, "false"),
-    "gcInactiveDestinations": _policy("gc_inactive_destinations", "false", boolean),
-    "inactiveTimeoutBeforeGC": _policy("inactive_timeout_before_gc_ms", "60000", integer),
-    "inactiveTimoutBeforeGC": _policy("inactive_timeout_before_gc_ms", "60000, its old name", integer),
-    "sendDuplicateFromStoreToDLQ": _policy("send_duplicate_from_store_to_dlq", "false", boolean, "false"),
-    "usePrefetchExtension": _policy("use_prefetch_extension", "true", boolean),
+    "maxBrowsePageSize": _without("max_browse_page_size", "400", integer, "a browser shows all that there is"),
+    "memoryLimit": _without("memory_limit_bytes", "0, none", size, "all queues share broker.memory_bytes_max"),
+    "producerFlowControl": _without(
+        "producer_flow_control", "true", boolean, "a sender waits until the store has taken what it sent", "true"
+    ),
+    "lazyDispatch": _without("lazy_dispatch", "false", boolean, "pages are read when consumers are there", "false"),
+    "useConsumerPriority": _without("use_consumer_priority", "true", boolean, _DISPATCH),
+    "strictOrderDispatch": _without("strict_order_dispatch", "false", boolean, _DISPATCH, "false"),
+    "allConsumersExclusiveByDefault": _policy("all_consumers_exclusive_by_default", "false", boolean),
+    "consumersBeforeDispatchStarts": _without(
+        "consumers_before_dispatch_starts", "0", integer, "the first consumer is served at once", "0"
+    ),
+    "timeBeforeDispatchStarts": _without(
+        "time_before_dispatch_starts_ms", "0", integer, "the first consumer is served at once", "0"
+    ),
+    "alwaysRetroactive": _policy("always_retroactive", "false", boolean),
+    "gcInactiveDestinations": _without("gc_inactive_destinations", "false", boolean, _UNUSED),
+    "inactiveTimeoutBeforeGC": _without(
+        "inactive_timeout_before_gc_ms",
+        "60000",
+        integer,
+        _UNUSED,
+        "60000",
+    ),
+    "inactiveTimoutBeforeGC": _without(
+        "inactive_timeout_before_gc_ms",
+        "60000, its old name",
+        integer,
+        _UNUSED,
+        "60000",
+    ),
+    "sendDuplicateFromStoreToDLQ": _without(
+        "send_duplicate_from_store_to_dlq", "false", boolean, "a page never has a message twice", "false"
+    ),
+    "usePrefetchExtension": _without(
+        "use_prefetch_extension", "true", boolean, "what is acknowledged in a transaction makes room for more"
+    ),
     "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
     "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "-1", "-1"),
     **ignored_all(
@@ -110,18 +128,25 @@ _POLICY: Final = {
     "storeUsageHighWaterMark": ignored("the database watches its disk", "100"),
 }
 
+
+def _strategy(name: str, default: str, read: Reader) -> Entry:
+    """A field of `DeadLetterStrategy`."""
+    return used(f"`{name}` of the strategy", default, option=f"dead_letter.{name}", read=read)
+
+
+def _redelivery(name: str, default: str, read: Reader) -> Entry:
+    """A field of `RedeliveryPolicy`."""
+    return used(f"`{name}` of the policy", default, option=f"redelivery.{name}", read=read)
+
+
 _DEAD_LETTERS: Final = {
-    "processExpired": kept("true", boolean, "dead_letter.process_expired", same=("true",)),
-    "processNonPersistent": kept("false", boolean, "dead_letter.process_non_persistent", same=("false",)),
-    "expiration": kept("0, never", integer, "dead_letter.expiration_ms", same=("0",)),
+    "processExpired": _strategy("process_expired", "true", boolean),
+    "processNonPersistent": _strategy("process_non_persistent", "false", boolean),
+    "expiration": _strategy("expiration_ms", "0, never", integer),
     "enableAudit": ignored("a dead letter is moved in one transaction, never twice", "true", "true"),
     "maxAuditDepth": ignored("a dead letter is moved in one transaction, never twice", "2048"),
     "maxProducersToAudit": ignored("a dead letter is moved in one transaction, never twice", "64"),
 }
-
-
-def _individual(name: str, default: str, read: Reader, same: str = "") -> Entry:
-    return kept(default, read, f"dead_letter.{name}", same=tuple(same.split()))
 
 
 _STRATEGIES: Final = "org.apache.activemq.broker.region.policy."
@@ -139,8 +164,7 @@ POLICY_KINDS: Final = (
     ),
     Kind(
         "policyEntry",
-        "A policy for the queues or topics of a pattern. What is marked *not yet* is read into"
-        " `Configuration.destination_policies`; the broker does not look there yet.",
+        "A policy for the queues or topics of a pattern, see [destinations](destinations.md).",
         _POLICY,
         (_STRATEGIES + "PolicyEntry",),
         where="policies",
@@ -149,9 +173,7 @@ POLICY_KINDS: Final = (
         "sharedDeadLetterStrategy",
         "One queue for all dead letters.",
         {
-            "deadLetterQueue": used(
-                "for the pattern `>` `broker.dead_letter_queue`; for others not yet", "ActiveMQ.DLQ"
-            ),
+            "deadLetterQueue": used("`dead_letter_queue` of the strategy", "ActiveMQ.DLQ"),
             **_DEAD_LETTERS,
         },
         (_STRATEGIES + "SharedDeadLetterStrategy",),
@@ -161,15 +183,13 @@ POLICY_KINDS: Final = (
         "individualDeadLetterStrategy",
         "A queue of dead letters for each destination.",
         {
-            "queuePrefix": _individual("queue_prefix", "ActiveMQ.DLQ.Queue.", text),
-            "queueSuffix": _individual("queue_suffix", "empty", text),
-            "topicPrefix": _individual("topic_prefix", "ActiveMQ.DLQ.Topic.", text),
-            "topicSuffix": _individual("topic_suffix", "empty", text),
-            "useQueueForQueueMessages": _individual("use_queue_for_queue_messages", "true", boolean),
-            "useQueueForTopicMessages": _individual("use_queue_for_topic_messages", "true", boolean),
-            "destinationPerDurableSubscriber": _individual(
-                "destination_per_durable_subscriber", "false", boolean, "false"
-            ),
+            "queuePrefix": _strategy("queue_prefix", "ActiveMQ.DLQ.Queue.", text),
+            "queueSuffix": _strategy("queue_suffix", "empty", text),
+            "topicPrefix": _strategy("topic_prefix", "ActiveMQ.DLQ.Topic.", text),
+            "topicSuffix": _strategy("topic_suffix", "empty", text),
+            "useQueueForQueueMessages": _strategy("use_queue_for_queue_messages", "true", boolean),
+            "useQueueForTopicMessages": _strategy("use_queue_for_topic_messages", "true", boolean),
+            "destinationPerDurableSubscriber": _strategy("destination_per_durable_subscriber", "false", boolean),
             **_DEAD_LETTERS,
         },
         (_STRATEGIES + "IndividualDeadLetterStrategy",),
@@ -197,5 +217,48 @@ POLICY_KINDS: Final = (
             where="policies",
         )
         for name in ("queue", "topic")
+    ),
+    Kind(
+        "redeliveryPlugin",
+        "How often messages are delivered again, for destinations without a limit in their consumers.",
+        {
+            "redeliveryPolicyMap": used("see below"),
+            "fallbackToDeadLetter": ignored("without a policy messages are delivered again for ever", "true", "true"),
+            "sendToDlqIfMaxRetriesExceeded": ignored("see the strategy for dead letters", "true", "true"),
+        },
+        ("org.apache.activemq.broker.util.RedeliveryPlugin",),
+        where="policies",
+    ),
+    Kind(
+        "redeliveryPolicyMap",
+        "The redelivery policies.",
+        {
+            "redeliveryPolicyEntries": used("a list of redeliveryPolicy"),
+            "defaultEntry": used("the redeliveryPolicy for destinations without one"),
+        },
+        ("org.apache.activemq.broker.region.policy.RedeliveryPolicyMap",),
+        where="policies",
+    ),
+    Kind(
+        "redeliveryPolicy",
+        "How often and when messages of a pattern are delivered again.",
+        {
+            "queue": used("which queues", "none"),
+            "topic": used("which topics", "none"),
+            "tempQueue": ignored("temporary destinations have no policy", "false", "false"),
+            "tempTopic": ignored("temporary destinations have no policy", "false", "false"),
+            "destination": refused("write queue or topic"),
+            "maximumRedeliveries": _redelivery("maximum_redeliveries", "6", integer),
+            "initialRedeliveryDelay": _redelivery("initial_redelivery_delay_ms", "1000", integer),
+            "redeliveryDelay": _redelivery("redelivery_delay_ms", "1000", integer),
+            "useExponentialBackOff": used("whether backOffMultiplier counts", "false"),
+            "backOffMultiplier": _redelivery("back_off_multiplier", "5", number),
+            "maximumRedeliveryDelay": _redelivery("maximum_redelivery_delay_ms", "-1, no limit", integer),
+            "useCollisionAvoidance": ignored("each message waits the same time", "false", "false"),
+            "collisionAvoidancePercent": ignored("each message waits the same time", "15"),
+            "preDispatchCheck": ignored("the broker counts", "true", "true"),
+        },
+        ("org.apache.activemq.RedeliveryPolicy",),
+        where="policies",
     ),
 )

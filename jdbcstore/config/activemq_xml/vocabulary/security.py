@@ -26,7 +26,6 @@ _NOT_RUN: Final = {
     "loggingBrokerPlugin": "--log-level debug logs more, but not messages",
     "multicastTraceBrokerPlugin": "messages are not copied to the network",
     "partitionBrokerPlugin": "no network of brokers",
-    "redeliveryPlugin": "a refused message goes to the dead-letter queue at once",
     "runtimeConfigurationPlugin": "the file is read once, at the start",
     "statisticsBrokerPlugin": "jdbcstore stats tells what is in a store",
     "timeStampingBrokerPlugin": "timestamps and expiry are the sender's",

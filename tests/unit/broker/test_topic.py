@@ -1,0 +1,83 @@
+"""A topic whose store takes its time: who is there gets a message after its commit, in the order of publication."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import cast
+
+from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
+from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.session import Session
+from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.stomp.events import AckMode
+from jdbcstore.store.memory import MemoryPersistenceAdapter, MemoryTopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
+from jdbcstore.testing.messages import text_message
+
+NAME = Topic("T")
+
+
+class SlowStore(MemoryTopicMessageStore):
+    """Adds wait."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryPersistenceAdapter(), NAME, prioritized=False)
+        self.waiting: deque[Completion[int]] = deque()
+
+    def add_message(self, message: Message) -> Completion[int]:
+        self.waiting.append(Completion())
+        return self.waiting[-1]
+
+
+class Client:
+    """A session that only takes notes."""
+
+    is_choked = False
+
+    def __init__(self) -> None:
+        self.got: list[int] = []
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        self.got.append(delivery.message_id.producer_sequence_id)
+
+
+def test_after_the_commit_and_in_order() -> None:
+    async def scenario() -> None:
+        store = SlowStore()
+
+        class Adapter(MemoryPersistenceAdapter):
+            def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> MemoryTopicMessageStore:
+                return store
+
+        broker = Broker(Adapter(), BrokerOptions())
+        broker.loop = asyncio.get_running_loop()
+        broker.inbox = Inbox(broker.loop, broker.turn)
+        client, answers = Client(), list[tuple[int, bool]]()
+        topic = broker.topic(NAME)
+        topic.durable.add(SubscriptionKey("ann", "news"))
+        broker.subscribe(TopicConsumer(broker, cast(Session, client), "1", NAME, AckMode.AUTO, 100))
+
+        def publish(number: int, *, persistent: bool) -> None:
+            message = text_message(number, destination=NAME)
+            message.persistent = persistent
+            topic.publish(message, None, lambda error: answers.append((number, error is None)))
+
+        for number, persistent in enumerate((False, True, False, True, True), 1):
+            publish(number, persistent=persistent)
+        await asyncio.sleep(0)
+        assert (client.got, answers) == ([1], [(1, True), (3, True)])
+        first, refused, last = store.waiting
+        last.resolve(5)
+        await asyncio.sleep(0.01)
+        assert client.got == [1]
+        first.resolve(2)
+        refused.fail(TransientStoreError("scripted"))
+        await asyncio.sleep(0.01)
+        assert client.got == [1, 2, 3, 5]
+        assert answers[2:] == [(5, True), (2, True), (4, False)]
+
+    asyncio.run(scenario())

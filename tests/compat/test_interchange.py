@@ -219,12 +219,14 @@ class Rounds:
         """So many are to come."""
         self.expected.setdefault(channel, Counter()).update(numbers)
 
-    def take(self, channel: str, messages: Sequence[Received]) -> list[int]:
-        """These came, and are as they were sent."""
+    def take(self, channel: str, messages: Sequence[Received], *, in_order: bool) -> list[int]:
+        """These came, are as they were sent, and perhaps in the order that is promised."""
         numbers = [int(message["number"]) for message in messages]
         assert list(messages) == [sent(number) for number in numbers]
-        in_order = sorted(numbers, key=lambda number: (-(number % 10), number)) if self.prioritized else sorted(numbers)
-        assert numbers == in_order or channel == "DLQ"
+        if in_order and self.prioritized:
+            assert numbers == sorted(numbers, key=lambda number: (-(number % 10), number))
+        elif in_order:
+            assert numbers == sorted(numbers)
         self.received.setdefault(channel, Counter()).update(numbers)
         return numbers
 
@@ -262,7 +264,8 @@ class Rounds:
         ]
         steps = rest if is_last else some
         for (channel, _), messages in zip(steps, peer.does([command for _, command in steps]), strict=True):
-            self.take(channel, messages)
+            # A Java broker may hand out what it had in memory before what has just come, though that has a higher one.
+            self.take(channel, messages, in_order=channel != "DLQ" and isinstance(peer, StompPeer))
         if is_last:
             return
         self.expires_s = time.time() + TTL_MS / 1000
@@ -274,8 +277,9 @@ class Rounds:
 
     def check(self) -> None:
         """Everything came, once."""
-        received = {channel: numbers for channel, numbers in self.received.items() if numbers}
-        assert received == self.expected
+        for channel in self.expected.keys() | self.received.keys():
+            expected, received = self.expected.get(channel, Counter()), self.received.get(channel, Counter())
+            assert (channel, expected - received, received - expected) == (channel, Counter(), Counter())
 
 
 @pytest.fixture(params=["postgresql_url", "mariadb_url"])

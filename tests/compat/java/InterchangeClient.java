@@ -2,7 +2,6 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import javax.jms.Connection;
 import javax.jms.DeliveryMode;
 import javax.jms.Destination;
 import javax.jms.JMSException;
@@ -14,6 +13,7 @@ import javax.jms.Session;
 import javax.jms.TemporaryQueue;
 import javax.jms.TextMessage;
 import javax.jms.Topic;
+import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQSession;
 import org.apache.activemq.RedeliveryPolicy;
@@ -47,7 +47,7 @@ public final class InterchangeClient {
         factory.setOptimizeAcknowledge(false);
         factory.getPrefetchPolicy().setAll(1);
         RedeliveryPolicy policy = new RedeliveryPolicy();
-        policy.setMaximumRedeliveries(1);
+        policy.setMaximumRedeliveries(RedeliveryPolicy.NO_MAXIMUM_REDELIVERIES);
         policy.setInitialRedeliveryDelay(0);
         policy.setRedeliveryDelay(0);
         factory.setRedeliveryPolicy(policy);
@@ -68,8 +68,11 @@ public final class InterchangeClient {
     private void run(List<String> command) throws Exception {
         boolean isDurable = command.get(0).equals("subscribe") || command.get(0).equals("news");
         boolean isTransacted = Arrays.asList("commit", "rollback", "poison").contains(command.get(0));
-        Connection connection = factory.createConnection();
+        ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
         try {
+            if (command.get(0).equals("poison")) {
+                connection.getRedeliveryPolicy().setMaximumRedeliveries(1);
+            }
             if (isDurable) {
                 connection.setClientID(command.get(2));
             }

@@ -634,6 +634,7 @@ class Broker:
                 topic.last_used_s = now_s
             elif now_s - topic.last_used_s > timeout_s and not name.is_temporary:
                 del self.topics[name]
+                topic.let_go()
 
     def _let_go_of_store(self, name: Destination) -> None:
         queue = QueueName.decoded(name.physical_name)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from jdbcstore.broker.consumer import Consumer
@@ -389,7 +390,7 @@ class Durables:
         is_like = known is not None and known.is_like(asked)
         subscribed = known if known is not None and is_like else _Known(asked, self._broker.loop.time())
         topics = [self._broker.topic(name) for name in self._broker.covered(destination)]
-        answers = _Together(lambda error: self._subscribed(consumer, answer, error))
+        answers = _Together(partial(self._subscribed, consumer, answer))
         for topic in topics:
             # From here on it takes note of what is published; the store is asked after that.
             self._take_up(subscribed, topic, consumer)
@@ -468,7 +469,7 @@ class Durables:
             if name in known.topics or not known.subscribed.is_wildcard or not known.subscribed.matches(name):
                 continue
             consumer = known.consumer
-            answers = _Together(lambda error, known=known: self._joined(known, topic, error))  # type: ignore[misc]
+            answers = _Together(partial(self._joined, known, topic))
             asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
             if consumer is not None:
                 self._take_up(known, topic, consumer)

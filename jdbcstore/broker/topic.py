@@ -19,10 +19,11 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Answer
 from jdbcstore.destination import Destination
+from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import JdbcStoreError, StoreError
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import AckMode
-from jdbcstore.store.contract import TopicMessageStore
+from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
@@ -199,6 +200,12 @@ class Topic:
         if self._store is None:
             raise StoreError("This store keeps no durable subscriptions")
         return self._store
+
+    def let_go(self) -> None:
+        """The object goes: nobody needs the store's object any more."""
+        adapter = self._broker.adapter
+        if self._store is not None and isinstance(adapter, SupportsTopics):
+            adapter.remove_topic_message_store(TopicName.decoded(self.destination.physical_name))
 
     def forget_store(self) -> None:
         """The store was closed: what is known of its durable subscriptions does not count any more."""

@@ -69,10 +69,20 @@ PAGES: Final = [
     for name, scene in SCENES.items()
     for state in ((OUTDATED,) if scene.prefix == "GROWN_" else (NEVER, ANALYSED))
 ]
-LOOKUPS: Final = ("by id", "by producer", "id by producer", "highest id", "highest of a producer", "removes", "purge")
+LOOKUPS: Final = (
+    "expired",
+    "by id",
+    "by producer",
+    "id by producer",
+    "highest id",
+    "highest of a producer",
+    "removes",
+    "purge",
+)
 STATES: Final = (NEVER, ANALYSED, OUTDATED)
 #: The index of a look-up ends so. MySQL, MariaDB, PostgreSQL and SQLite each name that of the primary key themselves.
 INDEXES: Final = {
+    "expired": {"eidx"},
     "by id": {"primary", "pkey", "autoindex"},
     "by producer": {"midx"},
     "id by producer": {"midx"},
@@ -185,6 +195,7 @@ def _fill(engine: Engine, connection: Connection) -> None:
     load(connection, one, ROWS, 2, CONTAINER=_one_of(1))
     load(connection, one, 1_000, ROWS + 3, CONTAINER="queue://BEHIND")
     load(connection, one, 2, CONTAINER="queue://TWO", ID=lambda n: n * (ROWS + 1) + 1)
+    load(connection, one, 2_000, 2 * ROWS, CONTAINER="queue://EXPIRING", EXPIRATION=lambda n: n + 1)
     load(connection, hundred, ROWS, CONTAINER=_one_of(100))
     load(connection, hundred, 2_000, ROWS + 1, CONTAINER="queue://OLD", PRIORITY=None)
     load(connection, many, ROWS, CONTAINER=_one_of(10_000))
@@ -247,6 +258,7 @@ def _lookups(adapter: JdbcPersistenceAdapter, connection: Connection, row: Row) 
             statements.message_id_by_key,
             {"producer": producer, "sequence": row.id, "container": container},
         ),
+        ("expired", statements.expired_page, {"since": 0, "id": 0, "now": 500, "rows": PAGE}),
         ("highest id", statements.sequence_last_of_messages, {}),
         ("highest of a producer", statements.producer_sequence_stored, {"producer": producer}),
         ("remembered of a producer", statements.producer_sequence_remembered, {"producer": producer}),

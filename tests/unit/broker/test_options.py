@@ -41,6 +41,8 @@ def test_an_address_that_is_none_is_refused(bind: str) -> None:
         {"dead_letter_queue": "x" * 300},
         {"dead_letter_queue": ""},
         {"prefetch_queue": True},
+        {"offline_durable_subscriber_timeout_s": -1.0},
+        {"offline_durable_subscriber_task_schedule_s": 0},
     ],
 )
 def test_an_impossible_option_is_refused(option: dict[str, int]) -> None:

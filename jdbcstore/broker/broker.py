@@ -464,12 +464,14 @@ class Broker:
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         jobs: Sequence[JobChange] = (),
+        finished: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
     ) -> Completion[None] | None:
         kept = [(target, message) for message in sends if (target := self._keeper(message)) is not None]
-        removes, finished = settlements(acknowledged)
+        removes, done_with = settlements(acknowledged)
         try:
             adds = [(_store_of(target, message), message) for target, message in kept]
-            completion = self.adapter.commit_together(adds, removes, producers, follows, finished, jobs)
+            done_with = [*done_with, *finished]
+            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs)
         except JdbcStoreError as error:
             answer(error)
             return None
@@ -534,70 +536,19 @@ class Broker:
             raise ValueError(f"{delivery!r} holds no message to move")
         subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
         moved = self.dead_letter_of(message, lane.queue.destination, delivery.cause, subscription)
-        if moved is None or moved.destination is None:
+        if moved is None:
             if not message.expired(self.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.acknowledge(delivery, answer)
             return
-        if not moved.destination.is_queue:
-            lane.queue.acknowledge(delivery, self._then_publish(moved, answer))
-            return
-        target = self.queue(moved.destination).persistent(moved)
-        try:
-            if lane.is_durable and not delivery.failed:
-                removes, finished = settlements([delivery])
-                completion: Any = self.adapter.commit_together([(target.store, moved)], removes, acknowledged=finished)
-            else:
-                completion = target.store.add_message(moved)
-        except JdbcStoreError as error:
-            answer(delivery, error)
-            return
-        entry = target.admit(moved, visible=False)
-
-        def done(_: object, error: BaseException | None) -> None:
-            target.added(entry, error)
-            if error is None:
-                target.queue.enqueued += 1
-                lane.queue.settled(delivery) if lane.is_durable else lane.queue.discard(delivery)
-            answer(delivery, error)
-
-        self.inbox.expect(completion, done, None)
-
-    def _then_publish(self, moved: Message, answer: DeliveryAnswer) -> DeliveryAnswer:
-        def acknowledged(delivery: Delivery, error: BaseException | None) -> None:
-            if error is None:
-                self.publish(moved, None, _log_failure)
-            answer(delivery, error)
-
-        return acknowledged
+        self._commit([moved], [delivery], None, lambda error: answer(delivery, error))
 
     def move(
         self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
     ) -> None:
         """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit. If the
         store refuses, it is done the next time."""
-        queued = [one for one in dead if one.destination is not None and one.destination.is_queue]
-        lanes = [self.queue(one.destination).persistent(one) for one in queued if one.destination is not None]
-        try:
-            adds = [(lane.store, one) for lane, one in zip(lanes, queued, strict=True)]
-            completion = self.adapter.commit_together(adds, [], acknowledged=acknowledged)
-        except JdbcStoreError as error:
-            log.warning("expired messages could not be removed error=%r", str(error))
-            return
-        entries = [lane.admit(one, visible=False) for lane, one in zip(lanes, queued, strict=True)]
-
-        def done(_: object, error: BaseException | None) -> None:
-            for lane, entry in zip(lanes, entries, strict=True):
-                lane.added(entry, error)
-                lane.queue.enqueued += error is None
-            if error is not None:
-                log.warning("expired messages could not be removed error=%r", str(error))
-                return
-            for one in dead:
-                if one not in queued:
-                    self.publish(one, None, _log_failure)
-
-        self.inbox.expect(completion, done, None)
+        self._commit(dead, [], None, _log_kept, finished=acknowledged)
 
     def expire_in_memory(self, periods_ms: Set[int]) -> None:
         """Let expired messages go that are not in the broker's store, of queues with one of these periods."""
@@ -665,6 +616,11 @@ def _take_note(
         target.enqueued += 1
 
     return stored
+
+
+def _log_kept(error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("expired messages could not be removed error=%r", str(error))
 
 
 def _log_failure(error: BaseException | None) -> None:

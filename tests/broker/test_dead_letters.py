@@ -88,6 +88,32 @@ def test_a_topic_for_dead_letters(connect: Connect) -> None:
     assert texts(client, A) == []
 
 
+def test_a_dead_letter_is_stored_for_a_topic_in_the_commit_that_takes_it_away(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    strategy = DeadLetterStrategy(kind="individual", queue_prefix="DEAD.", use_queue_for_queue_messages=False)
+    policy = DestinationPolicy(pattern=Queue("A"), dead_letter_strategy=strategy)
+    address = start_broker(sqlite_store, policies=[policy])
+    with Client(address) as ann:
+        ann.connect(**{"client-id": "ann"})
+        ann.subscribe("/topic/DEAD.A", **{"activemq.subscriptionName": "dead"})
+    refusing = open_client(address)
+    committed: list[tuple[int, int]] = []
+    commit_together = sqlite_store.commit_together
+
+    def counted(adds: Any, removes: Any, *more: Any, **named: Any) -> Any:
+        committed.append((len(adds), len(removes)))
+        return commit_together(adds, removes, *more, **named)
+
+    sqlite_store.commit_together = counted  # type: ignore[method-assign]
+    refuse(refusing, A, "refused")
+    assert committed == [(1, 1)]
+    with Client(address) as ann:
+        ann.connect(**{"client-id": "ann"})
+        ann.subscribe("/topic/DEAD.A", **{"activemq.subscriptionName": "dead"})
+        assert ann.message().text == "refused"
+
+
 def test_thrown_away(connect: Connect) -> None:
     client = connect(kind="discarding")
     refuse(client, A, "refused")

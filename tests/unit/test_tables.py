@@ -41,10 +41,11 @@ def expected_tables(binary: str, options: str = "", default: str = "BIGINT DEFAU
 
 
 def expected_indexes(*, partial: bool) -> list[str]:
-    only = " WHERE XID IS NOT NULL" if partial else ""
+    only, expiring = (" WHERE XID IS NOT NULL", " WHERE EXPIRATION > 0") if partial else ("", "")
     return [
         "CREATE INDEX ACTIVEMQ_MSGS_MIDX ON ACTIVEMQ_MSGS (MSGID_PROD, MSGID_SEQ)",
         f"CREATE INDEX ACTIVEMQ_MSGS_XIDX ON ACTIVEMQ_MSGS (XID){only}",
+        f"CREATE INDEX ACTIVEMQ_MSGS_EIDX ON ACTIVEMQ_MSGS (EXPIRATION, ID){expiring}",
         "CREATE INDEX JDBCSTORE_MSGS_PAGE ON ACTIVEMQ_MSGS (CONTAINER, PRIORITY DESC, ID)",
         f"CREATE INDEX ACTIVEMQ_ACKS_XIDX ON ACTIVEMQ_ACKS (XID){only}",
     ]

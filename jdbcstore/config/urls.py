@@ -26,12 +26,16 @@ _DRIVERS: Final = {
 }
 #: Parameters by ActiveMQ's names, which mean ours in the same unit.
 _ACTIVEMQ_NAMES: Final = {
+    "cleanupPeriod": "cleanup_period_ms",
     "createTablesOnStartup": "create_tables_on_startup",
+    "durableSubAcksTableName": "durable_sub_acks_table_name",
     "failIfLocked": "fail_if_locked",
     "leaseHolderId": "lease_holder_id",
     "lockAcquireSleepInterval": "lock_acquire_sleep_interval_ms",
     "lockKeepAlivePeriod": "lock_keep_alive_period_ms",
+    "lockTableName": "lock_table_name",
     "maxAllowableDiffFromDBTime": "max_allowable_diff_from_db_time_ms",
+    "messageTableName": "message_table_name",
     "queryTimeout": "query_timeout_s",
     "tablePrefix": "table_prefix",
 }

@@ -22,6 +22,7 @@ from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["LockReport", "lock"]
@@ -157,9 +158,9 @@ def _danger(report: LockReport) -> list[str]:
 class _Look:
     """A look at one set of tables."""
 
-    def __init__(self, connection: Connection, prefix: str, dialect: Dialect) -> None:
+    def __init__(self, connection: Connection, names: TableNames, dialect: Dialect) -> None:
         self._connection = connection
-        self._tables = Tables.on(connection, prefix)
+        self._tables = Tables.on(connection, names)
         self._dialect = dialect
         self._statements = dialect.statements
 
@@ -198,12 +199,12 @@ def _looking(url: str) -> Iterator[_Look]:
     check_url(url)
     place, options = store_options(url)
     dialect_class = dialect_for(place.get_backend_name())
-    statements = Statements(options.table_prefix, epoch_ms=dialect_class.epoch_ms)
+    statements = Statements(options.table_names, epoch_ms=dialect_class.epoch_ms)
     dialect = dialect_class(options, statements, has_page_index=False)
     engine = engine_for(place, options)
     try:
         with engine.connect() as connection:
-            yield _Look(connection, options.table_prefix, dialect)
+            yield _Look(connection, options.table_names, dialect)
     except DBAPIError as error:
         raise dialect.map_error(error) from error
     finally:

@@ -24,6 +24,7 @@ from jdbcstore.config.urls import store_options
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
+from jdbcstore.store.jdbc.table_names import TableNames
 
 __all__ = ["schema"]
 
@@ -35,6 +36,18 @@ _STYLES: Final = {
     Remedy.UPGRADE: "yellow",
     Remedy.UPGRADE_FIRST: "red",
     Remedy.BY_HAND: "bold red",
+}
+
+#: Parameters of a URL, for a command that opens no store.
+_NAMES: Final = {
+    "table_prefix": "prefix",
+    "tablePrefix": "prefix",
+    "message_table_name": "messages",
+    "messageTableName": "messages",
+    "durable_sub_acks_table_name": "acks",
+    "durableSubAcksTableName": "acks",
+    "lock_table_name": "lock",
+    "lockTableName": "lock",
 }
 
 _prefix_option = click.option(
@@ -58,8 +71,8 @@ def schema() -> None:
 @_json_option
 def status(url: str, table_prefix: str, as_json: bool) -> None:
     """Say what tables are there, who made them, and what an upgrade would do. Changes nothing."""
-    with _errors(), _engine(url, creates=False) as (engine, prefix), engine.connect() as connection:
-        report = inspect_schema(connection, table_prefix or prefix)
+    with _errors(), _engine(url, creates=False) as (engine, names), engine.connect() as connection:
+        report = inspect_schema(connection, _named(names, table_prefix))
     _show(report, as_json=as_json)
 
 
@@ -75,8 +88,8 @@ def upgrade(url: str, table_prefix: str, as_json: bool, force: bool, wait_s: flo
     Messages stay as they are and a Java broker can go on using the tables. Stop all brokers before: while an index is
     built or a column widened, nobody can write. Doing it again does nothing.
     """
-    with _errors(), _engine(url, creates=True) as (engine, prefix):
-        report = upgrade_schema(engine, table_prefix or prefix, force=force, wait_s=wait_s)
+    with _errors(), _engine(url, creates=True) as (engine, names):
+        report = upgrade_schema(engine, _named(names, table_prefix), force=force, wait_s=wait_s)
     _show(report, as_json=as_json)
 
 
@@ -88,13 +101,19 @@ def sql(url: str, table_prefix: str) -> None:
     with _errors():
         dialect = url.partition(":")[0].partition("+")[0]
         query = dict(parse_qsl(url.partition("?")[2]))
-        prefix = query.get("table_prefix") or query.get("tablePrefix", "")
-        click.echo(schema_sql("postgresql" if dialect == "postgres" else dialect, table_prefix or prefix), nl=False)
+        given = {name: query[key] for key, name in _NAMES.items() if key in query}
+        names = _named(TableNames(**given), table_prefix)
+        click.echo(schema_sql("postgresql" if dialect == "postgres" else dialect, names), nl=False)
+
+
+def _named(names: TableNames, prefix: str) -> TableNames:
+    """The names that the URL gives, with another prefix if there is one."""
+    return replace(names, prefix=prefix) if prefix else names
 
 
 @contextmanager
-def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, str]]:
-    """An engine for the time of a command, and the table prefix that the URL names.
+def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
+    """An engine for the time of a command, and the names of the tables that the URL gives.
 
     SQLite makes the file that it opens. Who only looks gets an empty database in its place.
     """
@@ -107,7 +126,7 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, str]]:
             file.parent.mkdir(parents=True, exist_ok=True)
         engine = engine_for(url, replace(options, query_timeout_s=_STATEMENT_TIMEOUT_S))
     try:
-        yield engine, options.table_prefix
+        yield engine, options.table_names
     finally:
         engine.dispose()
 
@@ -130,8 +149,7 @@ def _print(report: SchemaReport) -> None:
     if table.row_count:
         console.print(table)
     if report.can_upgrade and report.needs_upgrade:
-        prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
-        console.print(Text(f"Run: jdbcstore schema upgrade{prefix} URL"))
+        console.print(Text(f"Run: {report.upgrade_command}"))
 
 
 @contextmanager

@@ -92,8 +92,8 @@ def collect(url: str) -> list[DestinationStats]:
     """
     check_url(url)
     with looking_into(url) as adapter:
-        prefix = adapter.options.table_prefix if isinstance(adapter, JdbcPersistenceAdapter) else ""
-        table = Statements(prefix).messages
+        names = adapter.options.table_names if isinstance(adapter, JdbcPersistenceAdapter) else ""
+        table = Statements(names).messages
         engine = open_engine(url)
         try:
             with engine.connect() as connection:

@@ -33,7 +33,8 @@ FILE = """<?xml version="1.0" encoding="UTF-8"?>
     </policyEntries></policyMap></destinationPolicy>
     <persistenceAdapter>
       <jdbcPersistenceAdapter dataSource="#postgres-ds" lockKeepAlivePeriod="2000">
-        <statements><statements tablePrefix="XML_"/></statements>
+        <statements><statements tablePrefix="XML_" messageTableName="AMQ_MSGS2" durableSubAcksTableName="AMQ_ACKS2"
+            lockTableName="AMQ_LOCK2"/></statements>
         <locker><lease-database-locker lockAcquireSleepInterval="6000"/></locker>
       </jdbcPersistenceAdapter>
     </persistenceAdapter>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from jdbcstore.config.urls import open_store
@@ -18,6 +20,13 @@ class TestJdbc(DurablePersistenceAdapterContract):
     @pytest.fixture
     def open_adapter(self, database_url: str) -> OpenAdapter:
         return lambda: open_store(database_url)
+
+
+class TestJdbcUnderOtherNames(DurablePersistenceAdapterContract):
+    @pytest.fixture
+    def open_adapter(self, tmp_path: Path) -> OpenAdapter:
+        names = "messageTableName=AMQ&durableSubAcksTableName=AMQ_ACKS2&lockTableName=amq_lock&tablePrefix=Own_"
+        return lambda: open_store(f"sqlite:///{tmp_path / 'names.db'}?{names}")
 
 
 class TestJdbcTopics(DurableTopicContract):

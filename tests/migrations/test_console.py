@@ -52,7 +52,7 @@ def test_json(database_url: str, engine: Engine) -> None:
     assert result.exit_code == 1
     told = json.loads(result.stdout)
     assert told["kind"] == "activemq"
-    assert told["prefix"] == "One_"
+    assert told["names"]["prefix"] == "One_"
     assert told["usable"] is True
     assert told["needs_upgrade"] is True
     assert told["has_paging_index"] is False

@@ -15,6 +15,7 @@ from jdbcstore.store.jdbc.schema import (
     upgrade_schema,
 )
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY
+from jdbcstore.store.jdbc.table_names import TableNames
 from tests.migrations.activemq import rows, run, shape, start_java_broker
 
 
@@ -63,8 +64,19 @@ def test_sets_with_different_prefixes_live_side_by_side(engine: Engine) -> None:
     for prefix in ("", "One_", "TWO_"):
         report = upgrade_schema(engine, prefix)
         assert report.kind is SchemaKind.OURS
-        assert report.prefix == prefix
+        assert report.names.prefix == prefix
         assert rows(engine, f"{prefix}ACTIVEMQ_LOCK") == [(1, None, None)]
+
+
+def test_tables_of_other_names(engine: Engine) -> None:
+    names = TableNames("Own_", "AMQ", "AMQ_ACKS2", "amq_lock")
+    report = upgrade_schema(engine, names)
+    assert (report.kind, report.findings()) == (SchemaKind.OURS, [])
+    assert rows(engine, "Own_amq_lock") == [(1, None, None)]
+    assert upgrade_schema(engine, names) == report
+    with engine.connect() as connection:
+        tables = {name.upper() for name in inspect(connection).get_table_names()}
+    assert {"OWN_AMQ", "OWN_AMQ_ACKS2", "OWN_AMQ_LOCK", "OWN_JDBCSTORE_TERM"} <= tables
 
 
 def test_the_longest_prefix_fits(engine: Engine) -> None:

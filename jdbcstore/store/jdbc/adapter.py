@@ -220,13 +220,13 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
 
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
-        prefix = self.options.table_prefix
+        names = self.options.table_names
         report = self._schema(engine)
-        with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
+        with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
-            self.statements = Statements(prefix, container, epoch_ms=dialect.epoch_ms)
+            self.statements = Statements(names, container, epoch_ms=dialect.epoch_ms)
             fitting = replace(
                 self.options, message_bytes_max=min(self.options.message_bytes_max, report.message_bytes_max)
             )
@@ -253,17 +253,17 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
 
     def _schema(self, engine: Engine) -> SchemaReport:
         """The schema, created if there is none, and good enough for the options."""
-        prefix = self.options.table_prefix
+        names = self.options.table_names
         dialect = dialect_for(self.url.get_backend_name())
-        with _mapped(dialect(self.options, Statements(prefix), has_page_index=False)):
+        with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
             if self.options.create_tables_on_startup:
-                report = create_tables(engine, prefix)
+                report = create_tables(engine, names)
                 if self.options.locker != "none" and report.is_usable and not report.has_own_tables:
-                    report = create_own_tables(engine, prefix)
+                    report = create_own_tables(engine, names)
                 engine.dispose()  # its sessions have other time-outs than ours
             else:
                 with engine.connect() as connection:
-                    report = inspect_schema(connection, prefix)
+                    report = inspect_schema(connection, names)
         require_usable(report)
         if self.options.locker != "none":
             require_term(report)

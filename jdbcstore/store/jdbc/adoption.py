@@ -56,7 +56,7 @@ def create(execute: Callable[[Executable], object], tables: Tables, only: Iterab
         tables: of which set.
         only: names, without the prefix, of the tables to create; all by default.
     """
-    chosen = None if only is None else {tables.cased(tables.prefix + name) for name in only}
+    chosen = None if only is None else {tables.cased(tables.names.full(name)) for name in only}
     indexes = {tables.messages: tables.messages_indexes, tables.acks: tables.acks_indexes}
     for table in tables.all:
         if chosen is not None and table.name not in chosen:
@@ -78,7 +78,7 @@ def adopt(connection: Connection, tables: Tables) -> None:
     Raises:
         SchemaMismatch: there is something that must be decided by hand; nothing was changed.
     """
-    report = inspect_schema(connection, tables.prefix)
+    report = inspect_schema(connection, tables.names)
     refuse_by_hand(report)
     _Adoption(connection, tables, report).run()
 
@@ -220,8 +220,8 @@ class _Adoption:
             xid = self._table(name).c.XID
             if self.connection.execute(select(1).where(xid.is_not(None)).limit(1)).first():
                 raise SchemaMismatch(
-                    f"{self.tables.prefix}{name} has XA transactions that were prepared by an ActiveMQ of before 5.9:"
-                    " commit them or roll them back with that broker, then upgrade again"
+                    f"{self.tables.names.full(name)} has XA transactions that were prepared by an ActiveMQ of before"
+                    " 5.9: commit them or roll them back with that broker, then upgrade again"
                 )
 
     def _refuse_doubled_subscriptions(self) -> None:
@@ -331,7 +331,7 @@ class _Adoption:
             self._note(f"moved {len(hidden)} durable subscriptions from priority 5 to 0")
 
     def _add_indexes(self) -> None:
-        missing = inspect_schema(self.connection, self.tables.prefix).missing_indexes
+        missing = inspect_schema(self.connection, self.tables.names).missing_indexes
         for index in (*self.tables.messages_indexes, *self.tables.acks_indexes):
             if self.tables.plain(str(index.name)) in missing:
                 self._note(f"creating index {index.name}")

@@ -106,7 +106,7 @@ class _SqlLocker(Locker):
         # A question to the database that takes a third of the lease has failed: the next attempt still comes in time.
         options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
         self._engine, _ = watched_engine(url, options, poolclass=NullPool)
-        self._statements = Statements(options.table_prefix, epoch_ms=dialect.epoch_ms)
+        self._statements = Statements(options.table_names, epoch_ms=dialect.epoch_ms)
         self._signal = signal_name(url, self._statements)
         self._dialect: Dialect = dialect(options, self._statements, has_page_index=False)
 

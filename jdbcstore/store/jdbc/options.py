@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
+from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["JdbcOptions"]
@@ -15,7 +15,6 @@ __all__ = ["JdbcOptions"]
 _LOCKERS: Final = ("lease", "database", "none")
 #: ActiveMQ's elements.
 _ACTIVEMQ_LOCKERS: Final = {"lease-database-locker": "lease", "database-locker": "database"}
-_PREFIX = re.compile(r"[A-Za-z0-9_]{0,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,9 @@ class JdbcOptions:
     """How a SQL store behaves.
 
     Args:
-        table_prefix: put before the three table names, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
+        table_prefix: put before the table names, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
+        message_table_name, durable_sub_acks_table_name, lock_table_name: what ActiveMQ's tables are called behind the
+            prefix (ActiveMQ: ``messageTableName``, ``durableSubAcksTableName``, ``lockTableName``).
         create_tables_on_startup: create the tables when there are none, and our table of terms when only ActiveMQ's are
             there (ActiveMQ: ``createTablesOnStartup``). Tables that are there are never altered at start; ``jdbcstore
             schema upgrade`` does that.
@@ -52,6 +53,9 @@ class JdbcOptions:
     """
 
     table_prefix: str = ""
+    message_table_name: str = "ACTIVEMQ_MSGS"
+    durable_sub_acks_table_name: str = "ACTIVEMQ_ACKS"
+    lock_table_name: str = "ACTIVEMQ_LOCK"
     create_tables_on_startup: bool = True
     concurrent_store_and_dispatch_queues: bool = True
     batch_rows_max: int = 1000
@@ -79,11 +83,15 @@ class JdbcOptions:
         """How long connecting may take: a server that answers at all answers within seconds."""
         return min(10, max(2, round(self.query_timeout_s / 3)))
 
+    @property
+    def table_names(self) -> TableNames:
+        """All names together."""
+        return TableNames(
+            self.table_prefix, self.message_table_name, self.durable_sub_acks_table_name, self.lock_table_name
+        )
+
     def __post_init__(self) -> None:
-        if not _PREFIX.fullmatch(self.table_prefix):
-            raise ConfigurationError(
-                f"table_prefix {self.table_prefix!r} may have letters, digits and underscores, 40 at most"
-            )
+        _ = self.table_names  # refuses what would need quotes
         object.__setattr__(self, "locker", _ACTIVEMQ_LOCKERS.get(self.locker, self.locker))
         if self.locker not in _LOCKERS:
             raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join((*_LOCKERS, *_ACTIVEMQ_LOCKERS))}")

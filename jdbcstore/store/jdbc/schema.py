@@ -25,6 +25,7 @@ from jdbcstore.store.jdbc.migration import migrate, migrations_sql
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
 from jdbcstore.store.jdbc.schema_report import Finding, Remedy, SchemaKind, SchemaReport
+from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = [
@@ -47,7 +48,9 @@ WAIT_S: Final = 20.0
 _DIALECTS: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 
 
-def upgrade_schema(engine: Engine, prefix: str = "", *, force: bool = False, wait_s: float = WAIT_S) -> SchemaReport:
+def upgrade_schema(
+    engine: Engine, names: TableNames | str = "", *, force: bool = False, wait_s: float = WAIT_S
+) -> SchemaReport:
     """Create the tables, adopt those of ActiveMQ, or bring ours up to date. Does nothing when all is as it should be.
 
     On PostgreSQL and SQLite all of it happens or nothing. On MySQL and MariaDB each step is committed by itself, and
@@ -55,7 +58,7 @@ def upgrade_schema(engine: Engine, prefix: str = "", *, force: bool = False, wai
 
     Args:
         engine: of the database; its time-outs apply to each step.
-        prefix: the table prefix.
+        names: of the tables, or the prefix of the usual ones.
         force: go on although a broker is running on these tables.
         wait_s: how long to wait for another upgrade, in seconds.
 
@@ -68,47 +71,47 @@ def upgrade_schema(engine: Engine, prefix: str = "", *, force: bool = False, wai
         TransientStoreError: another upgrade is under way for more than `wait_s`.
     """
     with engine.connect() as connection:
-        refuse_by_hand(inspect_schema(connection, prefix))
-    with alone(engine, prefix, wait_s=wait_s, force=force) as (connection, tables):
+        refuse_by_hand(inspect_schema(connection, names))
+    with alone(engine, names, wait_s=wait_s, force=force) as (connection, tables):
         return _upgrade(connection, tables)
 
 
-def create_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
+def create_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
     """What ``createTablesOnStartup`` does: create everything if none of the three tables is there, else change nothing.
 
     Brokers that start together on an empty database wait for the one that creates.
 
     Args:
         engine: of the database.
-        prefix: the table prefix.
+        names: of the tables, or the prefix of the usual ones.
         wait_s: how long to wait for another who creates, in seconds.
 
     Returns:
         What is there, created or found.
     """
     with engine.connect() as connection:
-        report = inspect_schema(connection, prefix)
+        report = inspect_schema(connection, names)
     if report.kind is SchemaKind.OURS:
         return report
     # Look again when nobody is in the middle of creating. Forced, since whoever came first may be running by the time
     # it is our turn; then there is nothing left to create.
-    with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
-        report = inspect_schema(connection, prefix)
+    with alone(engine, names, wait_s=wait_s, force=True) as (connection, tables):
+        report = inspect_schema(connection, names)
         return report if report.kind is not SchemaKind.NONE else _upgrade(connection, tables)
 
 
-def create_own_tables(engine: Engine, prefix: str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
+def create_own_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
     """Create our own tables beside those that ActiveMQ made; nothing of ActiveMQ's is changed or adopted by it.
 
     The arguments and the answer are those of `create_tables`.
     """
-    with alone(engine, prefix, wait_s=wait_s, force=True) as (connection, tables):
+    with alone(engine, names, wait_s=wait_s, force=True) as (connection, tables):
         add_term(connection, tables)
         add_producers(connection, tables)
         add_acked(connection, tables)
         add_scheduled(connection, tables)
         add_prepared_acks(connection, tables)
-        return inspect_schema(connection, prefix)
+        return inspect_schema(connection, names)
 
 
 def require_usable(report: SchemaReport) -> None:
@@ -134,50 +137,49 @@ def require_term(report: SchemaReport) -> None:
         SchemaMismatch: they cannot; the text says what to run.
     """
     if not (report.has_term_row and report.has_lock_row):
-        missing = f"{report.prefix}JDBCSTORE_TERM" if report.has_lock_row else f"{report.prefix}ACTIVEMQ_LOCK"
+        missing = report.names.full("JDBCSTORE_TERM" if report.has_lock_row else "ACTIVEMQ_LOCK")
         raise SchemaMismatch(f"no broker can become master: {missing} or its row is missing. {_what_to_run(report)}")
 
 
 def _what_to_run(report: SchemaReport) -> str:
-    prefix = f" --table-prefix {report.prefix}" if report.prefix else ""
-    return f"Run: jdbcstore schema upgrade{prefix} URL"
+    return f"Run: {report.upgrade_command}"
 
 
-def schema_sql(dialect_name: str, prefix: str = "") -> str:
+def schema_sql(dialect_name: str, names: TableNames | str = "") -> str:
     """The statements that create everything in an empty database, for those who run SQL themselves.
 
     Args:
         dialect_name: ``sqlite``, ``postgresql``, ``mysql`` or ``mariadb``.
-        prefix: the table prefix.
+        names: of the tables, or the prefix of the usual ones.
 
     Raises:
-        ConfigurationError: another database, or an impossible prefix.
+        ConfigurationError: another database, or impossible names.
     """
     if dialect_name not in _DIALECTS:
         raise ConfigurationError(f"no schema for {dialect_name!r}: use one of {', '.join(_DIALECTS)}")
-    return migrations_sql(Tables(prefix, dialect_name))
+    return migrations_sql(Tables(names, dialect_name))
 
 
 def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
     migrate(connection, tables)
-    report = inspect_schema(connection, tables.prefix)
+    report = inspect_schema(connection, tables.names)
     if report.kind is SchemaKind.MIXED:
         # The revision was recorded before somebody changed the tables, so no migration was due.
         adopt(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     if not report.has_term_row:  # likewise
         add_term(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     if not report.has_producers:  # likewise
         add_producers(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     if not report.has_acked:  # likewise
         add_acked(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     if not report.has_scheduled:  # likewise
         add_scheduled(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     if not report.has_prepared_acks:  # likewise
         add_prepared_acks(connection, tables)
-        report = inspect_schema(connection, tables.prefix)
+        report = inspect_schema(connection, tables.names)
     return report

@@ -16,6 +16,7 @@ from sqlalchemy.types import TypeEngine
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
 from jdbcstore.store.jdbc.statements import PAGE_INDEX
+from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["hidden_subscriptions", "inspect_schema"]
@@ -55,17 +56,17 @@ class _Shape:
     indexes: dict[str, tuple[str, ...]]
 
 
-def inspect_schema(connection: Connection, prefix: str = "") -> SchemaReport:
+def inspect_schema(connection: Connection, names: TableNames | str = "") -> SchemaReport:
     """Find out what is there. Catalogue look-ups and a few index probes; nothing is written or locked.
 
     Args:
         connection: any; the transaction it is in, or that this begins, is the caller's.
-        prefix: the table prefix.
+        names: of the tables, or the prefix of the usual ones.
 
     Raises:
-        ConfigurationError: the prefix cannot be one.
+        ConfigurationError: they cannot be names.
     """
-    return _Inspection(connection, Tables.on(connection, prefix)).report()
+    return _Inspection(connection, Tables.on(connection, names)).report()
 
 
 def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[str, str, str]]:
@@ -101,7 +102,7 @@ class _Inspection:
         collation, collation_is_binary = self._collation() if messages else (None, True)
         indexes = {name for shape in self.shapes.values() for name in shape.indexes}
         report = SchemaReport(
-            prefix=self.tables.prefix,
+            names=self.tables.names,
             dialect=self.tables.dialect_name,
             kind=SchemaKind.NONE,
             revision=self._revision(),

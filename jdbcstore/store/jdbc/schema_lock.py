@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from jdbcstore.errors import LockHeld, TransientStoreError
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
+from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["alone"]
@@ -30,12 +31,14 @@ _LOCKED: Final = ("55P03", "57014", (1205,), (3572,), "SQLITE_BUSY", "SQLITE_LOC
 
 
 @contextmanager
-def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterator[tuple[Connection, Tables]]:
+def alone(
+    engine: Engine, names: TableNames | str, *, wait_s: float, force: bool
+) -> Iterator[tuple[Connection, Tables]]:
     """Hold the locks; the body gets the connection that changes the schema. Commits at the end, rolls back on an error.
 
     Args:
         engine: of the database.
-        prefix: of the tables; each set has locks of its own.
+        names: of the tables; each set has locks of its own.
         wait_s: how long to wait for somebody else who changes the schema or uses a table, in seconds.
         force: go on even if a broker is running.
 
@@ -44,13 +47,13 @@ def alone(engine: Engine, prefix: str, *, wait_s: float, force: bool) -> Iterato
         TransientStoreError: somebody else is still at it after `wait_s`.
     """
     with _connect(engine) as connection:
-        tables = Tables.on(connection, prefix)
+        tables = Tables.on(connection, names)
         lock = {"sqlite": _sqlite_lock, "postgresql": _postgresql_lock}.get(tables.dialect_name, _mysql_lock)
         with lock(connection, tables, wait_s) as guard:
             # The guard must not look for the table: on MySQL its transaction would then keep anybody from creating it.
             if not force and inspect(connection).has_table(tables.lock.name):
                 _refuse_under_a_broker(guard, tables)
-                if inspect_schema(connection, prefix).engines:
+                if inspect_schema(connection, names).engines:
                     guard.rollback()  # no row was locked, but the table could not be given another engine
             try:
                 yield connection, tables

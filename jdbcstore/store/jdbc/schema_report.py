@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from jdbcstore.store.jdbc.table_names import TableNames
+
 __all__ = ["ACKS_KEY", "Finding", "Remedy", "SchemaKind", "SchemaReport"]
 
 #: The primary key of ACTIVEMQ_ACKS. ActiveMQ since 5.15.15 leaves the last column out on PostgreSQL, by a mistake.
@@ -65,7 +67,7 @@ class SchemaReport:
     """The schema of one set of tables. Facts about a table that is missing read as if it were new.
 
     Args:
-        prefix: the table prefix.
+        names: of the tables.
         dialect: ``postgresql``, ``mysql``, ``mariadb`` or ``sqlite``.
         kind: who made the tables.
         revision: the recorded revision of our migrations, None when none is.
@@ -96,7 +98,7 @@ class SchemaReport:
             acknowledge messages of durable subscriptions.
     """
 
-    prefix: str
+    names: TableNames
     dialect: str
     kind: SchemaKind
     revision: str | None
@@ -123,6 +125,12 @@ class SchemaReport:
     has_acked: bool
     has_scheduled: bool
     has_prepared_acks: bool
+
+    @property
+    def upgrade_command(self) -> str:
+        """What an operator runs to mend what can be mended."""
+        prefix = f" --table-prefix {self.names.prefix}" if self.names.prefix else ""
+        return f"jdbcstore schema upgrade{prefix} URL"
 
     @property
     def has_own_tables(self) -> bool:
@@ -202,21 +210,25 @@ class SchemaReport:
 
     def _of_shape(self) -> list[Finding]:
         found = [
-            Finding("missing_table", f"table {self.prefix}{table} is missing", Remedy.UPGRADE_FIRST)
+            Finding("missing_table", f"table {self.names.full(table)} is missing", Remedy.UPGRADE_FIRST)
             for table in self.missing_tables
         ]
         found += [
             Finding(
-                "missing_column", f"column {self.prefix}{column} is missing, as in old versions", Remedy.UPGRADE_FIRST
+                "missing_column",
+                f"column {self.names.full(column)} is missing, as in old versions",
+                Remedy.UPGRADE_FIRST,
             )
             for column in self.missing_columns
         ]
         found += [
-            Finding("foreign_column", f"column {self.prefix}{column} is not as any ActiveMQ makes it", Remedy.BY_HAND)
+            Finding(
+                "foreign_column", f"column {self.names.full(column)} is not as any ActiveMQ makes it", Remedy.BY_HAND
+            )
             for column in self.foreign_columns
         ]
         found += [
-            Finding("engine", f"table {self.prefix}{table} has no transactions", Remedy.UPGRADE_FIRST)
+            Finding("engine", f"table {self.names.full(table)} has no transactions", Remedy.UPGRADE_FIRST)
             for table in self.engines
         ]
         if self.message_bytes_max < _WIDE_BYTES:
@@ -230,7 +242,7 @@ class SchemaReport:
             )
             found.append(Finding("acks_key", text, Remedy.UPGRADE))
         found += [
-            Finding("binary_xid", f"column {self.prefix}{table}.XID is binary, as before 5.9", Remedy.UPGRADE)
+            Finding("binary_xid", f"column {self.names.full(table)}.XID is binary, as before 5.9", Remedy.UPGRADE)
             for table in self.binary_xids
         ]
         return found
@@ -247,28 +259,30 @@ class SchemaReport:
             text = "ACTIVEMQ_LOCK has no row with ID 1: no broker could become master"
             found.append(Finding("lock_row", text, Remedy.UPGRADE))
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_term_row:
-            text = f"{self.prefix}JDBCSTORE_TERM has no row: brokers cannot take turns as master"
+            text = f"{self.names.full('JDBCSTORE_TERM')} has no row: brokers cannot take turns as master"
             found.append(Finding("term", text, Remedy.UPGRADE))
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_producers:
-            text = f"{self.prefix}JDBCSTORE_PRODUCERS is missing: what is sent again cannot be told from what is new"
+            text = f"{self.names.full('JDBCSTORE_PRODUCERS')} is missing: what is sent again counts as new"
             found.append(Finding("producers", text, Remedy.UPGRADE))
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_acked:
-            text = f"{self.prefix}JDBCSTORE_ACKED is missing: durable subscriptions cannot be used"
+            text = f"{self.names.full('JDBCSTORE_ACKED')} is missing: durable subscriptions cannot be used"
             found.append(Finding("acked", text, Remedy.UPGRADE))
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_scheduled:
-            text = f"{self.prefix}JDBCSTORE_SCHEDULED or its index is missing: no message can be scheduled"
+            text = f"{self.names.full('JDBCSTORE_SCHEDULED')} or its index is missing: no message can be scheduled"
             found.append(Finding("scheduled", text, Remedy.UPGRADE))
         if self.kind is not SchemaKind.ACTIVEMQ and not self.has_prepared_acks:
-            text = f"{self.prefix}JDBCSTORE_PREPARED_ACKS is missing: no XA transaction can acknowledge topic messages"
+            text = (
+                f"{self.names.full('JDBCSTORE_PREPARED_ACKS')} is missing: no XA transaction can acknowledge for topics"
+            )
             found.append(Finding("prepared_acks", text, Remedy.UPGRADE))
         return found
 
     def _of_indexes(self) -> list[Finding]:
         found = [
-            Finding("missing_index", f"index {self.prefix}{index} is missing: reading gets slow", Remedy.UPGRADE)
+            Finding("missing_index", f"index {self.names.full(index)} is missing: reading gets slow", Remedy.UPGRADE)
             for index in self.missing_indexes
         ]
-        idle = [self.prefix + index for index in _IDLE_INDEXES if index in self.indexes]
+        idle = [self.names.full(index) for index in _IDLE_INDEXES if index in self.indexes]
         if idle:
             text = f"{', '.join(idle)}: only slow inserts down; a Java broker makes them again when it starts"
             found.append(Finding("idle_indexes", text, Remedy.NOTHING))

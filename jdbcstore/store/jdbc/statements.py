@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from jdbcstore.store.jdbc.table_names import TableNames
+
 __all__ = [
     "ACKED_TABLE",
     "PAGE_INDEX",
@@ -42,21 +44,20 @@ class Statements:
     """The texts for one set of tables.
 
     Args:
-        table_prefix: what stands before the table names, already checked to be harmless.
+        names: of the tables, or the prefix of the usual ones.
         container: the CONTAINER column, or an expression over it where the column does not tell ``A`` from ``a``.
         epoch_ms: the database's clock at the start of a statement, as an expression.
     """
 
-    def __init__(self, table_prefix: str, container: str = "CONTAINER", *, epoch_ms: str = "NULL") -> None:
-        self.messages = table_prefix + "ACTIVEMQ_MSGS"
-        self.acks = table_prefix + "ACTIVEMQ_ACKS"
-        self.lock = table_prefix + "ACTIVEMQ_LOCK"
-        self.term = table_prefix + TERM_TABLE
-        self.producers = table_prefix + PRODUCERS_TABLE
-        self.acked = table_prefix + ACKED_TABLE
-        self.scheduled = table_prefix + SCHEDULED_TABLE
-        self.prepared_acks = table_prefix + PREPARED_ACKS_TABLE
-        self.page_index = table_prefix + PAGE_INDEX
+    def __init__(self, names: TableNames | str, container: str = "CONTAINER", *, epoch_ms: str = "NULL") -> None:
+        full = TableNames.of(names).full
+        self.messages, self.acks, self.lock = full("ACTIVEMQ_MSGS"), full("ACTIVEMQ_ACKS"), full("ACTIVEMQ_LOCK")
+        self.term = full(TERM_TABLE)
+        self.producers = full(PRODUCERS_TABLE)
+        self.acked = full(ACKED_TABLE)
+        self.scheduled = full(SCHEDULED_TABLE)
+        self.prepared_acks = full(PREPARED_ACKS_TABLE)
+        self.page_index = full(PAGE_INDEX)
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
         self.same_container = same
@@ -148,12 +149,10 @@ class Statements:
         self.sequence_last_of_acked = f"SELECT MAX(LAST_ID) FROM {self.acked}"
         self.message_levels = f"SELECT ID, PRIORITY FROM {self.messages} WHERE ID IN :ids AND {same_too}"
         self.ids_in_doubt = f"SELECT ID, PRIORITY FROM {self.messages} WHERE XID IS NOT NULL AND {same_too}"
-        names = ("CONTAINER", "CLIENT_ID", "SUB_NAME")
-        of_subscription = " AND ".join(f"{name}=?" for name in names)
+        key = ("CONTAINER", "CLIENT_ID", "SUB_NAME")
+        of_subscription = " AND ".join(f"{name}=?" for name in key)
         # Where a collation confuses names, somebody else's row must not be taken for it.
-        exactly = "".join(
-            f" AND {container.replace('CONTAINER', name)}=?" for name in names if container != "CONTAINER"
-        )
+        exactly = "".join(f" AND {container.replace('CONTAINER', name)}=?" for name in key if container != "CONTAINER")
         self.subscription_delete = f"DELETE FROM {self.acks} WHERE {of_subscription}{exactly}"
         #: Never back, also should somebody else have moved it meanwhile.
         self.mark_move = (

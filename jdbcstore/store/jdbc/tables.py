@@ -18,7 +18,6 @@ from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import (
     ACKED_TABLE,
     PAGE_INDEX,
@@ -28,6 +27,7 @@ from jdbcstore.store.jdbc.statements import (
     SCHEDULED_TABLE,
     TERM_TABLE,
 )
+from jdbcstore.store.jdbc.table_names import TableNames
 
 __all__ = ["Tables", "bytewise_collation"]
 
@@ -49,11 +49,11 @@ class Tables:
     Columns are reached by ActiveMQ's upper-case names on every database: ``tables.messages.c.CONTAINER``.
 
     Args:
-        prefix: put before every name, letters, digits and underscores (ActiveMQ: ``tablePrefix``).
+        names: what they are called, or the prefix of the usual names.
         dialect_name: ``postgresql``, ``mysql``, ``mariadb`` or ``sqlite``; says how names are cased and bytes are kept.
 
     Raises:
-        ConfigurationError: the prefix would need quotes.
+        ConfigurationError: a name would need quotes.
     """
 
     #: ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, MSG, PRIORITY, XID
@@ -78,11 +78,11 @@ class Tables:
     #: of the message; SHOWN is 1 if the row of ACKS names this transaction, too.
     prepared_acks: Table
 
-    def __init__(self, prefix: str, dialect_name: str) -> None:
-        JdbcOptions(table_prefix=prefix)  # refuses what would need quotes everywhere
+    def __init__(self, names: TableNames | str, dialect_name: str) -> None:
+        self.names = TableNames.of(names)
+        prefix = self.names.prefix
         if prefix[:1].isdigit() and dialect_name in _LETTER_FIRST:
             raise ConfigurationError(f"table_prefix {prefix!r} must not begin with a digit on {dialect_name}")
-        self.prefix = prefix
         self.dialect_name = dialect_name
         self.metadata = MetaData()
         self.messages = self._messages()
@@ -94,9 +94,9 @@ class Tables:
         self.scheduled = self._scheduled()
         self.scheduled_indexes = (self._index(SCHEDULED_INDEX, self.scheduled, "DUE_MS", "JOB_ID"),)
         self.prepared_acks = self._prepared_acks()
-        self.page_index = self.cased(prefix + PAGE_INDEX)
+        self.page_index = self.cased(self.names.full(PAGE_INDEX))
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
-        self.version_table = self.cased(prefix + "JDBCSTORE_VERSION")
+        self.version_table = self.cased(self.names.full("JDBCSTORE_VERSION"))
         self.messages_indexes = (
             self._index("ACTIVEMQ_MSGS_MIDX", self.messages, "MSGID_PROD", "MSGID_SEQ"),
             self._index("ACTIVEMQ_MSGS_XIDX", self.messages, "XID", only="XID IS NOT NULL"),
@@ -106,10 +106,10 @@ class Tables:
         self.acks_indexes = (self._index("ACTIVEMQ_ACKS_XIDX", self.acks, "XID", only="XID IS NOT NULL"),)
 
     @classmethod
-    def on(cls, connection: Connection, prefix: str) -> Tables:
+    def on(cls, connection: Connection, names: TableNames | str) -> Tables:
         """The tables as this server names them; a ``mysql`` URL that leads to MariaDB counts as MariaDB."""
         is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-        return cls(prefix, "mariadb" if is_mariadb else connection.dialect.name)
+        return cls(names, "mariadb" if is_mariadb else connection.dialect.name)
 
     @property
     def all(self) -> tuple[Table, Table, Table]:
@@ -121,8 +121,8 @@ class Tables:
         return name.lower() if self.dialect_name == "postgresql" else name
 
     def plain(self, name: str) -> str:
-        """A name as ActiveMQ writes it, without the prefix."""
-        return name.upper().removeprefix(self.prefix.upper())
+        """A name as ActiveMQ writes it by default, without the prefix."""
+        return self.names.plain(name)
 
     def _messages(self) -> Table:
         return self._table(
@@ -243,12 +243,12 @@ class Tables:
                 options[f"{dialect}_engine"] = "InnoDB"
                 options[f"{dialect}_charset"] = "utf8mb4"
                 options[f"{dialect}_collate"] = collation
-        return Table(self.cased(self.prefix + name), self.metadata, *columns, PrimaryKeyConstraint(*key), **options)
+        return Table(self.cased(self.names.full(name)), self.metadata, *columns, PrimaryKeyConstraint(*key), **options)
 
     def _index(self, name: str, table: Table, *columns: str, only: str | None = None) -> Index:
         partial = None if only is None else text(self.cased(only))
         return Index(
-            self.cased(self.prefix + name),
+            self.cased(self.names.full(name)),
             *(
                 table.c[column.removesuffix(" DESC")].desc() if column.endswith(" DESC") else table.c[column]
                 for column in columns

@@ -95,6 +95,17 @@ def test_the_documentations_own_lease(tmp_path: Path) -> None:
             JdbcOptions(locker="database", table_prefix="X_"),
         ),
         (
+            'cleanupPeriod="-1"',
+            '<statements><statements messageTableName="M" durableSubAcksTableName="A" lockTableName="L"/></statements>',
+            JdbcOptions(
+                locker="database",
+                cleanup_period_ms=0,
+                message_table_name="M",
+                durable_sub_acks_table_name="A",
+                lock_table_name="L",
+            ),
+        ),
+        (
             "",
             '<adapter><postgresql-jdbc-adapter><statements><statements tablePrefix="X_"/></statements>'
             "</postgresql-jdbc-adapter></adapter>",
@@ -114,7 +125,12 @@ def test_attributes_become_options(tmp_path: Path, attributes: str, inside: str,
 @pytest.mark.parametrize(
     ("attributes", "inside", "place", "what"),
     [
-        ("", '<statements><statements messageTableName="MSGS"/></statements>', 10, "only tablePrefix changes"),
+        (
+            "",
+            '<statements><statements messageTableName="A B"/></statements>',
+            10,
+            "the table name 'A B' may have letters",
+        ),
         ("", '<statements><statements tablePrefix="BROKER1."/></statements>', 10, "letters, digits and underscores"),
         ("", "<locker><shared-file-locker/></locker>", 10, "a file cannot prove anything"),
         ("", "<locker><transact-database-locker/></locker>", 10, "SQL Server"),

@@ -60,7 +60,12 @@ _JDBC: Final = {
         "-1, none",
     ),
     "networkTimeout": used("as queryTimeout, in ms", "-1, none"),
-    "cleanupPeriod": ignored("messages of topics are not kept yet, so there is nothing to clean up", "300000"),
+    "cleanupPeriod": used(
+        "`store.cleanup_period_ms`, 0 or less is never; what everybody has acknowledged is removed soon anyway",
+        "300000",
+        option="store.cleanup_period_ms",
+        read=lambda value: max(0, integer(value)),
+    ),
     "stopOnError": ignored("what happens without a database is for the ioExceptionHandler to say", "false", "false"),
     "transactionIsolation": ignored(
         "each statement reads what is committed. **Differs**: ActiveMQ reads what is not", "0, READ UNCOMMITTED"
@@ -84,7 +89,11 @@ _JDBC: Final = {
     "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
 
-_OWN_NAME: Final = "only tablePrefix changes the names of tables; rename the table, or choose a prefix"
+
+def _table_name(option: str, default: str) -> Entry:
+    return used(f"`store.{option}`, letters, digits and underscores", default, option=f"store.{option}", read=text)
+
+
 _TYPE: Final = (
     "the types of new tables are those of docs/schema.md; tables that are there are used with the types they have"
 )
@@ -112,9 +121,9 @@ _STATEMENTS: Final = {
     "tablePrefix": used(
         "`store.table_prefix`, letters, digits and underscores", "empty", option="store.table_prefix", read=text
     ),
-    "messageTableName": refused(_OWN_NAME, "ACTIVEMQ_MSGS", "activemq_msgs"),
-    "durableSubAcksTableName": refused(_OWN_NAME, "ACTIVEMQ_ACKS", "activemq_acks"),
-    "lockTableName": refused(_OWN_NAME, "ACTIVEMQ_LOCK", "activemq_lock"),
+    "messageTableName": _table_name("message_table_name", "ACTIVEMQ_MSGS"),
+    "durableSubAcksTableName": _table_name("durable_sub_acks_table_name", "ACTIVEMQ_ACKS"),
+    "lockTableName": _table_name("lock_table_name", "ACTIVEMQ_LOCK"),
     "useExternalMessageReferences": refused(
         "messages are stored in the table; ActiveMQ does nothing else either", "false", "false"
     ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import limit
-from benchmarks.contestants import CONTESTANTS, Contestant, peak_memory_mib
-from benchmarks.load import SCENARIOS, Figures, Scenario, compile_generator, run
-from tests.compat.activemq import compile_java
+from benchmarks.contestants import CONTESTANTS, Contestant, database, peak_memory_mib, workshop
+from benchmarks.load import SCENARIOS, Figures, Scenario, run
 
 WARM_UP = Scenario("warm-up", "send", 4, 20, 500, 0)
 
@@ -40,16 +38,11 @@ def main(only: tuple[str, ...], body_bytes: int, scale: float, json_file: Path |
     results: dict[str, dict[str, Figures]] = {}
     memory: dict[str, float] = {}
     limits: dict[str, list[limit.Limit]] = {}
-    with tempfile.TemporaryDirectory(prefix="jdbcstore-benchmark-") as text:
-        folder = Path(text)
-        folder.chmod(0o755)  # database servers may run as another user
-        generator = compile_generator(folder)
-        class_path = compile_java(folder)
+    with workshop() as shop:
         for contestant in chosen:
-            own = folder / contestant.name.replace("/", "-")
-            own.mkdir(mode=0o755)
-            with console.status(contestant.name), contestant.running(own, class_path) as running:
-                results[contestant.name] = _measure(generator, running.port, body_bytes, scale)
+            own = shop.room(contestant.name)
+            with console.status(contestant.name), contestant.running(own, shop.class_path) as running:
+                results[contestant.name] = _measure(shop.generator, running.port, body_bytes, scale)
                 memory[contestant.name] = peak_memory_mib(running.pid)
             if contestant.broker == "jdbcstore":
                 limits[contestant.store] = _limits(contestant, own, body_bytes)
@@ -70,8 +63,8 @@ def _measure(generator: Path, port: int, body_bytes: int, scale: float) -> dict[
 
 
 def _limits(contestant: Contestant, folder: Path, body_bytes: int) -> list[limit.Limit]:
-    with contestant.database(folder) as url:
-        return [limit.measure(url, body_bytes, rows) for rows in (1, 16, 100, 1000)]
+    with database(contestant.store, folder) as found:
+        return [limit.measure(found.url, body_bytes, rows) for rows in (1, 16, 100, 1000)]
 
 
 def _print(

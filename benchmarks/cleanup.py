@@ -1,11 +1,11 @@
 """What the cleanup of acknowledged topic messages costs, and what senders notice of it.
 
-``python -m benchmarks.cleanup [rows]`` fills a database with that many rows (600 000 unless told), five of six in one
-queue and the others on a topic with fifty durable subscriptions, and measures on each database:
+``python -m benchmarks.cleanup [rows [database…]]`` fills each database (all four unless told) with that many rows
+(600 000 unless told), five of six in one queue and the others on a topic with fifty durable subscriptions. It measures
 
 * how long it takes to remove a hundred messages that everybody has acknowledged;
-* the time to the answer of a sender that sends one message after the other, at rest, and while ten thousand
-  acknowledged messages are removed behind it.
+* the time to the answer of a sender that sends one message after the other, at rest, and while half of the topic's
+  messages, all acknowledged, are removed behind it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import text
 
+from benchmarks.contestants import DATABASES, database
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import MessageId, ProducerId
@@ -32,36 +32,15 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing import text_message
-from tests.servers.mariadb import MariaDBServer
-from tests.servers.mysql import MySQLServer
-from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.server import DatabaseServer
 from tests.sql.loading import load
 
 BODY: Final = "x" * 1024
 TOPIC: Final = Topic("BENCH")
 SUBSCRIPTIONS: Final = 50
-#: Removed to see how long it takes, and removed behind a sender.
-FEW, MANY = 100, 10_000
+#: Removed to see how long it takes.
+FEW: Final = 100
 AT_REST_S: Final = 5.0
 WAIT_S: Final = 60.0
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """The URL of an empty database of a kind, on a server of our own."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{Path(folder) / 'cleanup.db'}"
-        return
-    servers: dict[str, Callable[[], DatabaseServer]] = {
-        "postgresql": lambda: PostgreSQLServer(15),
-        "mariadb": MariaDBServer,
-        "mysql": MySQLServer,
-    }
-    with servers[kind]() as server:
-        server.create_database("cleanup")
-        yield server.url("cleanup")
 
 
 def fill(url: str, rows: int) -> None:
@@ -130,12 +109,12 @@ def described(times_s: list[float]) -> str:
 
 def measure(kind: str, rows: int) -> None:
     """Print the figures of one database."""
-    with database(kind) as url:
-        fill(url, rows)
-        adapter = open_store(url, JdbcOptions(cleanup_period_ms=0))
+    with tempfile.TemporaryDirectory() as folder, database(kind, Path(folder)) as found:
+        fill(found.url, rows)
+        adapter = open_store(found.url, JdbcOptions(cleanup_period_ms=0))
         assert isinstance(adapter, JdbcPersistenceAdapter)
         with adapter:
-            first = rows * 5 // 6 + 1
+            first, many = rows * 5 // 6 + 1, rows // 12  # many: removed behind a sender
             acknowledge(adapter, first, FEW)
             began = time.perf_counter()
             removed = adapter.clean_up()
@@ -145,16 +124,16 @@ def measure(kind: str, rows: int) -> None:
             print(f"{kind:<11} {FEW} of {rows} rows removed in {1e3 * took_s:.1f} ms", flush=True)
             sends = adapter.queue_message_store(Queue("SENDS"))
             at_rest = sending(sends, lambda: time.sleep(AT_REST_S))
-            acknowledge(adapter, first + FEW, MANY)
+            acknowledge(adapter, first + FEW, many)
             began = time.perf_counter()
             meanwhile = sending(sends, adapter.clean_up)
             took_s = time.perf_counter() - began
             print(f"{kind:<11} sender at rest          {described(at_rest)}", flush=True)
             print(f"{kind:<11} sender during cleanup   {described(meanwhile)}", flush=True)
-            print(f"{kind:<11} {MANY} rows removed behind it in {took_s:.2f} s", flush=True)
+            print(f"{kind:<11} {many} rows removed behind it in {took_s:.2f} s", flush=True)
 
 
 if __name__ == "__main__":
     total = int(sys.argv[1]) if len(sys.argv) > 1 else 600_000
-    for each in ("postgresql", "mariadb", "mysql", "sqlite"):
+    for each in sys.argv[2:] or DATABASES:
         measure(each, total)

@@ -2,26 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.load import compile_generator
 from tests.broker_process import BrokerProcess
-from tests.compat.activemq import ActiveMQ, JdbcStore
+from tests.compat.activemq import ActiveMQ, JdbcStore, compile_java
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
 
-__all__ = ["CONTESTANTS", "Contestant", "Running", "peak_memory_mib"]
+__all__ = [
+    "CONTESTANTS",
+    "DATABASES",
+    "Contestant",
+    "Database",
+    "Running",
+    "Workshop",
+    "database",
+    "memory_mib",
+    "opponents",
+    "peak_memory_mib",
+    "workshop",
+]
+
+DATABASES = ("postgresql", "mariadb", "mysql", "sqlite")
 
 _SERVERS: dict[str, Callable[[], DatabaseServer]] = {
     "postgresql": lambda: PostgreSQLServer(15),
     "mariadb": MariaDBServer,
     "mysql": MySQLServer,
 }
+
+
+@dataclass(frozen=True)
+class Database:
+    """An empty database, and its server unless it is a file."""
+
+    url: str
+    server: DatabaseServer | None
+
+
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[Database]:
+    """A fresh database of a kind, on a server that ends with the block; without a server, a file in `folder`."""
+    if kind not in _SERVERS:
+        yield Database(f"sqlite:///{folder / 'store.db'}", None)
+        return
+    with _SERVERS[kind]() as server:
+        server.create_database("benchmark")
+        yield Database(server.url("benchmark"), server)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What every comparison needs.
+
+    Args:
+        folder: temporary, readable for database servers that run as another user.
+        class_path: of the compiled Java programs.
+        generator: the compiled load generator.
+    """
+
+    folder: Path
+    class_path: str
+    generator: Path
+
+    def room(self, name: str) -> Path:
+        """A new folder of this name for one contestant."""
+        room = self.folder / name.replace("/", "-")
+        room.mkdir(mode=0o755)
+        return room
+
+
+@contextmanager
+def workshop() -> Iterator[Workshop]:
+    """Compile and make room; all of it is gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="jdbcstore-benchmark-") as text:
+        folder = Path(text)
+        folder.chmod(0o755)  # database servers may run as another user
+        yield Workshop(folder, compile_java(folder), compile_generator(folder))
 
 
 @dataclass(frozen=True)
@@ -60,20 +125,16 @@ class Contestant:
             folder: for data and logs.
             class_path: of the compiled Java programs.
         """
-        with self.database(folder) as url, self._broker(folder, class_path, url) as running:
+        with database(self.store, folder) as found, self.serving(folder, class_path, found.url) as running:
             yield running
 
-    @contextmanager
-    def database(self, folder: Path) -> Iterator[str]:
-        """The URL of a fresh database of its kind; its server ends with the block."""
-        if self.store not in _SERVERS:
-            yield f"sqlite:///{folder / 'store.db'}"
-            return
-        with _SERVERS[self.store]() as server:
-            server.create_database("benchmark")
-            yield server.url("benchmark")
+    def serving(self, folder: Path, class_path: str, url: str) -> AbstractContextManager[Running]:
+        """The same on a database that is there already.
 
-    def _broker(self, folder: Path, class_path: str, url: str) -> AbstractContextManager[Running]:
+        Args:
+            folder, class_path: as for `running`.
+            url: of the database; KahaDB has none and ignores it.
+        """
         if self.broker == "activemq":
             return _activemq(folder, class_path, None if self.store == "kahadb" else url)
         return _jdbcstore(folder, url)
@@ -91,10 +152,26 @@ CONTESTANTS = [
 ]
 
 
+def opponents(databases: Sequence[str]) -> Iterator[Contestant]:
+    """For each database ActiveMQ on it (KahaDB for SQLite), then ours."""
+    for store in databases or DATABASES:
+        peer = Contestant("activemq", "kahadb" if store == "sqlite" else store, None)
+        yield from (peer, Contestant("jdbcstore", store, peer.name))
+
+
 def peak_memory_mib(pid: int) -> float:
     """The most memory that a process has had, in MiB."""
+    return _memory_mib(pid, "VmHWM:")
+
+
+def memory_mib(pid: int) -> float:
+    """The memory that a process has now, in MiB."""
+    return _memory_mib(pid, "VmRSS:")
+
+
+def _memory_mib(pid: int, name: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"process {pid} does not say how much memory it had")
 

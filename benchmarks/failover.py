@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -32,19 +32,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.contestants import DATABASES, database
 from tests.broker.client import Address, Client
 from tests.broker_process import BrokerProcess
-from tests.servers.mariadb import MariaDBServer
-from tests.servers.mysql import MySQLServer
-from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
 
-SERVERS: Final[dict[str, Callable[[], DatabaseServer] | None]] = {
-    "sqlite": None,
-    "postgresql": lambda: PostgreSQLServer(15),
-    "mariadb": MariaDBServer,
-    "mysql": MySQLServer,
-}
 #: Between two attempts of a client to connect.
 RECONNECT_S: Final = 0.005
 #: A client that hears nothing for so long tries the other address.
@@ -214,18 +206,6 @@ class Pair:
         return took_s
 
 
-@contextmanager
-def database(kind: str, folder: Path) -> Iterator[tuple[str, DatabaseServer | None]]:
-    """The URL of an empty database of a kind, and its server."""
-    make = SERVERS[kind]
-    if make is None:
-        yield f"sqlite:///{folder / 'failover.db'}", None
-        return
-    with make() as server:
-        server.create_database("failover")
-        yield server.url("failover"), server
-
-
 # -- what is measured --------------------------------------------------------------------------------------------------
 
 
@@ -308,31 +288,31 @@ def measure(kind: str, runs: int, lease_ms: int) -> Iterator[Measure]:
     with tempfile.TemporaryDirectory(prefix="jdbcstore-failover-") as text:
         folder = Path(text)
         folder.chmod(0o755)
-        with database(kind, folder) as (store, server):
-            near = f"{store}?lease_ms={lease_ms}"
+        with database(kind, folder) as found:
+            near = f"{found.url}?lease_ms={lease_ms}"
             far = f"{near}&detect_dead_holder=false"
             crash_s = lease_s + 1
             yield Measure(kind, "crash, seen", crash_s, measure_failovers(near, folder, runs, BrokerProcess.kill))
             yield Measure(kind, "crash, unseen", crash_s, measure_failovers(far, folder, runs, BrokerProcess.kill))
             yield Measure(kind, "clean stop", 1.0, measure_failovers(far, folder, runs, BrokerProcess.stop))
-            if server is not None:
-                yield Measure(kind, "database restart", 5.0, measure_outages(near, folder, server, runs, 0))
+            if found.server is not None:
+                yield Measure(kind, "database restart", 5.0, measure_outages(near, folder, found.server, runs, 0))
                 away_s = lease_s + 1
                 yield Measure(
-                    kind, "long outage", 5.0, measure_outages(near, folder, server, max(1, runs // 4), away_s)
+                    kind, "long outage", 5.0, measure_outages(near, folder, found.server, max(1, runs // 4), away_s)
                 )
             yield Measure(kind, "rolling restart", 1.0, measure_rolling_restarts(near, folder, max(1, runs // 4)))
 
 
 @click.command(help=__doc__)
-@click.option("--database", "kinds", multiple=True, type=click.Choice(list(SERVERS)), help="May be repeated.")
+@click.option("--database", "kinds", multiple=True, type=click.Choice(DATABASES), help="May be repeated.")
 @click.option("--runs", default=20, show_default=True, help="Of each; a quarter of them of what takes long.")
 @click.option("--lease-ms", default=10_000, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here as well.")
 def main(kinds: tuple[str, ...], runs: int, lease_ms: int, json_file: Path | None) -> None:
     """Measure and print the table."""
     found: list[Measure] = []
-    for kind in kinds or tuple(SERVERS):
+    for kind in kinds or DATABASES:
         for each in measure(kind, runs, lease_ms):
             found.append(each)
             console.print(

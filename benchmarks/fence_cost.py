@@ -10,13 +10,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import text
 
+from benchmarks.contestants import DATABASES, database
 from jdbcstore.config.urls import open_store
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
@@ -27,30 +26,9 @@ from jdbcstore.store.jdbc.rows import Batch, Write
 from jdbcstore.store.jdbc.writer import raw_connection
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
-from tests.servers.mariadb import MariaDBServer
-from tests.servers.mysql import MySQLServer
-from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.server import DatabaseServer
 
 BATCHES: Final = (1, 10, 100)
 BODY: Final = "x" * 1024
-
-
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """The URL of an empty database of a kind, on a server of our own."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{Path(folder) / 'fence.db'}"
-        return
-    servers: dict[str, Callable[[], DatabaseServer]] = {
-        "postgresql": lambda: PostgreSQLServer(15),
-        "mariadb": MariaDBServer,
-        "mysql": MySQLServer,
-    }
-    with servers[kind]() as server:
-        server.create_database("fence")
-        yield server.url("fence")
 
 
 class Commits:
@@ -91,8 +69,8 @@ class Commits:
 
 def measure(kind: str, seconds: float) -> None:
     """Print a line for each batch size."""
-    with database(kind) as url:
-        adapter = open_store(url, JdbcOptions(locker="lease", lock=LockerOptions(lease_ms=3_600_000)))
+    with tempfile.TemporaryDirectory() as folder, database(kind, Path(folder)) as found:
+        adapter = open_store(found.url, JdbcOptions(locker="lease", lock=LockerOptions(lease_ms=3_600_000)))
         assert isinstance(adapter, JdbcPersistenceAdapter)
         locker = adapter.locker()
         assert isinstance(locker, LeaseDatabaseLocker)
@@ -114,5 +92,5 @@ def measure(kind: str, seconds: float) -> None:
 
 if __name__ == "__main__":
     length_s = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-    for each in ("postgresql", "mariadb", "mysql", "sqlite"):
+    for each in DATABASES:
         measure(each, length_s)

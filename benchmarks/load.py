@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["SCENARIOS", "Figures", "Scenario", "compile_generator", "run"]
+__all__ = ["SCENARIOS", "TIMEOUT_S", "Figures", "Scenario", "compile_generator", "fan_out", "run"]
 
 _LINE = re.compile(r"rate=(?P<rate>\d+)/s(?: p50=(?P<p50>[\d.]+)ms p99=(?P<p99>[\d.]+)ms max=(?P<max>[\d.]+)ms)?")
-_TIMEOUT_S = 600
+#: How long one run of the generator may take.
+TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,15 @@ class Scenario:
 
     Args:
         name: as in the tables.
-        direction: durable sends with a receipt each, or receiving with an acknowledgement each.
+        direction: durable sends with a receipt each, receiving with an acknowledgement each, or transactions of sends.
         connections: how many at once.
-        window: sends in flight, or prefetched messages, of each connection.
-        messages: of each connection.
+        window: sends in flight, prefetched messages, or sends in each transaction, of each connection.
+        messages: of each connection; transactions for "tx".
         goal: the ratio to the peer that we want at least, with a JDBC store.
     """
 
     name: str
-    direction: Literal["send", "recv"]
+    direction: Literal["send", "recv", "tx"]
     connections: int
     window: int
     messages: int
@@ -48,12 +49,18 @@ SCENARIOS = [
 
 @dataclass(frozen=True)
 class Figures:
-    """Messages a second; for sends also the time to the receipt in ms."""
+    """Messages (transactions for "tx") a second; times in ms to the receipt or delivery, where they were measured."""
 
     rate: float
     p50_ms: float | None = None
     p99_ms: float | None = None
     max_ms: float | None = None
+
+    @property
+    def described(self) -> str:
+        """For a line of text."""
+        times = "" if self.p50_ms is None else f"  p50 {self.p50_ms:8.2f}  p99 {self.p99_ms:8.2f} ms"
+        return f"{self.rate:>7,.0f}/s{times}"
 
 
 def compile_generator(folder: Path) -> Path:
@@ -64,13 +71,67 @@ def compile_generator(folder: Path) -> Path:
     return program
 
 
-def run(generator: Path, port: int, scenario: Scenario, queue: str, body_bytes: int) -> Figures:
-    """Run one scenario against a broker on loopback."""
+def run(
+    generator: Path,
+    port: int,
+    scenario: Scenario,
+    destination: str,
+    body_bytes: int,
+    *,
+    client_id: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Figures:
+    """Run one scenario against a broker on loopback.
+
+    Args:
+        generator: what `compile_generator` answered.
+        port: of the broker.
+        scenario: what to do.
+        destination: as STOMP names it.
+        body_bytes: of each message sent.
+        client_id: receive from the durable subscription "bench" of the client of this name and the connection's number.
+        timeout_s: for all of it.
+
+    Raises:
+        subprocess.TimeoutExpired: the time is over.
+    """
     numbers = (scenario.connections, scenario.messages, body_bytes, scenario.window)
-    command = [generator, scenario.direction, "127.0.0.1", str(port), queue, *map(str, numbers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    found = _LINE.search(done.stdout)
-    if done.returncode or found is None:
-        raise RuntimeError(f"{scenario.name}: {done.stdout} {done.stderr}")
-    latencies = [None if value is None else float(value) for value in found.group("p50", "p99", "max")]
-    return Figures(float(found["rate"]), *latencies)
+    more = [] if client_id is None else ["client-individual", client_id]
+    return _generate(generator, scenario.direction, port, destination, numbers, more, timeout_s)[0]
+
+
+def fan_out(
+    generator: Path, port: int, topic: str, scenario: Scenario, body_bytes: int, ack: str, client_id: str
+) -> tuple[Figures, Figures]:
+    """One producer, and as many durable subscribers as the scenario has connections; how it sent, how they received.
+
+    Args:
+        generator, port, topic, body_bytes: as for `run`; the body says when it was sent, so it has 20 bytes at least.
+        scenario: its window is the producer's; each subscriber receives all messages.
+        ack: of the subscriptions.
+        client_id: of the subscribers, each adds its number.
+    """
+    numbers = (scenario.connections, scenario.messages, body_bytes, scenario.window)
+    sent, delivered = _generate(generator, "fan", port, topic, numbers, [ack, client_id], TIMEOUT_S)
+    return sent, delivered
+
+
+def _generate(
+    generator: Path,
+    mode: str,
+    port: int,
+    destination: str,
+    numbers: tuple[int, ...],
+    more: list[str],
+    timeout_s: float,
+) -> list[Figures]:
+    command = [str(generator), mode, "127.0.0.1", str(port), destination, *map(str, numbers), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    found = list(_LINE.finditer(done.stdout))
+    if done.returncode or not found:
+        raise RuntimeError(f"{mode} {destination}: {done.stdout} {done.stderr}")
+    return [Figures(float(line["rate"]), *map(_number, line.group("p50", "p99", "max"))) for line in found]
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)

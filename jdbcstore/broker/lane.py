@@ -281,7 +281,7 @@ class Lane:
                 self.queue.wake()
         else:
             delivery.failed = delivery.visible = True
-            if self.queue.selections and delivery in self.window:  # perhaps nobody looks at it again
+            if delivery in self.window:  # perhaps nobody looks at it for a long time
                 self.take_out(delivery)
                 self.queue.drop(delivery)
             self.queue.wake()

@@ -112,10 +112,19 @@ class Queue:
     def _of(lanes: list[Lane], message: Message) -> Lane:
         if len(lanes) == 1:
             return lanes[0]
-        if not lanes[0].is_open and lanes[0].is_durable:
-            for lane in lanes:  # all at once, so that none counts what this message is going to add
-                lane.store  # noqa: B018
+        if lanes[0].is_durable:
+            Queue._open(lanes)  # all at once, so that none counts what this message is going to add
         return lanes[min(max(message.priority, 0), PRIORITY_LEVELS - 1)]
+
+    @staticmethod
+    def _open(lanes: list[Lane]) -> None:
+        if not lanes[0].is_open:
+            for lane in lanes:
+                lane.store  # noqa: B018
+
+    def load(self) -> None:
+        """Count what the store has of it. A queue that was not counted looks empty, and is forgotten as such."""
+        self._open(self._persistent)
 
     def lanes(self) -> Sequence[Lane]:
         """Those lanes that are there, those of higher priorities first."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.server import Server
+from jdbcstore.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
@@ -53,8 +54,13 @@ class Realm:
         await self._call(broker.adapter.start)
         destinations = await self._call(broker.adapter.destinations)
         for destination in destinations:
-            if destination.is_queue and destination not in broker.queues:
-                broker.add_queue(destination)
+            if destination.is_queue:
+                queue = broker.queues.get(destination)
+                queue = broker.add_queue(destination) if queue is None else queue
+                try:
+                    queue.load()
+                except ConfigurationError as error:  # a name that another broker gave it
+                    log.warning("a stored queue cannot be served destination=%r error=%r", destination, str(error))
         broker.durables.load(name for name in destinations if name.is_topic and not name.is_temporary)
 
     async def listen(self) -> None:

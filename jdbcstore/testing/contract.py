@@ -105,6 +105,13 @@ class PersistenceAdapterContract:
             ("message 3", 0),
         ]
 
+    def test_what_is_added_twice_is_there_twice(self, store: MessageStore) -> None:
+        """A store keeps what it is given. To tell duplicates is for who numbers messages: see producers."""
+        first, second = (store.add_message(text_message(1)).result(_WAIT_S) for _ in range(2))
+        assert [_sequence(message) for message in _all(store)] == [first, second]
+        store.remove_message(MessageId(PRODUCER, 1, first)).result(_WAIT_S)
+        assert ([_sequence(message) for message in _all(store)], store.message_count) == ([second], 1)
+
     # -- removing ------------------------------------------------------------------------------------------------
 
     def test_remove_by_sequence(self, store: MessageStore) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
@@ -215,20 +216,21 @@ def test_a_redelivery_waits_and_others_go_on(
     until(lambda: brokers[0].queues[Queue("A")].depth == 2)
 
 
-def test_what_waits_for_its_redelivery_is_there_after_a_restart(
-    start_broker: StartBroker, open_client: OpenClient, tmp_path: Any
-) -> None:
+def test_what_waits_for_its_redelivery_is_there_after_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'broker.db'}"
-    with open_client(
-        start_broker(
-            open_store(url + "?locker=none"), redelivery=[RedeliveryPolicy(initial_redelivery_delay_ms=60_000)]
-        )
-    ) as client:
+    options = BrokerOptions(bind="127.0.0.1:0")
+    patient = [RedeliveryPolicy(initial_redelivery_delay_ms=60_000)]
+    with running(Broker(open_store(url), options, redelivery_policies=patient)) as address, Client(address) as client:
+        client.connect()
         client.publish(A, "x")
         give_back(client)
-    again = open_client(start_broker(open_store(url + "?locker=none")))
-    again.subscribe(A)
-    assert again.message().text == "x"
+        client.subscribe(A, id="waits")
+        assert client.is_silent(0.1)
+    with running(Broker(open_store(url), options, redelivery_policies=patient)) as address, Client(address) as client:
+        client.connect()
+        client.subscribe(A)
+        message = client.message()
+        assert (message.text, message.headers["redelivered"]) == ("x", "true")
 
 
 def test_many_transactions_that_fail_at_once(

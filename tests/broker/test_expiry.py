@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue, Topic, open_store
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, Topic, open_store, running
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.subscription import SubscriptionKey
@@ -141,19 +141,21 @@ def test_expired_ones_may_vanish(connect: Connect, brokers: list[Broker]) -> Non
     assert depth(brokers[0], "ActiveMQ.DLQ") == 0
 
 
-def test_they_are_not_delivered_after_a_restart(
-    start_broker: StartBroker, open_client: OpenClient, tmp_path: Path
-) -> None:
+def test_they_are_not_delivered_after_a_restart(tmp_path: Path) -> None:
     """ActiveMQ's RecoverExpiredMessagesTest."""
     url = f"sqlite:///{tmp_path / 'broker.db'}"
-    client = open_client(start_broker(open_store(url + "?locker=none")))
     when = soon()
-    send(client, A, *range(10), expires=when)
-    send(client, A, "last")
-    again = open_client(start_broker(open_store(url + "?locker=none")))
+    with running(Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))) as address, Client(address) as client:
+        client.connect()
+        send(client, A, *range(10), expires=when)
+        send(client, A, "last")
     time.sleep(max(0.0, int(when) / 1000 + 0.05 - time.time()))
-    again.subscribe(A)
-    assert again.message().text == "last"
+    with running(Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))) as address, Client(address) as client:
+        client.connect()
+        client.subscribe(A)
+        assert client.message().text == "last"
+        client.subscribe(DLQ, id="dead")
+        assert sorted(int(client.message().text) for _ in range(10)) == list(range(10))
 
 
 # -- topics ----------------------------------------------------------------------------------------------------------

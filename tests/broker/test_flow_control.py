@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
+from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -245,8 +246,6 @@ def test_idle_empty_queues_are_forgotten(
 def test_ten_thousand_stored_queues_are_there_after_a_start(
     start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
 ) -> None:
-    from jdbcstore.testing.messages import text_message
-
     with sqlite_store as store:
         added = [
             store.queue_message_store(Queue(f"Q{n}")).add_message(text_message(n, destination=Queue(f"Q{n}")))
@@ -279,3 +278,20 @@ def test_a_row_that_is_no_message_holds_nobody_up(
     client.publish("/queue/A", "behind")
     assert client.message().text == "behind"
     assert caplog.text.count("unreadable message skipped") == 7
+
+
+def test_a_stored_queue_of_an_odd_name_keeps_nobody_from_starting(
+    start_broker: StartBroker, open_client: OpenClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "broker.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for number, name in enumerate(("A", "B")):
+            message = text_message(number, destination=Queue(name))
+            store.queue_message_store(Queue(name)).add_message(message).result(20)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE ACTIVEMQ_MSGS SET CONTAINER = 'queue://a' || CHAR(9) || 'b' WHERE ID = 1")
+        database.commit()
+    client = open_client(start_broker(open_store(f"sqlite:///{path}")))
+    client.subscribe("/queue/B")
+    assert client.message().text == "message 1"
+    assert "cannot be served" in caplog.text

@@ -232,9 +232,10 @@ def test_accounts_are_right_after_suspensions_under_load(
         proxy.resume()
         until(lambda: broker.life.state is State.MASTER)
         until(lambda: broker.memory.used == 0, 5)
-        assert [(queue.in_flight, queue.depth, queue.consumers) for queue in broker.queues.values()] == [
-            (0, 0, []) for _ in broker.queues
-        ]
+        for name in "ABC":
+            queue = broker.queues[Queue(name)]
+            assert queue.depth == store.queue_message_store(Queue(name)).message_count
+            assert (queue.in_flight, queue.consumers) == (0, [])
         for queue in broker.queues.values():
             queue.dequeued = 0
     for name in "ABC":
@@ -314,3 +315,11 @@ def test_durable_subscribers_lose_nothing_in_a_suspension(broker: Broker, open_c
         second.done("ACK", second.named(second.message()))
     assert second.is_silent()
     until(lambda: broker.memory.used == 0)
+
+
+def test_a_queue_that_nobody_used_since_is_not_forgotten(broker: Broker, open_client: OpenClient) -> None:
+    open_client(broker.address).publish("/queue/ORDERS.A", "x")
+    suspend(broker)
+    until(lambda: not broker.sessions)
+    assert broker.queues[Queue("ORDERS.A")].depth == 1
+    assert not broker.queues[Queue("ORDERS.A")].idle

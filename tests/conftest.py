@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import settings
 
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
@@ -26,6 +27,9 @@ SQL_SERVERS = ["postgresql15", "postgresql18", "mariadb", "mysql"]
 FIXTURES = {"postgresql15": "postgresql"}  # the kinds whose fixture has another name
 RUN_FOLDER = pytest.StashKey[Path]()
 LEAK_GRACE_S = 1.0
+
+settings.register_profile("anywhere", deadline=None)  # a busy machine is no defect of what is tested
+settings.load_profile("anywhere")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -101,7 +101,7 @@ class SelectingWorld(World):
             quiet = quiet + 1 if before == (len(self.acknowledged), self.queue.depth) else 0
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),

@@ -81,7 +81,7 @@ def tree(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_value_survives(command: Command, data: st.DataObject) -> None:
     version = data.draw(st.integers(command.since, VERSION_MAX))

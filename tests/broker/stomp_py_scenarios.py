@@ -149,7 +149,7 @@ def nack(world: World) -> None:
         return
     connection, listener = world.connected()
     world.subscribe(connection, ack="client-individual")
-    connection.send(body="bad", destination=world.destination)
+    connection.send(body="bad", destination=world.destination, headers={"persistent": "true"})
     world.answer(connection.nack, message_of(listener))
     world.subscribe(connection, "/queue/ActiveMQ.DLQ", id="dlq")
     assert message_of(listener)[1] == "bad"

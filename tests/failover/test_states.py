@@ -361,11 +361,13 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
         server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT 1")
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %(name)s"
-            " AND (application_name <> 'jdbcstore' OR query ~* 'activemq_(msgs|acks)')",
+            " AND (application_name <> 'jdbcstore' OR query ~* '_(msgs|acks|acked|scheduled|producers)')",
             {"name": name},
         )
-        yield
-        server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
+        try:
+            yield
+        finally:
+            server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT -1")
         return
     assert isinstance(server, MySQLServer)
     signal: dict[str, object] = {"name": signal_name(make_url(url), Statements(""))}
@@ -378,9 +380,11 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
         for session, user, _, database, *_ in server.execute("SHOW PROCESSLIST"):
             if user == USER and database == name and session not in (spared, own):
                 server.execute(f"KILL {session}")
-        yield
+        try:
+            yield
+        finally:
+            server.execute(f"ALTER USER '{USER}'@'%' WITH MAX_USER_CONNECTIONS 0")
     engine.dispose()
-    server.execute(f"ALTER USER '{USER}'@'%' WITH MAX_USER_CONNECTIONS 0")
 
 
 def test_a_store_that_fails_while_the_lease_is_fine_is_resumed_in_the_same_term(

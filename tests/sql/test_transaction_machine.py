@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import invariant, rule
 
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import MessageId, XATransactionId
@@ -21,6 +21,7 @@ from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
 from tests.sql.test_topic_machine import (
+    CHOICE,
     KEYS,
     TOPICS,
     WAIT_S,
@@ -62,42 +63,50 @@ class TransactionMachine(TopicMachine):
         self.adapter.queue_message_store(QUEUE).add_message(text_message(self.number)).result(WAIT_S)
         self.waiting.append(self.number)
 
-    @rule(data=st.data(), priorities=st.lists(st.integers(0, 3), max_size=3), sends=st.integers(0, 2))
-    def prepare(self, data: st.DataObject, priorities: list[int], sends: int) -> None:
+    @rule(
+        adds=st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 3)), max_size=3),
+        sends=st.integers(0, 2),
+        removes=st.lists(CHOICE, max_size=2),
+        acknowledged=st.lists(st.tuples(CHOICE, CHOICE), max_size=8),
+    )
+    def prepare(
+        self, adds: list[tuple[Topic, int]], sends: int, removes: list[int], acknowledged: list[tuple[int, int]]
+    ) -> None:
         self.transactions += 1
         xid, doubt = XATransactionId(1, str(self.transactions).encode(), b"b"), InDoubt()
         transaction = self.adapter.transaction_store().begin(xid)
         queue = self.adapter.queue_message_store(QUEUE)
-        for priority in priorities:
+        for topic, priority in adds:
             self.number += 1
-            topic = data.draw(st.sampled_from(TOPICS))
             transaction.add_message(self.topic(topic), text_message(self.number, priority=priority))
             doubt.published.append((topic, self.number, priority))
         for _ in range(sends):
             self.number += 1
             transaction.add_message(queue, text_message(self.number))
             doubt.sent.append(self.number)
-        for number in (
-            data.draw(st.lists(st.sampled_from(self.waiting), max_size=2, unique=True)) if self.waiting else []
-        ):
+        for number in sorted({self.waiting[place % len(self.waiting)] for place in removes if self.waiting}):
             transaction.remove_message(queue, MessageId(PRODUCER, number))
             doubt.removed.append(number)
-        for reader in sorted(self.model, key=str):
-            topic, key = reader
+        for choice, place in acknowledged:
+            reader = self.reader(choice)
+            if reader is None:
+                continue
             wanted = sorted(self.model[reader].wanted)
-            for id in data.draw(st.lists(st.sampled_from(wanted), max_size=4, unique=True)) if wanted else []:
-                transaction.acknowledge(self.topic(topic), key, MessageId(None, 0, id))
-                doubt.acknowledged.append((reader, self.model[reader], id))
+            found = reader, self.model[reader], wanted[place % len(wanted)]
+            if found not in doubt.acknowledged:
+                transaction.acknowledge(self.topic(reader[0]), reader[1], MessageId(None, 0, found[2]))
+                doubt.acknowledged.append(found)
         transaction.prepare().result(WAIT_S)
         for _, subscribed, id in doubt.acknowledged:
             subscribed.wanted.discard(id)
         self.waiting = [number for number in self.waiting if number not in doubt.removed]
         self.in_doubt[xid] = doubt
 
-    @precondition(lambda self: bool(self.in_doubt))
-    @rule(data=st.data(), commits=st.booleans())
-    def decide(self, data: st.DataObject, commits: bool) -> None:
-        xid = data.draw(st.sampled_from(sorted(self.in_doubt, key=str)))
+    @rule(choice=CHOICE, commits=st.booleans())
+    def decide(self, choice: int, commits: bool) -> None:
+        if not self.in_doubt:
+            return
+        xid = sorted(self.in_doubt, key=str)[choice % len(self.in_doubt)]
         doubt = self.in_doubt.pop(xid)
         store = self.adapter.transaction_store()
         (store.commit_prepared if commits else store.rollback_prepared)(xid).result(WAIT_S)
@@ -127,11 +136,10 @@ class TransactionMachine(TopicMachine):
     def clean_up(self) -> None:
         self.adapter.clean_up()
 
-    @precondition(lambda self: any(one.wanted for one in self.model.values()))
-    @rule(data=st.data())
-    def remove(self, data: st.DataObject) -> None:
+    @rule(choice=CHOICE, place=CHOICE)
+    def remove(self, choice: int, place: int) -> None:
         before = set().union(*(one.wanted for one in self.model.values()))
-        super().remove(data)
+        super().remove(choice, place)
         self.removed.update(before - set().union(*(one.wanted for one in self.model.values())))
 
     @rule(topic=st.sampled_from(TOPICS))

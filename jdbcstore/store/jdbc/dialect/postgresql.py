@@ -229,14 +229,11 @@ class PostgreSQLDialect(Dialect):
             cursor.execute(b"ROLLBACK")
 
     def _fence(self, fence: Fence) -> bytes:
-        """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not.
-
-        If there is no such row nobody can have become master by it; and the next renewal finds that out.
-        """
+        """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
         names = self.statements
         row, holder = (names.lock, b"BROKER_NAME") if fence.by_lease else (names.term, b"HOLDER")
-        named = b"COALESCE(%s=%s,FALSE)" % (holder, _literal(fence.holder))
-        return b"SELECT 1/CAST(%s AS INT) FROM %s WHERE ID=1 FOR SHARE" % (named, row.encode())
+        named = b"%s WHERE ID=1 AND %s=%s" % (row.encode(), holder, _literal(fence.holder))
+        return b"SELECT 1/COUNT(*) FROM (SELECT 1 FROM %s FOR SHARE) proof" % named
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:
         """Everything of a batch but its adds, the removes last: the packet's row count is theirs."""

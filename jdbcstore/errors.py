@@ -13,6 +13,7 @@
     │   │   └── StoreUnavailable  the database cannot be reached, and was waited for as long as the options say
     │   ├── UnknownTransaction    no transaction of this id is prepared
     │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
+    │   ├── JournalDamaged        a record of a KahaDB journal is not what it should be
     │   ├── SchemaMismatch        tables are missing, old or of another shape; ``jdbcstore schema`` tells more
     │   └── StoreClosed           the adapter is stopped
     ├── LockError                 mastership
@@ -32,6 +33,7 @@ __all__ = [
     "ConfigurationError",
     "DuplicateMessage",
     "JdbcStoreError",
+    "JournalDamaged",
     "LeaseLost",
     "LockError",
     "LockHeld",
@@ -92,6 +94,10 @@ class UnknownTransaction(StoreError):
 
 class OutcomeUnknown(StoreError):
     """The line broke during COMMIT and the database could not be asked since: written or not, nobody knows yet."""
+
+
+class JournalDamaged(StoreError):
+    """A record of a KahaDB journal is not what it should be; the text says which, where and how."""
 
 
 class SchemaMismatch(StoreError):

@@ -39,6 +39,7 @@ class Commits:
 
     def __init__(self, adapter: JdbcPersistenceAdapter, fence: Fence) -> None:
         self.writer = Writer(engine_for(adapter.url, adapter.options), adapter.dialect, adapter.options, fence=fence)
+        self.writer._connect()  # as a session that has a fence
         self.dialect = adapter.dialect
         self.fence = fence
         self.id = 0

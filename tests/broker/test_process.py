@@ -136,6 +136,7 @@ def test_a_password_in_the_url_is_not_shown(tmp_path: Path) -> None:
         timeout=60,
         check=False,
         cwd=tmp_path,
+        env={**os.environ, "JDBCSTORE_START_TIMEOUT_S": "1"},
     )
     assert finished.returncode == 1
     assert "topsecret" not in finished.stdout + finished.stderr

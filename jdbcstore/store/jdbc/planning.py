@@ -350,7 +350,8 @@ class Plan:
                 subscription.topic.leaving -= 1
             if not subscription.topic.live:
                 subscription.topic.forget_tail()
-        acknowledged: dict[TopicState, int] = {subscription.topic: 0 for subscription in self._ended}
+        # Who has ended may have kept all of them.
+        acknowledged = {subscription.topic: subscription.topic.container.count for subscription in self._ended}
         for subscription, drafts in self._drafts.items():
             most = max(draft.added for draft in drafts.values())
             acknowledged[subscription.topic] = max(most, acknowledged.get(subscription.topic, 0))

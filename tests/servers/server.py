@@ -26,6 +26,7 @@ from typing import ClassVar, Self
 KEEPER = Path(__file__).with_name("keeper.py")
 CHECKOUT = Path(__file__).parents[2]
 USER = PASSWORD = "jdbcstore"
+PAUSE_TIMEOUT_S = 5.0
 
 
 class ServerMissing(Exception):
@@ -143,8 +144,14 @@ class DatabaseServer:
         self._end(signal.SIGUSR1)
 
     def pause(self) -> None:
-        """SIGSTOP every process of the server: connections stay open, nothing is answered. `proceed` ends it."""
-        self._signal_all(signal.SIGSTOP)
+        """SIGSTOP every process of the server: connections stay open, nothing is answered. `proceed` ends it.
+
+        Returns when they have stopped, which on a busy machine is some time after the signal.
+        """
+        deadline = time.monotonic() + PAUSE_TIMEOUT_S
+        for process in self._signal_all(signal.SIGSTOP):
+            while _is_at_work(process) and time.monotonic() < deadline:
+                time.sleep(0.001)
 
     def proceed(self) -> None:
         """SIGCONT."""
@@ -215,13 +222,16 @@ class DatabaseServer:
         except ProcessLookupError:
             return None
 
-    def _signal_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> list[int]:
         parents = [int((self.folder / "keeper.pid").read_text())]
+        signalled: list[int] = []
         while parents:
             parents = [child for parent in parents for child in children(parent)]
             for child in parents:
                 with contextlib.suppress(ProcessLookupError):  # ended meanwhile
                     os.kill(child, number)
+                    signalled.append(child)
+        return signalled
 
     def _end(self, number: signal.Signals) -> None:
         try:
@@ -241,6 +251,15 @@ class DatabaseServer:
             pass
         finally:
             os.close(keeper)
+
+
+def _is_at_work(pid: int) -> bool:
+    """Whether a process is there and not stopped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "TtZ"
 
 
 def children(pid: int) -> list[int]:

@@ -613,7 +613,7 @@ def _take_note(
 
     def stored(error: BaseException | None) -> None:
         lane.added(entry, error)
-        target.enqueued += 1
+        target.enqueued += error is None
 
     return stored
 

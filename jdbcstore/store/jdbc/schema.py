@@ -106,11 +106,7 @@ def create_own_tables(engine: Engine, names: TableNames | str = "", *, wait_s: f
     The arguments and the answer are those of `create_tables`.
     """
     with alone(engine, names, wait_s=wait_s, force=True) as (connection, tables):
-        add_term(connection, tables)
-        add_producers(connection, tables)
-        add_acked(connection, tables)
-        add_scheduled(connection, tables)
-        add_prepared_acks(connection, tables)
+        _add_own_tables(connection, tables)
         return inspect_schema(connection, names)
 
 
@@ -160,6 +156,12 @@ def schema_sql(dialect_name: str, names: TableNames | str = "") -> str:
     return migrations_sql(Tables(names, dialect_name))
 
 
+def _add_own_tables(connection: Connection, tables: Tables) -> None:
+    """Create what is missing of our own tables."""
+    for add in (add_term, add_producers, add_acked, add_scheduled, add_prepared_acks):
+        add(connection, tables)
+
+
 def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
     migrate(connection, tables)
     report = inspect_schema(connection, tables.names)
@@ -167,19 +169,7 @@ def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:
         # The revision was recorded before somebody changed the tables, so no migration was due.
         adopt(connection, tables)
         report = inspect_schema(connection, tables.names)
-    if not report.has_term_row:  # likewise
-        add_term(connection, tables)
-        report = inspect_schema(connection, tables.names)
-    if not report.has_producers:  # likewise
-        add_producers(connection, tables)
-        report = inspect_schema(connection, tables.names)
-    if not report.has_acked:  # likewise
-        add_acked(connection, tables)
-        report = inspect_schema(connection, tables.names)
-    if not report.has_scheduled:  # likewise
-        add_scheduled(connection, tables)
-        report = inspect_schema(connection, tables.names)
-    if not report.has_prepared_acks:  # likewise
-        add_prepared_acks(connection, tables)
+    if not report.has_own_tables:  # likewise
+        _add_own_tables(connection, tables)
         report = inspect_schema(connection, tables.names)
     return report

@@ -258,23 +258,23 @@ class SchemaReport:
         if not self.has_lock_row:
             text = "ACTIVEMQ_LOCK has no row with ID 1: no broker could become master"
             found.append(Finding("lock_row", text, Remedy.UPGRADE))
-        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_term_row:
-            text = f"{self.names.full('JDBCSTORE_TERM')} has no row: brokers cannot take turns as master"
-            found.append(Finding("term", text, Remedy.UPGRADE))
-        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_producers:
-            text = f"{self.names.full('JDBCSTORE_PRODUCERS')} is missing: what is sent again counts as new"
-            found.append(Finding("producers", text, Remedy.UPGRADE))
-        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_acked:
-            text = f"{self.names.full('JDBCSTORE_ACKED')} is missing: durable subscriptions cannot be used"
-            found.append(Finding("acked", text, Remedy.UPGRADE))
-        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_scheduled:
-            text = f"{self.names.full('JDBCSTORE_SCHEDULED')} or its index is missing: no message can be scheduled"
-            found.append(Finding("scheduled", text, Remedy.UPGRADE))
-        if self.kind is not SchemaKind.ACTIVEMQ and not self.has_prepared_acks:
-            text = (
-                f"{self.names.full('JDBCSTORE_PREPARED_ACKS')} is missing: no XA transaction can acknowledge for topics"
-            )
-            found.append(Finding("prepared_acks", text, Remedy.UPGRADE))
+        own = (
+            (self.has_term_row, "term", "TERM", "has no row: brokers cannot take turns as master"),
+            (self.has_producers, "producers", "PRODUCERS", "is missing: what is sent again counts as new"),
+            (self.has_acked, "acked", "ACKED", "is missing: durable subscriptions cannot be used"),
+            (self.has_scheduled, "scheduled", "SCHEDULED", "or its index is missing: no message can be scheduled"),
+            (
+                self.has_prepared_acks,
+                "prepared_acks",
+                "PREPARED_ACKS",
+                "is missing: no XA transaction can acknowledge for topics",
+            ),
+        )
+        found += [
+            Finding(name, f"{self.names.full(f'JDBCSTORE_{table}')} {lack}", Remedy.UPGRADE)
+            for is_there, name, table, lack in own
+            if not is_there and self.kind is not SchemaKind.ACTIVEMQ
+        ]
         return found
 
     def _of_indexes(self) -> list[Finding]:

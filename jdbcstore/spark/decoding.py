@@ -52,20 +52,28 @@ class Decoder:
         schema: columns of `COLUMNS`, as Spark wants them.
         on_corrupt: ``fail`` stops at a message that cannot be decoded also if there is a column for it.
         selector: leaves out messages that do not match; those that cannot be decoded stay.
+        lacks: columns of the table that the store does not have (of PRIORITY and EXPIRATION); they are read from the
+            message.
 
     Raises:
         ConfigurationError: the schema has a column that there is not, or one of another type.
     """
 
     def __init__(
-        self, schema: StructType, *, on_corrupt: OnCorrupt = "column", selector: Selector | None = None
+        self,
+        schema: StructType,
+        *,
+        on_corrupt: OnCorrupt = "column",
+        selector: Selector | None = None,
+        lacks: frozenset[str] = frozenset(),
     ) -> None:
         self._names = check_schema(schema)
         self._columns = [COLUMNS[name] for name in self._names]
         self._selector = selector
         self._takes_corrupt = CORRUPT in self._names and on_corrupt == "column"
-        self._decodes = selector is not None or any(column.is_decoded for column in self._columns)
-        wanted = dict.fromkeys(needed for column in self._columns for needed in column.needs)
+        self._decoded = {column.name for column in self._columns if column.is_decoded or lacks & set(column.needs)}
+        self._decodes = selector is not None or bool(self._decoded)
+        wanted = dict.fromkeys(needed for column in self._columns for needed in column.needs if needed not in lacks)
         if self._decodes:
             wanted |= dict.fromkeys(("MSG", "ID"))
         if "MSG" in wanted:
@@ -103,9 +111,9 @@ class Decoder:
             _corrupt(raw, errors, field.type)
             if field.name == CORRUPT
             else _from_message(messages, field.name, field.type)
-            if column.is_decoded
+            if field.name in self._decoded
             else _FROM_TABLE[field.name](raw)
-            for field, column in zip(self.schema, self._columns, strict=True)
+            for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -154,8 +162,9 @@ _KINDS: Final[dict[type[Message], str]] = {
 
 
 def _message_ids(raw: pa.RecordBatch) -> pa.Array:
-    sequences = raw.column("MSGID_SEQ").cast(pa.string())
-    return pc.binary_join_element_wise(raw.column("MSGID_PROD"), sequences, ":")
+    """Both parts; only the first where there is no number, as in the ids of foreign clients."""
+    producers, sequences = raw.column("MSGID_PROD"), raw.column("MSGID_SEQ").cast(pa.string())
+    return pc.coalesce(pc.binary_join_element_wise(producers, sequences, ":"), producers)
 
 
 def _expirations(raw: pa.RecordBatch) -> pa.Array:
@@ -284,6 +293,8 @@ def _check_body(message: Message) -> None:
 
 
 _FROM_MESSAGE: Final[Mapping[str, Callable[[Messages, pa.DataType], pa.Array]]] = {
+    "priority": _attribute("priority"),
+    "expiration": _time("expiration"),
     "key": _keys,
     "value": _values,
     "timestamp": _time("timestamp"),

@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BytesIO
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
@@ -30,10 +30,12 @@ from jdbcstore.message import Message
 from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, UpdateMessage
 from jdbcstore.store.kahadb.decoding import READERS, Malformed, varint
 
-__all__ = ["Batch", "Damage", "Journal", "JournalFile", "Location", "Record"]
+__all__ = ["AnyJournal", "Batch", "Damage", "Journal", "JournalFile", "Location", "Record", "file_number", "reading"]
 
 #: Bytes that are read at once; a larger batch is read whole.
 CHUNK_BYTES: Final = 4 << 20
+#: Bytes that are read at once where only control records are looked at.
+_STRIDE_BYTES: Final = 64 << 10
 #: More damages of one file are counted, not listed.
 DAMAGES_MAX: Final = 10_000
 
@@ -45,6 +47,7 @@ _RECORD: Final = struct.Struct(">ibb")
 _USER_RECORD: Final = 1
 #: Size, type, number of the command, length of the command.
 _RECORD_LEAST: Final = 7
+_COMMANDS: Final = len(COMMANDS)
 
 _FILE_NAME: Final = re.compile(r"db-(\d{1,10})\.log", re.ASCII)
 _FILE_NUMBER_MAX: Final = (1 << 31) - 1
@@ -93,24 +96,37 @@ Record: TypeAlias = tuple[Location, Command]
 
 
 class JournalFile:
-    """One file, read on its own from its beginning to its end.
+    """One file, read on its own from its beginning to its end, or a part of it.
 
     Args:
         source: the bytes, seekable.
         number: the file's, the first part of all locations.
         chunk_bytes: how much is read at once.
+        start: where to begin, 0 or one of `starts`.
+        stop: where to stop, one of `starts`; None for the end.
     """
 
-    def __init__(self, source: BinaryIO, number: int, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        source: BinaryIO,
+        number: int,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
         self.number: Final = number
         #: What was found so far; complete when the reading is.
         self.damages: list[Damage] = []
         #: Damages that are not listed, because there are too many.
         self.damages_unlisted = 0
         #: Where the next batch would be written: behind the last one that was read.
-        self.append_offset = 0
+        self.append_offset = start
         self._source = source
         self._chunk_bytes = chunk_bytes
+        self._start = start
+        self._stop = stop
+        self._window: _Window | None = None
 
     # -- batches -------------------------------------------------------------------------------------------------
 
@@ -120,12 +136,13 @@ class JournalFile:
         Raises:
             StoreError: the file cannot be read.
         """
-        self.damages, self.damages_unlisted, self.append_offset = [], 0, 0
+        self.damages, self.damages_unlisted, self.append_offset = [], 0, self._start
         window = _Window(self._source, self.number, self._chunk_bytes)
         size, control, adler32 = window.size, _CONTROL, zlib.adler32
-        data, base, o = window.data, 0, 0
+        stop = size if self._stop is None else min(self._stop, size)
+        data, base, o = window.data, self._start, 0
         view = memoryview(data)
-        while True:
+        while base + o < stop:
             if o + control.size > len(data):
                 data, base, o = window.at(base + o, control.size)
                 view = memoryview(data)
@@ -154,7 +171,44 @@ class JournalFile:
                 return
             data, base, o = window.at(found, control.size)
             view = memoryview(data)
-        self._tail(window, base + o)
+        if base + o < stop:
+            self._tail(window, base + o)
+
+    def starts(self, distance: int) -> list[int]:
+        """Offsets at which a file may be cut: its parts together give the records and the damages of the whole.
+
+        A message may contain a whole journal, so no search for a control record finds where a batch begins. This goes
+        from batch to batch as `batches` does. It reads control records only: where the next batch follows at once,
+        `batches` goes on there whatever the checksum says. A cut is made behind an intact batch, so no damage is cut.
+
+        Args:
+            distance: the least number of bytes from one to the next.
+
+        Returns:
+            Ascending, the first is 0.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        found, o = [0], 0
+        window = _Window(self._source, self.number, _STRIDE_BYTES)
+        while True:
+            data, _, at = window.at(o, _CONTROL.size)
+            if at + _CONTROL.size <= len(data):
+                head, length, _ = _CONTROL.unpack_from(data, at)
+                behind = o + _CONTROL.size + length
+                if head == _CONTROL_HEAD and 0 < length and behind < found[-1] + distance:
+                    data, _, at = window.at(behind, len(_CONTROL_HEAD))
+                    if data.startswith(_CONTROL_HEAD, at):
+                        o = behind
+                        continue
+            rest = JournalFile(self._source, self.number, chunk_bytes=_STRIDE_BYTES, start=o)
+            batch = next(rest.batches(), None)
+            if batch is None:
+                return found
+            o = rest.append_offset
+            if o >= found[-1] + distance:
+                found.append(o)
 
     @staticmethod
     def _is_end(first: bytes, head: bytes, length: int) -> bool:
@@ -214,8 +268,7 @@ class JournalFile:
         Raises:
             StoreError: the file cannot be read.
         """
-        number, readers, new, unpack = self.number, READERS, tuple.__new__, _RECORD.unpack_from
-        commands = len(readers)
+        number, new, unpack, read = self.number, tuple.__new__, _RECORD.unpack_from, _command
         for offset, data, o, end in self.batches():
             base = offset + _CONTROL.size - o
             while end - o >= _RECORD_LEAST:
@@ -224,23 +277,53 @@ class JournalFile:
                 if size < _RECORD_LEAST or stop > end:
                     break
                 try:
-                    if kind != _USER_RECORD or not 0 <= code < commands:
-                        raise Malformed(_unknown(kind, code))
-                    length = data[o + 6]
-                    start = o + 7
-                    if length > 127:
-                        length, start = _long_length(data, o + 6, stop)
-                    if start + length != stop:
-                        raise Malformed(f"a command of {length} bytes in {stop - start}")
-                    command = readers[code](data, start, stop)
+                    command = read(data, o, stop, kind, code)
                 except Malformed as error:
-                    name = f" ({COMMANDS[code].__name__})" if kind == _USER_RECORD and 0 <= code < commands else ""
-                    self._damaged(base + o, base + stop, f"a record that cannot be read{name}: {error}")
+                    self._damaged(base + o, base + stop, f"a record that cannot be read{error}")
                 else:
                     yield new(Location, (number, base + o, size)), command
                 o = stop
             if o != end:
                 self._damaged(base + o, base + end, "a record that does not fit into its batch")
+
+    def read(self, location: Location) -> Command:
+        """One record of this file. Many are read fastest in the order of their offsets.
+
+        Raises:
+            JournalDamaged: there is no such record at this place.
+            StoreError: the file cannot be read.
+        """
+        if self._window is None:
+            self._window = _Window(self._source, self.number, self._chunk_bytes)
+        data, _, o = self._window.at(location.offset, location.size)
+        stop = o + location.size
+        if o + _RECORD_LEAST > len(data):
+            raise JournalDamaged(f"{location}: no record of {location.size} bytes")
+        size, kind, code = _RECORD.unpack_from(data, o)
+        if size != location.size or size < _RECORD_LEAST or stop > len(data):
+            raise JournalDamaged(f"{location}: a record that does not fit into {location.size} bytes")
+        try:
+            return _command(data, o, stop, kind, code)
+        except Malformed as error:
+            raise JournalDamaged(f"{location}: a record that cannot be read{error}") from None
+
+
+def _command(data: bytes, o: int, stop: int, kind: int, code: int) -> Command:
+    """The command of a record of at least `_RECORD_LEAST` bytes from `o` to `stop`."""
+    if kind != _USER_RECORD:
+        raise Malformed(f": a record of type {kind}")
+    if not 0 <= code < _COMMANDS:
+        raise Malformed(f": command {code} is unknown")
+    try:
+        length = data[o + 6]
+        start = o + 7
+        if length > 127:
+            length, start = _long_length(data, o + 6, stop)
+        if start + length != stop:
+            raise Malformed(f"a command of {length} bytes in {stop - start}")
+        return READERS[code](data, start, stop)
+    except Malformed as error:
+        raise Malformed(f" ({COMMANDS[code].__name__}): {error}") from None
 
 
 def _long_length(data: bytes, o: int, stop: int) -> tuple[int, int]:
@@ -251,12 +334,6 @@ def _long_length(data: bytes, o: int, stop: int) -> tuple[int, int]:
     return length, o + size
 
 
-def _unknown(kind: int, code: int) -> str:
-    if kind != _USER_RECORD:
-        return f"a record of type {kind}"
-    return f"command {code} is unknown"
-
-
 class _Window:
     """A file's bytes, a few MiB at a time. It only goes forward, but for what `peek` and `find` look at."""
 
@@ -264,7 +341,7 @@ class _Window:
         self._source = source
         self._number = number
         self._chunk_bytes = max(chunk_bytes, _CONTROL.size)
-        with _reading(f"db-{number}.log"):
+        with reading(f"db-{number}.log"):
             self.size = source.seek(0, 2)
         self.data = b""
         self._base = 0
@@ -281,7 +358,7 @@ class _Window:
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
-        with _reading(f"db-{self._number}.log"):
+        with reading(f"db-{self._number}.log"):
             self._source.seek(offset)
             return self._source.read(length)
 
@@ -313,30 +390,30 @@ class _Window:
 
 
 @contextmanager
-def _reading(what: str) -> Iterator[None]:
+def reading(what: str) -> Iterator[None]:
+    """Let an OSError be a StoreError that names what cannot be read."""
     try:
         yield
     except OSError as error:
         raise StoreError(f"cannot read {what}: {error.strerror or error}") from error
 
 
-class Journal:
-    """All files of a directory, in the order of their numbers. The index of the directory is not looked at.
+class AnyJournal(ABC):
+    """Files of a journal in the order of their numbers, wherever they are."""
 
-    Args:
-        directory: where the ``db-<n>.log`` are.
+    #: By number; those that are not empty.
+    files: Mapping[int, object]
+    #: What was found so far; complete when `records` was read to its end.
+    damages: list[Damage]
+    damages_unlisted: int
 
-    Raises:
-        StoreError: no such directory, or two files have one number.
-    """
+    @abstractmethod
+    def opened(self, number: int) -> AbstractContextManager[BinaryIO]:
+        """The file of this number, seekable.
 
-    def __init__(self, directory: Path | str) -> None:
-        self.directory: Final = Path(directory)
-        #: By number; those that are not empty.
-        self.files: Final = _journal_files(self.directory)
-        #: What was found so far; complete when `records` was read to its end.
-        self.damages: list[Damage] = []
-        self.damages_unlisted = 0
+        Raises:
+            StoreError: it cannot be opened.
+        """
 
     def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
         """All records of all files, in their order.
@@ -345,8 +422,8 @@ class Journal:
             StoreError: a file cannot be read.
         """
         self.damages, self.damages_unlisted = [], 0
-        for number, path in self.files.items():
-            with _opened(path) as source:
+        for number in self.files:
+            with self.opened(number) as source:
                 file = JournalFile(source, number, chunk_bytes=chunk_bytes)
                 yield from file.records()
                 self.damages += file.damages
@@ -373,38 +450,51 @@ class Journal:
             JournalDamaged: there is no such record at this place.
             StoreError: the file cannot be read.
         """
-        path = self.files.get(location.file)
-        if path is None:
-            raise JournalDamaged(f"{location}: there is no such file in {self.directory}")
-        with _opened(path) as source:
-            window = _Window(source, location.file, location.size)
-            data = window.peek(location.offset, location.size)
-        # The record alone, dressed up as a file.
-        alone = JournalFile(BytesIO(_CONTROL.pack(_CONTROL_HEAD, len(data), 0) + data), location.file)
-        found = [command for _, command in alone.records()]
-        if alone.damages or len(found) != 1 or len(data) != location.size:
-            what = alone.damages[0].what if alone.damages else f"no record of {location.size} bytes"
-            raise JournalDamaged(f"{location}: {what}")
-        return found[0]
+        if location.file not in self.files:
+            raise JournalDamaged(f"{location}: there is no such file in the journal")
+        with self.opened(location.file) as source:
+            return JournalFile(source, location.file, chunk_bytes=location.size).read(location)
+
+
+class Journal(AnyJournal):
+    """All files of a directory. The index of the directory is not looked at.
+
+    Args:
+        directory: where the ``db-<n>.log`` are.
+
+    Raises:
+        StoreError: no such directory, or two files have one number.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory: Final = Path(directory)
+        self.files: Mapping[int, Path] = _journal_files(self.directory)
+        self.damages = []
+        self.damages_unlisted = 0
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[BinaryIO]:
+        path = self.files[number]
+        with reading(str(path)):
+            source = path.open("rb")
+        with source:
+            yield source
+
+
+def file_number(name: str) -> int | None:
+    """The number of a journal file by its name; None for other files."""
+    match = _FILE_NAME.fullmatch(name)
+    return None if match is None or int(match[1]) > _FILE_NUMBER_MAX else int(match[1])
 
 
 def _journal_files(directory: Path) -> dict[int, Path]:
     found: dict[int, Path] = {}
-    with _reading(str(directory)):
+    with reading(str(directory)):
         for path in directory.iterdir():
-            match = _FILE_NAME.fullmatch(path.name)
-            if match is None or int(match[1]) > _FILE_NUMBER_MAX or not path.is_file() or not path.stat().st_size:
+            number = file_number(path.name)
+            if number is None or not path.is_file() or not path.stat().st_size:
                 continue
-            number = int(match[1])
             if number in found:
                 raise StoreError(f"{path} and {found[number].name} have the same number: one of them is a copy")
             found[number] = path
     return dict(sorted(found.items()))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    with _reading(str(path)):
-        source = path.open("rb")
-    with source:
-        yield source

@@ -35,7 +35,7 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.journal import DAMAGES_MAX, Damage, Journal, Location, Record
+from jdbcstore.store.kahadb.journal import DAMAGES_MAX, AnyJournal, Damage, Location, Record
 from jdbcstore.store.kahadb.sequences import SequenceSet
 from jdbcstore.store.kahadb.state import (
     Acknowledgement,
@@ -64,7 +64,7 @@ _NOT_ACKED: Final = -1
 _LOCAL_AS_XA: Final = 61616
 
 
-def replay(journal: Journal, tx_store: Journal | None = None) -> State:
+def replay(journal: AnyJournal, tx_store: AnyJournal | None = None) -> State:
     """Read a journal from its first record to its last.
 
     Args:
@@ -110,6 +110,7 @@ class Replay:
         #: Hashes of all transactions that were committed, since there may be millions.
         self._committed: set[int] = set()
         self._committing: Location | None = None
+        self._last_order = -1
         self._handlers: dict[type, Callable[[Location, Any], None]] = {
             AddMessage: self._add,
             RemoveMessage: self._remove,
@@ -133,7 +134,7 @@ class Replay:
             if handler is not None:
                 handler(location, command)
 
-    def decide(self, tx_store: Journal) -> None:
+    def decide(self, tx_store: AnyJournal) -> None:
         """End the prepared transactions that were local ones: the others' common store says which are committed."""
         outcomes: set[TransactionId] = set()
         for _, command in tx_store.records():
@@ -201,7 +202,12 @@ class Replay:
         stored.next_sequence = sequence + 1
         if stored.get(message_id) is not None:
             return
-        stored.put(StoredMessage(message_id, sequence, location, tier))
+        at = self._committing or location
+        order = (at.file << 32) + at.offset
+        if order <= self._last_order:
+            order = self._last_order + 1
+        self._last_order = order
+        stored.put(StoredMessage(message_id, sequence, location, tier, order))
         for subscription in subscriptions.values():
             subscription.pending.add(sequence, sequence + 1)
         if self._markers:
@@ -220,7 +226,7 @@ class Replay:
         if message is None:
             self._store(stored, location, add.message_id, tier)
             return
-        stored.put(StoredMessage(message.message_id, message.sequence, location, tier))
+        stored.put(message._replace(location=location, tier=tier))
         self._changed(location)
 
     def _remove(self, location: Location, remove: RemoveMessage) -> None:

@@ -52,6 +52,10 @@ class StoredMessage(NamedTuple):
     index."""
     location: Location
     tier: Tier
+    order: int = 0
+    """Its place among all messages of the directory, those of other destinations too: the location of the record that
+    made it visible, its own or the commit of its transaction, as file number * 2**32 + offset, or a little more where
+    a commit made several visible. It stays the same when messages are removed or updated."""
 
 
 class LastAck(NamedTuple):

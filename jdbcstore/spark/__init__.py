@@ -24,7 +24,7 @@ _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format ``activemq`` known to a session.
+    """Make the formats ``activemq`` and ``kahadb`` known to a session.
 
     Filters on columns of the table are then answered by the database, which Spark asks for only if its setting
     ``spark.sql.python.filterPushdown.enabled`` says so.
@@ -32,8 +32,10 @@ def register(spark: SparkSession) -> SparkSession:
     Returns:
         The session.
     """
+    from jdbcstore.spark.kahadb.source import KahaDBDataSource
     from jdbcstore.spark.source import ActiveMQDataSource
 
     spark.dataSource.register(ActiveMQDataSource)
+    spark.dataSource.register(KahaDBDataSource)
     spark.conf.set(_PUSH_DOWN, "true")
     return spark

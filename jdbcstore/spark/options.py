@@ -25,7 +25,17 @@ from jdbcstore.spark.columns import columns_of, default_names
 from jdbcstore.spark.decoding import OnCorrupt
 from jdbcstore.store.jdbc.options import JdbcOptions
 
-__all__ = ["EARLIEST", "LATEST", "Offsets", "ReadOptions", "StoreLocation", "WriteOptions", "store_location"]
+__all__ = [
+    "BATCH_BYTES",
+    "EARLIEST",
+    "LATEST",
+    "Given",
+    "Offsets",
+    "ReadOptions",
+    "StoreLocation",
+    "WriteOptions",
+    "store_location",
+]
 
 #: Kafka's numbers for the two ends.
 LATEST: Final = -1
@@ -149,7 +159,7 @@ class ReadOptions:
             ConfigurationError: one is unknown or wrong; the text says which and what would be right.
             SelectorError: the selector cannot be read.
         """
-        options = _Given(given, _READ)
+        options = Given(given, _READ)
         on_corrupt = cast(OnCorrupt, options.choice("onCorrupt", ("column", "fail"), "column"))
         columns = options.names("columns") or default_names(
             include_headers=options.flag("includeHeaders"), corrupt=on_corrupt == "column"
@@ -217,7 +227,7 @@ class WriteOptions:
         Raises:
             ConfigurationError: one is unknown or wrong; the text says which and what would be right.
         """
-        options = _Given(given, _WRITE)
+        options = Given(given, _WRITE)
         topic = options.text("topic")
         return cls(
             location=store_location(options),
@@ -246,7 +256,7 @@ def store_location(given: Mapping[str, str]) -> StoreLocation:
     Raises:
         ConfigurationError: one is missing or wrong.
     """
-    options = given if isinstance(given, _Given) else _Given(given, _STORE)
+    options = given if isinstance(given, Given) else Given(given, _STORE)
     text = options.text("url")
     if text is None:
         raise ConfigurationError(
@@ -284,7 +294,7 @@ def _of_jdbc(text: str) -> str:
     return url.render_as_string(hide_password=False)
 
 
-class _Given(Mapping[str, str]):
+class Given(Mapping[str, str]):
     """Options with names that are known, whatever their case."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:

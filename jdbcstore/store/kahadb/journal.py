@@ -197,7 +197,7 @@ class JournalFile:
             if at + _CONTROL.size <= len(data):
                 head, length, _ = _CONTROL.unpack_from(data, at)
                 behind = o + _CONTROL.size + length
-                if head == _CONTROL_HEAD and 0 < length and behind < found[-1] + distance:
+                if head == _CONTROL_HEAD and length > 0 and behind < found[-1] + distance:
                     data, _, at = window.at(behind, len(_CONTROL_HEAD))
                     if data.startswith(_CONTROL_HEAD, at):
                         o = behind

@@ -5,6 +5,7 @@ Messages are not in it, only where they stand; `jdbcstore.store.kahadb.journal.J
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, cast
@@ -104,6 +105,10 @@ class StoredDestination:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def all(self) -> Collection[StoredMessage]:
+        """Its messages in no order."""
+        return self._by_id.values()
 
     def messages(self) -> list[StoredMessage]:
         """Its messages in the order in which the broker reads them."""

@@ -1,0 +1,19 @@
+"""KahaDB directories as a source of Spark.
+
+::
+
+    spark.read.format("kahadb").load("/var/lib/activemq/kahadb")  # live messages
+    spark.read.format("kahadb").option("view", "records").load("s3://backup/kahadb")
+
+    from jdbcstore.spark.kahadb import live_messages
+
+    live_messages(spark, "s3://backup/kahadb", subscribe="queue://ORDERS")  # the same, replayed by Spark's workers
+
+Read it in this order: `options`, `files` (wherever the journal is), `columns`, `records` (one task for each file or
+part of one), `operations` (records without messages, back to commands), `live` (from the state to what there is to
+read), `messages` (reading it), `overview` (subscriptions, and what keeps files), `source` (what Spark sees).
+"""
+
+from jdbcstore.spark.kahadb.messages import live_messages
+
+__all__ = ["live_messages"]

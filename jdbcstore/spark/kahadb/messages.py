@@ -1,0 +1,300 @@
+"""``view=messages``: the messages that a broker would have, in the columns of ``format("activemq")``.
+
+There are two ways to them. The format replays where Spark plans, in one process, which needs nothing but the option.
+`live_messages` lets Spark's workers read the records in parallel, without messages, sorts them into one task that
+replays them, and reads the messages in parallel again. Both end in `read_live`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from jdbcstore.errors import JournalDamaged
+from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
+from jdbcstore.spark.columns import schema_of as activemq_schema_of
+from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.kahadb.columns import OPERATIONS, SUBSCRIBERS, check_schema, schema_of
+from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
+from jdbcstore.spark.kahadb.live import LIVE, LIVE_TYPE, live_batches, live_table, replayed
+from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.commands import AddMessage, UpdateMessage
+from jdbcstore.store.kahadb.journal import JournalFile, Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MessagesReader", "live_messages", "read_live"]
+
+#: Read at once where messages stand; neighbours need one read then.
+_CHUNK_BYTES: Final = 1 << 20
+_ROWS_MAX: Final = 10_000
+_TASKS_MAX: Final = 10_000
+#: What a journal tells of a message only within it.
+_LACKS: Final = frozenset({"PRIORITY", "EXPIRATION"})
+
+
+@dataclass(frozen=True)
+class LivePart(InputPartition):
+    """Live messages of one file.
+
+    Args:
+        files: the files of the directory that they are in, by number.
+        partition: which directory it is.
+        live: the list, in Arrow's stream format.
+    """
+
+    files: dict[int, RemoteFile]
+    partition: int
+    live: bytes
+
+
+class MessagesReader(DataSourceReader):
+    """Reads live messages.
+
+    Args:
+        options: what was asked for.
+        schema: columns of `jdbcstore.spark.kahadb.columns.MESSAGES`.
+    """
+
+    def __init__(self, options: KahaDBOptions, schema: StructType) -> None:
+        check_schema(options, schema)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        takes_corrupt = _takes_corrupt(options, self._schema)
+        parts: list[InputPartition] = []
+        for partition, path in enumerate(options.paths):
+            directory = JournalDirectory(path, options.archive)
+            table = live_table(replayed(directory, options.tx_store), options, takes_corrupt=takes_corrupt)
+            for batch in _cut(table, options.split_bytes):
+                with pa.BufferOutputStream() as sink:
+                    with pa.ipc.new_stream(sink, LIVE) as writer:
+                        writer.write_batch(batch)
+                    numbers = set(batch.column("FILE").to_pylist()) & set(directory.files)
+                    files = {number: directory.files[number] for number in numbers}
+                    parts.append(LivePart(files, partition, sink.getvalue().to_pybytes()))
+        return parts
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, LivePart):
+            with pa.ipc.open_stream(partition.live) as live:
+                yield from read_live(live, partition.files, partition.partition, self._options, self._schema)
+
+
+def live_messages(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
+    """The messages that a broker would have, found by Spark's workers.
+
+    ::
+
+        live_messages(spark, "/backup/kahadb", columns="topic,messageId,text", subscribe="queue://ORDERS")
+
+    Records are read in parallel, without messages; one task puts them in their order and replays them, in the memory
+    that live messages and open transactions take; the messages are read in parallel. Each action on the result does
+    all this again, so ``cache()`` or write it.
+
+    Args:
+        spark: the session.
+        paths: directories, each a store of its own: column ``partition`` says which.
+        options: those of ``format("kahadb")``.
+
+    Raises:
+        ConfigurationError: an option is unknown or wrong.
+        StoreError: a directory cannot be listed.
+    """
+    from jdbcstore.spark.kahadb.source import KahaDBDataSource
+
+    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    chosen = replace(KahaDBOptions.of({"path": "-"} | given), paths=paths)
+    schema = schema_of(chosen)
+    spark.dataSource.register(KahaDBDataSource)
+    found = [_live(spark, chosen, partition, path, schema) for partition, path in enumerate(paths)]
+    return reduce(lambda one, other: one.unionAll(other), found)
+
+
+def _live(spark: SparkSession, options: KahaDBOptions, partition: int, path: str, schema: StructType) -> DataFrame:
+    directory = JournalDirectory(path, options.archive)
+    records = spark.read.format("kahadb").option("view", "records").option("columns", ",".join(OPERATIONS))
+    records = records.option("splitBytes", options.split_bytes)
+    if options.archive is not None:
+        records = records.option("directoryArchive", options.archive)
+    merge = partial(
+        live_batches,
+        files=frozenset(directory.files),
+        options=options,
+        takes_corrupt=_takes_corrupt(options, schema),
+    )
+    live = records.load(path).repartition(1).sortWithinPartitions("file", "offset").mapInArrow(merge, LIVE_TYPE)
+    if _reads_messages(options, schema):
+        tasks = sum(-(-file.size // options.split_bytes) for file in directory.files.values())
+        part = f"RECORD div {options.split_bytes}"
+        from pyspark.sql.functions import expr
+
+        live = live.repartition(max(1, min(tasks, _TASKS_MAX)), expr("FILE"), expr(part))
+        live = live.sortWithinPartitions("FILE", "RECORD")
+    read = partial(read_live, files=directory.files, partition=partition, options=options, schema=schema)
+    return live.mapInArrow(read, schema)
+
+
+def _takes_corrupt(options: KahaDBOptions, schema: StructType) -> bool:
+    return CORRUPT in schema.names and options.on_corrupt == "column"
+
+
+def _reads_messages(options: KahaDBOptions, schema: StructType) -> bool:
+    return _Reading(options, schema, 0).needs_messages
+
+
+def _cut(table: pa.Table, split_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The list by files, those that are larger than `split_bytes` in parts of about this size."""
+    files, records = table.column("FILE").to_numpy(), table.column("RECORD").to_numpy()
+    begin = 0
+    for row in range(1, len(files) + 1):
+        if row == len(files) or files[row] != files[begin] or records[row] - records[begin] >= split_bytes:
+            yield table.slice(begin, row - begin).combine_chunks().to_batches()[0]
+            begin = row
+
+
+def read_live(
+    live: Iterable[pa.RecordBatch],
+    files: dict[int, RemoteFile],
+    partition: int,
+    options: KahaDBOptions,
+    schema: StructType,
+) -> Iterator[pa.RecordBatch]:
+    """Messages of a list, as batches of the schema.
+
+    Raises:
+        CodecError: a message cannot be decoded, and it is to be an error or there is no column for it.
+        StoreError: a file cannot be read, or no longer has the record.
+    """
+    reading = _Reading(options, schema, partition)
+    with ExitStack() as opened:
+        file: JournalFile | None = None
+        for batch in live:
+            rows = _RawRows(reading.needs)
+            for row in batch.to_pylist():
+                if row["DAMAGE"] is not None:
+                    yield reading.damage(row)
+                    continue
+                message = None
+                if reading.needs_messages:
+                    number = row["FILE"]
+                    if file is None or file.number != number:
+                        opened.close()
+                        source = opened.enter_context(files[number].opened())
+                        file = JournalFile(source, number, chunk_bytes=_CHUNK_BYTES)
+                    message = _message(file, Location(number, row["RECORD"], row["BYTES"]))
+                rows.append(row, message)
+                if len(rows) >= _ROWS_MAX or rows.bytes >= options.batch_bytes:
+                    yield reading.batch(rows)
+                    rows = _RawRows(reading.needs)
+            if len(rows):
+                yield reading.batch(rows)
+
+
+def _message(file: JournalFile, location: Location) -> bytes:
+    command = file.read(location)
+    add = command.message if isinstance(command, UpdateMessage) else command
+    if not isinstance(add, AddMessage) or add.message is None:
+        raise JournalDamaged(f"{location}: no message stands there any more; copy the files of a running broker first")
+    return add.message
+
+
+class _Reading:
+    """The decoder of a schema, and the columns that it does not have."""
+
+    def __init__(self, options: KahaDBOptions, schema: StructType, partition: int) -> None:
+        self._schema = arrow_schema(schema)
+        self._partition = partition
+        names = [name for name in schema.names if name != SUBSCRIBERS]
+        # By their ids rows are found again that a selector has left.
+        self._decoder = Decoder(
+            activemq_schema_of(list(dict.fromkeys([*names, "offset"]))),
+            on_corrupt=options.on_corrupt,
+            selector=options.selector,
+            lacks=_LACKS,
+        )
+        self.needs: Final = self._decoder.table_columns
+        self.needs_messages: Final = bool({"MSG", SIZE} & set(self.needs))
+
+    def batch(self, rows: _RawRows) -> pa.RecordBatch:
+        decoded = self._decoder.decode(rows.batch())
+        columns: dict[str, pa.Array] = dict(zip(decoded.schema.names, decoded.columns, strict=True))
+        if "partition" in columns:
+            columns["partition"] = pa.repeat(pa.scalar(self._partition, pa.int32()), decoded.num_rows)
+        if SUBSCRIBERS in self._schema.names:
+            found = [rows.subscribers[id] for id in columns["offset"].to_pylist()]
+            columns[SUBSCRIBERS] = pa.array(found, self._schema.field(SUBSCRIBERS).type)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def damage(self, row: dict[str, Any]) -> pa.RecordBatch:
+        given = {
+            "offset": row["ID"],
+            "partition": self._partition,
+            "size": row["BYTES"],
+            CORRUPT: {"error": row["DAMAGE"], "message": None},
+        }
+        return pa.RecordBatch.from_arrays(
+            [pa.array([given.get(field.name)], field.type) for field in self._schema], schema=self._schema
+        )
+
+
+class _RawRows:
+    """Rows like those of the message table, until there are enough for a batch."""
+
+    def __init__(self, needs: tuple[str, ...]) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in ("ID", *needs)}
+        self.subscribers: dict[int, list[str] | None] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["ID"])
+
+    def append(self, row: dict[str, Any], message: bytes | None) -> None:
+        producer, sequence = _parts(row["MESSAGE_ID"])
+        values = {
+            "ID": row["ID"],
+            "CONTAINER": row["CONTAINER"],
+            "XID": row["XID"],
+            "MSGID_PROD": producer,
+            "MSGID_SEQ": sequence,
+            "MSG": message,
+            SIZE: None if message is None else len(message),
+        }
+        for name, column in self._columns.items():
+            column.append(values[name])
+        self.subscribers[row["ID"]] = row["SUBSCRIBERS"]
+        self.bytes += 0 if message is None else len(message)
+
+    def batch(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict(
+            {name: pa.array(column, _TYPES[name]) for name, column in self._columns.items()}
+        )
+
+
+_TYPES: Final = {
+    "ID": pa.int64(),
+    "CONTAINER": pa.string(),
+    "XID": pa.string(),
+    "MSGID_PROD": pa.string(),
+    "MSGID_SEQ": pa.int64(),
+    "MSG": pa.binary(),
+    SIZE: pa.int64(),
+}
+
+
+def _parts(message_id: str) -> tuple[str, int | None]:
+    """Producer and number; the whole id, and no number, where both together would not be the id again."""
+    producer, colon, number = message_id.rpartition(":")
+    if colon and number.isascii() and number.isdigit() and len(number) < 19 and str(int(number)) == number:
+        return producer, int(number)
+    return message_id, None

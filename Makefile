@@ -3,7 +3,7 @@
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help

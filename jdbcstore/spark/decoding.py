@@ -9,8 +9,11 @@ column ``_corrupt`` has the reason and the bytes; without that column the readin
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from itertools import compress
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,9 +43,6 @@ OnCorrupt: TypeAlias = Literal["column", "fail"]
 #: The largest time in milliseconds that a timestamp of microseconds takes.
 _TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 _TIME: Final = pa.timestamp("us", tz="UTC")
-
-#: A message, or None in the place of one that cannot be decoded.
-Messages: TypeAlias = Sequence[Message | None]
 
 
 class Decoder:
@@ -83,11 +83,10 @@ class Decoder:
         #: Of the batches.
         self.schema: Final = arrow_schema(schema)
         names = set(self._names)
-        self._checks: list[Callable[[Message], object]] = []
-        if names & {"properties", "headers", CORRUPT}:
-            self._checks.append(lambda message: message.properties)
-        if names & {"value", "text", "bytes", "map", "stream", CORRUPT}:
-            self._checks.append(_check_body)
+        self._reads_properties = bool(names & {"properties", "headers", CORRUPT})
+        self._reads_bodies = bool(names & {"value", "text", "bytes", "map", "stream", CORRUPT})
+        attributes = [name for name in self._decoded if name in _ATTRIBUTES]
+        self._attributes = [(name, attrgetter(_ATTRIBUTES[name][0])) for name in attributes]
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Decoder is made where it is used")
@@ -98,35 +97,40 @@ class Decoder:
         Raises:
             CodecError: a message cannot be decoded and there is no column for it, or `on_corrupt` is ``fail``.
         """
-        messages: Messages = ()
+        rows = _Rows([], [])
         errors: dict[int, str] = {}
         if self._decodes:
-            messages, errors = self._messages(raw)
+            rows, errors = self._rows(raw)
             if self._selector is not None:
-                chosen = [message is None or self._selector.matches(message) for message in messages]
+                chosen = [one is _UNREADABLE or self._selector.matches(one) for one in rows.messages]
                 raw = raw.filter(pa.array(chosen, pa.bool_()))
                 errors = _moved(errors, chosen)
-                messages = [message for message, is_chosen in zip(messages, chosen, strict=True) if is_chosen]
-        arrays = [
-            _corrupt(raw, errors, field.type)
-            if field.name == CORRUPT
-            else _from_message(messages, field.name, field.type)
-            if field.name in self._decoded
-            else _FROM_TABLE[field.name](raw)
-            for field in self.schema
-        ]
+                rows = _Rows(list(compress(rows.messages, chosen)), list(compress(rows.bodies, chosen)))
+        made = {name: _attribute(rows.messages, name, get) for name, get in self._attributes}
+        arrays = []
+        for field in self.schema:
+            if field.name == CORRUPT:
+                arrays.append(_corrupt(raw, errors, field.type))
+            elif field.name in made:
+                arrays.append(made[field.name])
+            elif field.name in self._decoded:
+                arrays.append(_FROM_MESSAGE[field.name](rows, field.type))
+            else:
+                arrays.append(_FROM_TABLE[field.name](raw))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _messages(self, raw: pa.RecordBatch) -> tuple[list[Message | None], dict[int, str]]:
+    def _rows(self, raw: pa.RecordBatch) -> tuple[_Rows, dict[int, str]]:
         """The messages, and by their places why some cannot be decoded."""
-        messages: list[Message | None] = []
+        messages: list[Message] = []
+        bodies: list[bytes | None] = []
         errors: dict[int, str] = {}
-        checks = self._checks
+        reads_properties, reads_bodies = self._reads_properties, self._reads_bodies
         for place, blob in enumerate(raw.column("MSG").to_pylist()):
             try:
                 message = unmarshal_message(blob)
-                for check in checks:
-                    check(message)
+                if reads_properties and message.marshalled_properties is not None:
+                    message.properties  # noqa: B018  # decodes, and remembers
+                body = _body(message) if reads_bodies else None
             except (CodecError, TypeError) as error:
                 why = "column MSG is NULL" if blob is None else str(error)
                 if not self._takes_corrupt:
@@ -136,10 +140,18 @@ class Decoder:
                         f" own ask for {CORRUPT}, with onCorrupt=column"
                     ) from error
                 errors[place] = why
-                messages.append(None)
-            else:
-                messages.append(message)
-        return messages, errors
+                message, body = _UNREADABLE, None
+            messages.append(message)
+            bodies.append(body)
+        return _Rows(messages, bodies), errors
+
+
+class _Rows(NamedTuple):
+    """Decoded messages."""
+
+    messages: list[Message]
+    #: As column ``value`` has them, if some column needs them.
+    bodies: list[bytes | None]
 
 
 def kind_of(message: Message) -> str:
@@ -147,6 +159,14 @@ def kind_of(message: Message) -> str:
     return _KINDS[message.__class__]
 
 
+def _unreadable() -> Message:
+    message = Message()
+    for attribute, _ in _ATTRIBUTES.values():
+        setattr(message, attribute, None)
+    return message
+
+
+_LENGTH: Final = struct.Struct(">i")
 _KINDS: Final[dict[type[Message], str]] = {
     Message: "message",
     TextMessage: "text",
@@ -203,133 +223,129 @@ def _times(milliseconds: pa.Array) -> pa.Array:
 # -- columns out of the message ----------------------------------------------------------------------------------------
 
 
-def _from_message(messages: Messages, name: str, type: pa.DataType) -> pa.Array:
-    return _FROM_MESSAGE[name](messages, type)
+#: Column → attribute, and how it becomes what the column has.
+_ATTRIBUTES: Final[Mapping[str, tuple[str, Callable[[list[Any]], pa.Array]]]] = {
+    "key": ("group_id", lambda texts: _strings(texts).cast(pa.binary())),
+    "timestamp": ("timestamp", lambda times: _set_times(times)),
+    "correlationId": ("correlation_id", lambda texts: _strings(texts)),
+    "replyTo": ("reply_to", lambda found: _strings([one and one.qualified_name for one in found])),
+    "type": ("type", lambda texts: _strings(texts)),
+    "redeliveryCounter": ("redelivery_counter", lambda numbers: pa.array(numbers, pa.int32())),
+    "persistent": ("persistent", lambda flags: pa.array(flags, pa.bool_())),
+    "groupSequence": ("group_sequence", lambda numbers: pa.array(numbers, pa.int32())),
+    "originalDestination": (
+        "original_destination",
+        lambda found: _strings([one and one.qualified_name for one in found]),
+    ),
+    "userId": ("user_id", lambda texts: _strings(texts)),
+    "brokerInTime": ("broker_in_time", lambda times: _set_times(times)),
+    "priority": ("priority", lambda numbers: pa.array(numbers, pa.int32())),
+    "expiration": ("expiration", lambda times: _set_times(times)),
+}
 
 
-def _attribute(name: str) -> Callable[[Messages, pa.DataType], pa.Array]:
-    def read(messages: Messages, type: pa.DataType) -> pa.Array:
-        return _array([message and getattr(message, name) for message in messages], type)
-
-    return read
+def _attribute(messages: list[Message], name: str, get: Callable[[Message], Any]) -> pa.Array:
+    return _ATTRIBUTES[name][1](list(map(get, messages)))
 
 
-def _time(name: str) -> Callable[[Messages, pa.DataType], pa.Array]:
-    """A time, null if it was not set."""
-
-    def read(messages: Messages, type: pa.DataType) -> pa.Array:
-        return _times(pa.array([(message and getattr(message, name)) or None for message in messages], pa.int64()))
-
-    return read
+def _set_times(times: list[int | None]) -> pa.Array:
+    """Times, null where none was set."""
+    return _times(pa.array([time or None for time in times], pa.int64()))
 
 
-def _destination(name: str) -> Callable[[Messages, pa.DataType], pa.Array]:
-    def read(messages: Messages, type: pa.DataType) -> pa.Array:
-        found = [message and getattr(message, name) for message in messages]
-        return _array([one and one.qualified_name for one in found], type)
-
-    return read
-
-
-def _keys(messages: Messages, type: pa.DataType) -> pa.Array:
-    return _array([message and message.group_id for message in messages], pa.string()).cast(type)
-
-
-def _headers(messages: Messages, type: pa.DataType) -> pa.Array:
+def _headers(rows: _Rows, type: pa.DataType) -> pa.Array:
     keys, values, offsets = _flat(
-        None if message is None else ((name, java_text(value)) for name, value in message.properties.items())
-        for message in messages
+        None if one is _UNREADABLE else ((name, java_text(value)) for name, value in one.properties.items())
+        for one in rows.messages
     )
     entries = pa.StructArray.from_arrays(
-        [_array(keys, pa.string()), _array(values, pa.string()).cast(pa.binary())], fields=list(type.value_type)
+        [_strings(keys), _strings(values).cast(pa.binary())], fields=[*type.value_type]
     )
     return pa.ListArray.from_arrays(offsets, entries, type=type)
 
 
-def _properties(messages: Messages, type: pa.DataType) -> pa.Array:
-    return _map_array((None if message is None else message.properties.items() for message in messages), type)
+def _properties(rows: _Rows, type: pa.DataType) -> pa.Array:
+    return _map_array((None if one is _UNREADABLE else one.properties.items() for one in rows.messages), type)
 
 
-def _maps(messages: Messages, type: pa.DataType) -> pa.Array:
-    return _map_array((m.body.items() if isinstance(m, MapMessage) else None for m in messages), type)
+def _maps(rows: _Rows, type: pa.DataType) -> pa.Array:
+    return _map_array((one.body.items() if isinstance(one, MapMessage) else None for one in rows.messages), type)
 
 
-def _streams(messages: Messages, type: pa.DataType) -> pa.Array:
-    found = (m.values if isinstance(m, StreamMessage) else None for m in messages)
-    kinds, values, offsets = _flat(None if one is None else map(typed, one) for one in found)
+def _streams(rows: _Rows, type: pa.DataType) -> pa.Array:
+    kinds, values, offsets = _flat(
+        map(typed, one.values) if isinstance(one, StreamMessage) else None for one in rows.messages
+    )
     return pa.ListArray.from_arrays(offsets, _typed_array(kinds, values, type.value_type), type=type)
 
 
-def _values(messages: Messages, type: pa.DataType) -> pa.Array:
-    return pa.array([message and _body_bytes(message) for message in messages], type)
-
-
-def _body_bytes(message: Message) -> bytes | None:
-    if message.content is None:
-        return None
-    return message.utf8_body if isinstance(message, TextMessage) else message.uncompressed_content()
-
-
-def _text(message: Message | None) -> str | None:
-    """The text; null for bytes that are none, which STOMP clients may send: column ``value`` has them."""
+def _texts(rows: _Rows, type: pa.DataType) -> pa.Array:
+    """Texts; null for bytes that are none, which STOMP clients may send: column ``value`` has them."""
+    bodies = [body if one.__class__ is TextMessage else None for one, body in zip(*rows, strict=True)]
     try:
-        return message.text if isinstance(message, TextMessage) else None
-    except CodecError:
+        return pa.array(bodies, pa.binary()).cast(type)
+    except pa.ArrowInvalid:
+        return _strings([None if body is None else _text(body) for body in bodies])
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
         return None
 
 
-def _check_body(message: Message) -> None:
-    """Raise CodecError unless the body can be decoded."""
-    if message.content is None:
-        return
-    if isinstance(message, TextMessage):
-        message.utf8_body  # noqa: B018  # inflates, and looks at the length
-    elif isinstance(message, MapMessage):
-        message.body  # noqa: B018
-    elif isinstance(message, StreamMessage):
-        message.values  # noqa: B018
-    elif message.compressed:
-        message.uncompressed_content()
+def _body(message: Message) -> bytes | None:
+    """The body as bytes. Raises CodecError if it cannot be decoded."""
+    content, kind = message.content, message.__class__
+    if content is None:
+        return None
+    if kind is TextMessage:
+        if not message.compressed and len(content) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(content)
+            if length == len(content) - _LENGTH.size and (data := content[_LENGTH.size :]).isascii():
+                return data
+            if length == -1:
+                return None
+        return message.utf8_body  # type: ignore[attr-defined, no-any-return]  # a TextMessage has it
+    if kind is MapMessage:
+        message.body  # type: ignore[attr-defined]  # noqa: B018  # whether it can be decoded
+    elif kind is StreamMessage:
+        message.values  # type: ignore[attr-defined]  # noqa: B018
+    return message.uncompressed_content()
 
 
-_FROM_MESSAGE: Final[Mapping[str, Callable[[Messages, pa.DataType], pa.Array]]] = {
-    "priority": _attribute("priority"),
-    "expiration": _time("expiration"),
-    "key": _keys,
-    "value": _values,
-    "timestamp": _time("timestamp"),
+def _bytes(rows: _Rows, type: pa.DataType) -> pa.Array:
+    bodies = zip(*rows, strict=True)
+    return pa.array([(body or b"") if one.__class__ is BytesMessage else None for one, body in bodies], type)
+
+
+def _kinds(rows: _Rows, type: pa.DataType) -> pa.Array:
+    return pa.array([None if one is _UNREADABLE else _KINDS[one.__class__] for one in rows.messages], type)
+
+
+_FROM_MESSAGE: Final[Mapping[str, Callable[[_Rows, pa.DataType], pa.Array]]] = {
+    "value": lambda rows, type: pa.array(rows.bodies, type),
     "headers": _headers,
-    "correlationId": _attribute("correlation_id"),
-    "replyTo": _destination("reply_to"),
-    "type": _attribute("type"),
-    "redeliveryCounter": _attribute("redelivery_counter"),
-    "persistent": _attribute("persistent"),
     "properties": _properties,
-    "kind": lambda messages, type: pa.array([message and kind_of(message) for message in messages], type),
-    "text": lambda messages, type: _array([_text(message) for message in messages], type),
-    "bytes": lambda messages, type: pa.array([m.body if isinstance(m, BytesMessage) else None for m in messages], type),
+    "kind": _kinds,
+    "text": _texts,
+    "bytes": _bytes,
     "map": _maps,
     "stream": _streams,
-    "groupSequence": _attribute("group_sequence"),
-    "originalDestination": _destination("original_destination"),
-    "userId": _attribute("user_id"),
-    "brokerInTime": _time("broker_in_time"),
 }
 
 
 # -- building arrays ---------------------------------------------------------------------------------------------------
 
 
-def _array(values: list[object], type: pa.DataType) -> pa.Array:
-    """An array. In texts half of a surrogate pair, which Java may send and Arrow not take, becomes a question mark."""
+def _strings(texts: list[str | None]) -> pa.Array:
+    """Texts. Half of a surrogate pair, which Java may send and Arrow not take, becomes a question mark."""
     try:
-        return pa.array(values, type)
+        return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        cleaned = [
-            value.encode("utf-8", "replace").decode() if isinstance(value, str) else value  # no other type fails so
-            for value in values
-        ]
-        return pa.array(cleaned, type)
+        cleaned = [None if text is None else text.encode("utf-8", "replace").decode() for text in texts]
+        return pa.array(cleaned, pa.string())
 
 
 def _flat(lists: Iterable[Iterable[tuple[Any, Any]] | None]) -> tuple[list[Any], list[Any], pa.Array]:
@@ -346,16 +362,15 @@ def _flat(lists: Iterable[Iterable[tuple[Any, Any]] | None]) -> tuple[list[Any],
     return firsts, seconds, pa.array(offsets, pa.int32())
 
 
-def _typed_array(kinds: list[object], values: list[object], type: pa.DataType) -> pa.Array:
-    arrays = [pa.array(kinds, pa.string()), _array(values, pa.string())]
-    return pa.StructArray.from_arrays(arrays, fields=list(type))
+def _typed_array(kinds: list[str], values: list[str | None], type: pa.DataType) -> pa.Array:
+    return pa.StructArray.from_arrays([pa.array(kinds, pa.string()), _strings(values)], fields=[*type])
 
 
 def _map_array(maps: Iterable[Iterable[tuple[str, Any]] | None], type: pa.DataType) -> pa.Array:
     names, values, offsets = _flat(maps)
     pairs = [typed(value) for value in values]
     items = _typed_array([kind for kind, _ in pairs], [text for _, text in pairs], type.item_type)
-    return pa.MapArray.from_arrays(offsets, _array(names, pa.string()), items, type=type)
+    return pa.MapArray.from_arrays(offsets, _strings(names), items, type=type)
 
 
 def _corrupt(raw: pa.RecordBatch, errors: Mapping[int, str], type: pa.DataType) -> pa.Array:
@@ -373,3 +388,7 @@ def _moved(errors: Mapping[int, str], chosen: Sequence[bool]) -> dict[int, str]:
         places[place] = count
         count += is_chosen
     return {places[place]: why for place, why in errors.items()}
+
+
+#: Stands for a message that cannot be decoded: all that columns ask it for is None.
+_UNREADABLE: Final = _unreadable()

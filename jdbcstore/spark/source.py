@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.columns import schema_of
+from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import ReadOptions, WriteOptions
 
 __all__ = ["ActiveMQDataSource"]
@@ -33,25 +34,30 @@ class ActiveMQDataSource(DataSource):
     def name(cls) -> str:
         return "activemq"
 
+    @one_line()
     def schema(self) -> StructType:
         return schema_of(ReadOptions.of(self.options).columns)
 
+    @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         from jdbcstore.spark.reading import ActiveMQReader
 
         return ActiveMQReader(ReadOptions.of(self.options), schema)
 
+    @one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         from jdbcstore.spark.streaming import ActiveMQStreamReader
 
         return ActiveMQStreamReader(ReadOptions.of(self.options), schema)
 
+    @one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from jdbcstore.spark.writing import ActiveMQWriter
 
         _refuse_overwrite(overwrite)
         return ActiveMQWriter(WriteOptions.of(self.options), schema)
 
+    @one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         from jdbcstore.spark.writing import ActiveMQStreamWriter
 

@@ -19,6 +19,9 @@ SECONDS = {"postgresql": 125, "mariadb": 125, "mysql": 125, "sqlite": 60}
 #: Rows of an old term arrive when the new one has begun: held up in the network, or in the master itself.
 LATE = [Fault("late_statements", 0.5, True, 1.0), Fault("pause_before_commit", 0.5, True, 1.0)]
 
+#: Runs without fences until both faults did their harm in one.
+ATTEMPTS = 3
+
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("database", SECONDS)
@@ -37,10 +40,16 @@ def test_rows_of_an_old_term_are_found_unless_fences_keep_them_out(
     database: str, is_fenced: bool, tmp_path: Path
 ) -> None:
     faults = [fault for fault in LATE if fault.kind in kinds_for(database)]
-    outcome = run(database, faults, tmp_path, is_fenced=is_fenced, patience_s=60 if is_fenced else 1)
     if is_fenced:
+        outcome = run(database, faults, tmp_path)
         assert not outcome.violations, str(outcome)
-    else:  # each fault makes another broker write what it must not
+        return
+    for attempt in range(ATTEMPTS):  # whether a row is late enough is a matter of chance, on a busy machine more so
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        outcome = run(database, faults, folder, is_fenced=False, patience_s=1)
         told = "\n".join(violation.text for violation in outcome.violations if violation.rule == "b")
         brokers = set(re.findall(r"row .* was added by (b\d)/\d+, while term \d+ was that of b\d/", told))
-        assert len(brokers) == len(faults), str(outcome)
+        if len(brokers) == len(faults):  # each fault made another broker write what it must not
+            return
+    pytest.fail(str(outcome))

@@ -85,17 +85,17 @@ MESSAGES: Final = {name: StructField(name, column.type, column.nullable) for nam
 
 #: Of ``view=subscriptions``.
 SUBSCRIPTIONS: Final = _fields(
-    ("topic", _STRING, False),
+    ("topic", _STRING),
     ("partition", _INT, False),
     ("clientId", _STRING),
     ("subscriptionName", _STRING),
-    ("subscriptionKey", _STRING, False),
+    ("subscriptionKey", _STRING),
     ("selector", _STRING),
     ("noLocal", BooleanType()),
-    ("retroactive", BooleanType(), False),
-    ("pending", _LONG, False),
+    ("retroactive", BooleanType()),
+    ("pending", _LONG),
     ("firstPending", _STRING),
-    ("lastAck", _LONG, False),
+    ("lastAck", _LONG),
     ("file", _INT, False),
     ("offset", _LONG, False),
     (CORRUPT, _STRING),

@@ -18,6 +18,7 @@ from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.operations import records_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
+from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.kahadb.journal import Damage
 from jdbcstore.store.kahadb.replay import Replay, replay
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage
@@ -107,8 +108,9 @@ def live_batches(
     takes_corrupt: bool,
 ) -> Iterator[pa.RecordBatch]:
     """`live_table` of `state_of`."""
-    state = state_of(batches, files, options.tx_store)
-    yield from live_table(state, options, takes_corrupt=takes_corrupt).to_batches(_BATCH_ROWS)
+    with one_line():
+        state = state_of(batches, files, options.tx_store)
+        yield from live_table(state, options, takes_corrupt=takes_corrupt).to_batches(_BATCH_ROWS)
 
 
 def _rows(state: State, options: KahaDBOptions) -> Iterator[tuple[Any, ...]]:

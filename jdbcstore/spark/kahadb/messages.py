@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
-from jdbcstore.errors import JournalDamaged
+from jdbcstore.errors import ConfigurationError, JournalDamaged
 from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
 from jdbcstore.spark.columns import schema_of as activemq_schema_of
 from jdbcstore.spark.decoding import Decoder
@@ -25,6 +26,7 @@ from jdbcstore.spark.kahadb.columns import OPERATIONS, SUBSCRIBERS, check_schema
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, LIVE_TYPE, live_batches, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.kahadb.commands import AddMessage, UpdateMessage
 from jdbcstore.store.kahadb.journal import JournalFile, Location
 
@@ -69,6 +71,7 @@ class MessagesReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
         takes_corrupt = _takes_corrupt(options, self._schema)
@@ -115,6 +118,8 @@ def live_messages(spark: SparkSession, *paths: str, **options: object) -> DataFr
 
     given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     chosen = replace(KahaDBOptions.of({"path": "-"} | given), paths=paths)
+    if chosen.view != "messages":
+        raise ConfigurationError(f"for view={chosen.view} use spark.read.format('kahadb')")
     schema = schema_of(chosen)
     spark.dataSource.register(KahaDBDataSource)
     found = [_live(spark, chosen, partition, path, schema) for partition, path in enumerate(paths)]
@@ -137,8 +142,6 @@ def _live(spark: SparkSession, options: KahaDBOptions, partition: int, path: str
     if _reads_messages(options, schema):
         tasks = sum(-(-file.size // options.split_bytes) for file in directory.files.values())
         part = f"RECORD div {options.split_bytes}"
-        from pyspark.sql.functions import expr
-
         live = live.repartition(max(1, min(tasks, _TASKS_MAX)), expr("FILE"), expr(part))
         live = live.sortWithinPartitions("FILE", "RECORD")
     read = partial(read_live, files=directory.files, partition=partition, options=options, schema=schema)
@@ -177,7 +180,7 @@ def read_live(
         StoreError: a file cannot be read, or no longer has the record.
     """
     reading = _Reading(options, schema, partition)
-    with ExitStack() as opened:
+    with one_line(), ExitStack() as opened:
         file: JournalFile | None = None
         for batch in live:
             rows = _RawRows(reading.needs)

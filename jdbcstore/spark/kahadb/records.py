@@ -24,6 +24,7 @@ from jdbcstore.spark.columns import CORRUPT, arrow_schema
 from jdbcstore.spark.kahadb.columns import check_schema
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.kahadb.commands import (
     AddMessage,
     AddScheduledJob,
@@ -96,6 +97,7 @@ class RecordsReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
         return [
@@ -106,7 +108,8 @@ class RecordsReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Part):
-            yield from read_part(partition, self._options, self._schema)
+            with one_line():
+                yield from read_part(partition, self._options, self._schema)
 
 
 def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from jdbcstore.spark.kahadb.columns import schema_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spark.one_line import one_line
 
 __all__ = ["KahaDBDataSource"]
 
@@ -23,14 +24,19 @@ class KahaDBDataSource(DataSource):
     def name(cls) -> str:
         return "kahadb"
 
+    @one_line()
     def schema(self) -> StructType:
         return schema_of(KahaDBOptions.of(self.options))
 
+    @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         from jdbcstore.spark.kahadb.messages import MessagesReader
+        from jdbcstore.spark.kahadb.overview import OverviewReader
         from jdbcstore.spark.kahadb.records import RecordsReader
 
         options = KahaDBOptions.of(self.options)
         if options.view == "messages":
             return MessagesReader(options, schema)
-        return RecordsReader(options, schema)
+        if options.view == "records":
+            return RecordsReader(options, schema)
+        return OverviewReader(options, schema)

@@ -23,7 +23,7 @@ from jdbcstore.store.kahadb.journal import Damage
 from jdbcstore.store.kahadb.replay import Replay, replay
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage
 
-__all__ = ["LIVE", "LIVE_TYPE", "live_batches", "live_table", "replayed", "state_of"]
+__all__ = ["LIVE", "LIVE_TYPE", "live_batches", "live_table", "replayed", "state_of", "unlisted"]
 
 #: Of the list. FILE and RECORD are where the message stands; ID is `StoredMessage.order`.
 LIVE: Final = pa.schema(
@@ -74,6 +74,11 @@ def state_of(batches: Iterable[pa.RecordBatch], files: frozenset[int], tx_store:
     state = progress.finish()
     state.damages = sorted([*damages, *state.damages])
     return state
+
+
+def unlisted(state: State) -> str:
+    """How many damages are not in `State.damages`, for people."""
+    return f"{state.damages_unlisted} damages more than are listed"
 
 
 def live_table(state: State, options: KahaDBOptions, *, takes_corrupt: bool) -> pa.Table:
@@ -148,7 +153,7 @@ def _rows(state: State, options: KahaDBOptions) -> Iterator[tuple[Any, ...]]:
         at = (damage.file << 32) + damage.offset
         yield damage.file, damage.offset, damage.end - damage.offset, at, None, None, None, None, str(damage)
     if state.damages_unlisted:
-        yield 0, 0, 0, 0, None, None, None, None, f"{state.damages_unlisted} damages more than are listed"
+        yield 0, 0, 0, 0, None, None, None, None, unlisted(state)
 
 
 def _in_doubt(state: State) -> dict[tuple[Destination, str, str | None], str]:

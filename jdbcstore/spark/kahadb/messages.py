@@ -38,6 +38,8 @@ __all__ = ["MessagesReader", "live_messages", "read_live"]
 #: Read at once where messages stand; neighbours need one read then.
 _CHUNK_BYTES: Final = 1 << 20
 _ROWS_MAX: Final = 10_000
+#: Of messages; what a task reads at least, if there is so much.
+_TASK_BYTES: Final = 32 << 20
 _TASKS_MAX: Final = 10_000
 #: What a journal tells of a message only within it.
 _LACKS: Final = frozenset({"PRIORITY", "EXPIRATION"})
@@ -45,7 +47,7 @@ _LACKS: Final = frozenset({"PRIORITY", "EXPIRATION"})
 
 @dataclass(frozen=True)
 class LivePart(InputPartition):
-    """Live messages of one file.
+    """Live messages of one directory, as many as one task reads.
 
     Args:
         files: the files of the directory that they are in, by number.
@@ -79,7 +81,7 @@ class MessagesReader(DataSourceReader):
         for partition, path in enumerate(options.paths):
             directory = JournalDirectory(path, options.archive)
             table = live_table(replayed(directory, options.tx_store), options, takes_corrupt=takes_corrupt)
-            for batch in _cut(table, options.split_bytes):
+            for batch in _cut(table, min(options.split_bytes, _TASK_BYTES)):
                 with pa.BufferOutputStream() as sink:
                     with pa.ipc.new_stream(sink, LIVE) as writer:
                         writer.write_batch(batch)
@@ -139,10 +141,10 @@ def _live(spark: SparkSession, options: KahaDBOptions, partition: int, path: str
         takes_corrupt=_takes_corrupt(options, schema),
     )
     live = records.load(path).repartition(1).sortWithinPartitions("file", "offset").mapInArrow(merge, LIVE_TYPE)
-    if _reads_messages(options, schema):
-        tasks = sum(-(-file.size // options.split_bytes) for file in directory.files.values())
-        part = f"RECORD div {options.split_bytes}"
-        live = live.repartition(max(1, min(tasks, _TASKS_MAX)), expr("FILE"), expr(part))
+    task_bytes = min(options.split_bytes, _TASK_BYTES)
+    tasks = min(sum(file.size for file in directory.files.values()) // task_bytes, _TASKS_MAX)
+    if tasks > 1 and _reads_messages(options, schema):
+        live = live.repartition(tasks, expr("FILE"), expr(f"RECORD div {task_bytes}"))
         live = live.sortWithinPartitions("FILE", "RECORD")
     read = partial(read_live, files=directory.files, partition=partition, options=options, schema=schema)
     return live.mapInArrow(read, schema)
@@ -156,14 +158,14 @@ def _reads_messages(options: KahaDBOptions, schema: StructType) -> bool:
     return _Reading(options, schema, 0).needs_messages
 
 
-def _cut(table: pa.Table, split_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The list by files, those that are larger than `split_bytes` in parts of about this size."""
-    files, records = table.column("FILE").to_numpy(), table.column("RECORD").to_numpy()
-    begin = 0
-    for row in range(1, len(files) + 1):
-        if row == len(files) or files[row] != files[begin] or records[row] - records[begin] >= split_bytes:
-            yield table.slice(begin, row - begin).combine_chunks().to_batches()[0]
-            begin = row
+def _cut(table: pa.Table, task_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The list in parts with about so many bytes of messages."""
+    begin = size = 0
+    for row, message_bytes in enumerate(table.column("BYTES").to_pylist()):
+        size += message_bytes
+        if size >= task_bytes or row == len(table) - 1:
+            yield table.slice(begin, row + 1 - begin).combine_chunks().to_batches()[0]
+            begin, size = row + 1, 0
 
 
 def read_live(

@@ -21,7 +21,7 @@ from jdbcstore.identifiers import TransactionId
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
 from jdbcstore.spark.kahadb.columns import check_schema
 from jdbcstore.spark.kahadb.files import JournalDirectory
-from jdbcstore.spark.kahadb.live import replayed
+from jdbcstore.spark.kahadb.live import replayed, unlisted
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
 from jdbcstore.spark.one_line import one_line
@@ -131,6 +131,8 @@ def _subscriptions(directory: JournalDirectory, partition: int, options: KahaDBO
             yield row
     for damage in state.damages:
         yield {"partition": partition, "file": damage.file, "offset": damage.offset, CORRUPT: str(damage)}
+    if state.damages_unlisted:
+        yield {"partition": partition, "file": 0, "offset": 0, CORRUPT: unlisted(state)}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -178,7 +180,13 @@ def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) 
     state = progress.finish()
     last = max(directory.files, default=0)
     state.damages = sorted([*without_the_torn_end(directory.damages, last), *state.damages])
+    state.damages_unlisted += directory.damages_unlisted
     _refuse_damage(state, options)
+    damages: dict[int, list[str]] = defaultdict(list)
+    for damage in state.damages:
+        damages[damage.file].append(str(damage))
+    if state.damages_unlisted:
+        damages[last].append(unlisted(state))
 
     live: dict[int, dict[Destination, list[StoredMessage]]] = defaultdict(lambda: defaultdict(list))
     for destination, stored in state.destinations.items():
@@ -211,7 +219,7 @@ def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) 
             "subscriptions": subscriptions[number],
             "transactions": spans[number],
             "removable": number in removable,
-            "damages": [str(damage) for damage in state.damages if damage.file == number],
+            "damages": damages[number],
         }
 
 

@@ -1,7 +1,8 @@
 """``view=records``: what stands in the journal, a row for each record and each damage.
 
-One task reads one file, or a part of a large one. Where a file is cut is found beforehand, by a walk over its control
-records (`JournalFile.starts`). The parts together give what the file as a whole gives, damage included.
+One task reads one file, several small ones, or a part of a large one. Where a file is cut is found beforehand, by a
+walk over its control records (`JournalFile.starts`). The parts together give what the file as a whole gives, damage
+included.
 
 Damage is never dropped: it is a row with ``_corrupt``, and where this column is not asked for the reading stops. Only
 the torn end of the last file is none, because that is how a killed broker leaves it.
@@ -40,14 +41,16 @@ from jdbcstore.store.kahadb.commands import (
 )
 from jdbcstore.store.kahadb.journal import Damage, JournalFile, Location
 
-__all__ = ["Part", "RecordsReader", "parts_of", "without_the_torn_end"]
+__all__ = ["Part", "RecordsReader", "Task", "parts_of", "read_part", "tasks_of", "without_the_torn_end"]
 
+#: Smaller files are read several by one task.
+TASK_BYTES: Final = 8 << 20
 #: Rows of a batch.
 _ROWS_MAX: Final = 20_000
 
 
-@dataclass(frozen=True)
-class Part(InputPartition):
+@dataclass(frozen=True, slots=True)
+class Part:
     """A file, or a part of one.
 
     Args:
@@ -60,6 +63,22 @@ class Part(InputPartition):
     start: int
     stop: int | None
     is_last: bool
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return (self.file.size if self.stop is None else self.stop) - self.start
+
+
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task reads.
+
+    Args:
+        parts: at least one.
+    """
+
+    parts: tuple[Part, ...]
 
 
 def parts_of(directory: JournalDirectory, split_bytes: int) -> list[Part]:
@@ -77,6 +96,25 @@ def parts_of(directory: JournalDirectory, split_bytes: int) -> list[Part]:
         is_last = number == max(directory.files)
         parts += [Part(file, *ends, is_last) for ends in zip(starts, [*starts[1:], None], strict=True)]
     return parts
+
+
+def tasks_of(parts: list[Part], bytes_min: int) -> list[Task]:
+    """One task for each part; for several if they are together not larger than `bytes_min`, since a task has a price.
+
+    Args:
+        parts: in any order.
+        bytes_min: of a task.
+    """
+    tasks: list[Task] = []
+    size = bytes_min
+    for part in parts:
+        if size + part.size > bytes_min:
+            tasks.append(Task((part,)))
+            size = part.size
+        else:
+            tasks[-1] = Task((*tasks[-1].parts, part))
+            size += part.size
+    return tasks
 
 
 def without_the_torn_end(damages: list[Damage], last_file: int) -> list[Damage]:
@@ -100,16 +138,18 @@ class RecordsReader(DataSourceReader):
     @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        return [
+        parts = [
             part
             for path in options.paths
             for part in parts_of(JournalDirectory(path, options.archive), options.split_bytes)
         ]
+        return list(tasks_of(parts, min(options.split_bytes, TASK_BYTES)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, Part):
+        if isinstance(partition, Task):
             with one_line():
-                yield from read_part(partition, self._options, self._schema)
+                for part in partition.parts:
+                    yield from read_part(part, self._options, self._schema)
 
 
 def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -122,6 +122,25 @@ def test_the_order_is_that_of_the_commits() -> None:
     assert state.unfinished == {}
 
 
+def test_places_among_all_messages_are_those_of_commits_and_stay() -> None:
+    many: list[Command] = [add(str(number), tx=ONE) for number in range(12)]
+    commands: list[Command] = [add("a", B), *many, add("b", B, TWO), add("c"), Commit(ONE), add("d", B), Commit(TWO)]
+    state = after(*commands)
+    found = {m.message_id: m.order - (1 << 32) for stored in state.destinations.values() for m in stored.messages()}
+    committed = 28 + 10 * commands.index(Commit(ONE))
+    assert found == {
+        "a": 28,
+        "c": 28 + 10 * 14,
+        **{str(number): committed + number for number in range(12)},
+        # Its own place is taken, because a record here is shorter than a transaction has messages.
+        "d": committed + 12,
+        "b": 28 + 10 * 17,
+    }
+    later = after(*commands, remove("c"), remove("0"), UpdateMessage(add("5")), add("e"))
+    for message in later.destinations[A].messages()[:-1]:
+        assert message.order - (1 << 32) == found[message.message_id]
+
+
 def test_a_transaction_that_did_not_end_left_only_its_destination() -> None:
     state = after(add("1"), remove("1", tx=ONE), add("2", B, ONE), add("3", tx=TWO), Rollback(TWO))
     assert ids(state) == ["1"]

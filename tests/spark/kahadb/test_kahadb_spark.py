@@ -51,8 +51,16 @@ def test_live_messages_are_those_that_activemq_finds(spark: SparkSession, vector
     paths = [str(folder) if index % 2 else folder.as_uri() for index, folder in enumerate(folders)]
     frame = spark.read.format("kahadb").option("columns", COLUMNS).load(paths).filter("_corrupt is null")
     replayed = as_told(frame, folders)
-    frame = live_messages(spark, *paths, columns=COLUMNS, splitBytes=700_000).filter("_corrupt is null")
-    assert as_told(frame, folders) == replayed
+    # The way by Spark's workers takes three stages for each directory; that rows replay to the same state is tested
+    # without Spark on all of them.
+    some = [folder for folder in folders if folder.name in ("compaction", "corrupt", "large", "transactions")]
+    frame = live_messages(spark, *map(str, some), columns=COLUMNS, splitBytes=700_000).filter("_corrupt is null")
+    wanted_rows = {
+        place: [row | {"partition": some.index(place[0])} for row in found]
+        for place, found in replayed.items()
+        if place[0] in some
+    }
+    assert as_told(frame, some) == wanted_rows
 
     for folder, wanted in vectors.items():
         state = replay(Journal(folder))

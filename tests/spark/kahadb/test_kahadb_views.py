@@ -307,7 +307,7 @@ def test_the_common_store_of_several_decides(tmp_path: Path) -> None:
 
 def test_a_broker_that_goes_on_while_we_read(tmp_path: Path) -> None:
     write(tmp_path, {1: [add("1"), add("2")], 2: [add("3")]})
-    options = KahaDBOptions.of({"path": str(tmp_path), "splitBytes": "300"})
+    options = KahaDBOptions.of({"path": str(tmp_path), "splitBytes": "200"})
     reader = MessagesReader(options, schema_of(options))
     one, two = reader.partitions()
     write(tmp_path, {1: [Trace("x" * 2000)]})

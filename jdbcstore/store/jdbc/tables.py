@@ -11,6 +11,7 @@ starts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, PrimaryKeyConstraint, String, Table, text
@@ -109,7 +110,7 @@ class Tables:
     def on(cls, connection: Connection, names: TableNames | str) -> Tables:
         """The tables as this server names them; a ``mysql`` URL that leads to MariaDB counts as MariaDB."""
         is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-        return cls(names, "mariadb" if is_mariadb else connection.dialect.name)
+        return _tables(TableNames.of(names), "mariadb" if is_mariadb else connection.dialect.name)
 
     @property
     def all(self) -> tuple[Table, Table, Table]:
@@ -256,6 +257,12 @@ class Tables:
             postgresql_where=partial,
             sqlite_where=partial,
         )
+
+
+@lru_cache(maxsize=64)
+def _tables(names: TableNames, dialect_name: str) -> Tables:
+    """Nobody changes a set of tables, and it takes longer to describe them than to look whether they are there."""
+    return Tables(names, dialect_name)
 
 
 def _bytes() -> LargeBinary:

@@ -64,11 +64,11 @@ def commands() -> Iterable[Command]:
         number += 1
 
 
-def write(folder: Path, records_per_batch: int) -> None:
-    """A journal of `JOURNAL_BYTES` in files of `FILE_BYTES`."""
+def write(folder: Path, records_per_batch: int, journal_bytes: int = JOURNAL_BYTES) -> None:
+    """A journal in files of `FILE_BYTES`."""
     source = iter(commands())
     written, number, data = 0, 1, bytearray()
-    while written + len(data) < JOURNAL_BYTES:
+    while written + len(data) < journal_bytes:
         data += batch(*(next(source) for _ in range(records_per_batch)))
         if len(data) > FILE_BYTES:
             (folder / f"db-{number}.log").write_bytes(data + END)

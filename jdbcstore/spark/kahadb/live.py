@@ -14,6 +14,7 @@ import pyarrow as pa
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT
+from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.operations import records_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
@@ -53,7 +54,8 @@ def replayed(directory: JournalDirectory, tx_store: str | None) -> State:
     Raises:
         StoreError: a file cannot be read.
     """
-    state = replay(directory, None if tx_store is None else JournalDirectory(tx_store))
+    with no_cycles():
+        state = replay(directory, None if tx_store is None else JournalDirectory(tx_store))
     state.damages = without_the_torn_end(state.damages, max(directory.files, default=0))
     return state
 
@@ -113,7 +115,7 @@ def live_batches(
     takes_corrupt: bool,
 ) -> Iterator[pa.RecordBatch]:
     """`live_table` of `state_of`."""
-    with one_line():
+    with one_line(), no_cycles():
         state = state_of(batches, files, options.tx_store)
         yield from live_table(state, options, takes_corrupt=takes_corrupt).to_batches(_BATCH_ROWS)
 

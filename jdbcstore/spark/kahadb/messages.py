@@ -23,6 +23,7 @@ from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
 from jdbcstore.spark.columns import schema_of as activemq_schema_of
 from jdbcstore.spark.decoding import Decoder
 from jdbcstore.spark.kahadb.columns import OPERATIONS, SUBSCRIBERS, check_schema, schema_of
+from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, LIVE_TYPE, live_batches, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
@@ -182,7 +183,7 @@ def read_live(
         StoreError: a file cannot be read, or no longer has the record.
     """
     reading = _Reading(options, schema, partition)
-    with one_line(), ExitStack() as opened:
+    with one_line(), no_cycles(), ExitStack() as opened:
         file: JournalFile | None = None
         for batch in live:
             rows = _RawRows(reading.needs)

@@ -10,19 +10,20 @@ the torn end of the last file is none, because that is how a killed broker leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from jdbcstore.destination import Destination
 from jdbcstore.errors import JournalDamaged
-from jdbcstore.identifiers import XATransactionId
+from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
 from jdbcstore.spark.kahadb.columns import check_schema
+from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
@@ -39,14 +40,14 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.journal import Damage, JournalFile, Location
+from jdbcstore.store.kahadb.journal import Damage, JournalFile, Record
 
 __all__ = ["Part", "RecordsReader", "Task", "parts_of", "read_part", "tasks_of", "without_the_torn_end"]
 
 #: Smaller files are read several by one task.
 TASK_BYTES: Final = 8 << 20
 #: Rows of a batch.
-_ROWS_MAX: Final = 20_000
+_ROWS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +160,23 @@ def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterato
         JournalDamaged: there is damage, and it is to be an error or there is no column for it.
         StoreError: the file cannot be read.
     """
-    rows = _Rows(arrow_schema(schema))
+    arrow = arrow_schema(schema)
     takes_corrupt = CORRUPT in schema.names and options.on_corrupt == "column"
+    records: list[Record] = []
     size = 0
-    with part.file.opened() as source:
+    with no_cycles(), part.file.opened() as source:
         file = JournalFile(source, part.file.number, start=part.start, stop=part.stop)
-        for location, command in file.records():
-            rows.append(location, command)
-            size += location.size if rows.keeps_payload else 0
-            if len(rows) >= _ROWS_MAX or size >= options.batch_bytes:
-                yield rows.batch()
+        for record in file.records():
+            records.append(record)
+            size += record[0].size
+            if size >= options.batch_bytes or len(records) >= _ROWS_MAX:
+                yield _batch(records, arrow)
+                records.clear()
                 size = 0
             if file.damages and not takes_corrupt:
                 break
+    if records:
+        yield _batch(records, arrow)
     damages = without_the_torn_end(file.damages, file.number) if part.is_last else file.damages
     if damages and not takes_corrupt:
         raise JournalDamaged(
@@ -180,128 +185,25 @@ def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterato
     if file.damages_unlisted:
         end = damages[-1].end
         damages.append(Damage(file.number, end, end, f"{file.damages_unlisted} more damages behind this one"))
-    for damage in damages:
-        rows.append_damage(damage)
-    yield rows.batch()
+    if damages:
+        yield _damages(damages, arrow)
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- columns ----------------------------------------------------------------------------------------------------------
 
-#: destination, messageId, subscriptionKey, transaction, priority, prioritySupported, retroactive, subscriptionInfo,
-#: sourceFile, skipIfSourceExists, message, acknowledgement
-_Row: TypeAlias = tuple[Any, ...]
-_NOTHING: Final[_Row] = (None,) * 12
+_Get: TypeAlias = Callable[[Any], Any]
 
 
-def _name(destination: Destination | None) -> str | None:
-    """The name with its prefix, also where it has a comma."""
-    return None if destination is None else destination.prefix + destination.physical_name
+def _names(adds: _Get) -> dict[type[Command], _Get]:
+    """The same of a message and of the one in an update."""
+    return {AddMessage: adds, UpdateMessage: lambda command: command.message and adds(command.message)}
 
 
-def _add(command: AddMessage) -> _Row:
-    transaction, destination, message_id, message, priority, supported = command
-    return (
-        _name(destination), message_id, None, transaction, priority, supported, None, None, None, None, message, None,
-    )  # fmt: skip
+def _text(transaction: TransactionId | None) -> str | None:
+    return None if transaction is None else str(transaction)
 
 
-def _remove(command: RemoveMessage) -> _Row:
-    transaction, destination, message_id, ack, key = command
-    return _name(destination), message_id, key, transaction, None, None, None, None, None, None, None, ack
-
-
-def _end(command: Commit | Prepare | Rollback) -> _Row:
-    return (None, None, None, command.transaction, *_NOTHING[4:])
-
-
-def _subscription(command: Subscription) -> _Row:
-    destination, key, retroactive, info = command
-    return _name(destination), None, key, None, None, None, retroactive, info, None, None, None, None
-
-
-_ROW_OF: Final[dict[type[Command], Callable[[Any], _Row]]] = {
-    AddMessage: _add,
-    UpdateMessage: lambda command: _NOTHING if command.message is None else _add(command.message),
-    RemoveMessage: _remove,
-    Commit: _end,
-    Prepare: _end,
-    Rollback: _end,
-    RemoveDestination: lambda command: (_name(command.destination), *_NOTHING[1:]),
-    Subscription: _subscription,
-    RewrittenDataFile: lambda command: (*_NOTHING[:8], command.source, command.skip_if_source_exists, None, None),
-    AddScheduledJob: lambda command: (None, command.job_id, *_NOTHING[2:10], command.payload, None),
-}
-
-
-class _Rows:
-    """Rows until there are enough for a batch."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self.keeps_payload: Final = bool({"message", "acknowledgement"} & set(schema.names))
-        self._clear()
-
-    def _clear(self) -> None:
-        self._locations: list[Location] = []
-        self._names: list[str | None] = []
-        self._damages: list[dict[str, object] | None] = []
-        self._rows: list[_Row] = []
-        self._bytes: list[int | None] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def append(self, location: Location, command: Command) -> None:
-        cls = type(command)
-        make = _ROW_OF.get(cls)
-        row = _NOTHING if make is None else make(command)
-        self._put(location, cls.__name__, row, None)
-
-    def append_damage(self, damage: Damage) -> None:
-        location = Location(damage.file, damage.offset, damage.end - damage.offset)
-        self._put(location, None, _NOTHING, {"error": damage.what, "atTheEnd": damage.at_the_end})
-
-    def _put(self, location: Location, name: str | None, row: _Row, damage: dict[str, object] | None) -> None:
-        message = row[10]
-        self._bytes.append(None if message is None else len(message))
-        self._rows.append(row if self.keeps_payload else row[:10])
-        self._locations.append(location)
-        self._names.append(name)
-        self._damages.append(damage)
-
-    def batch(self) -> pa.RecordBatch:
-        """All of them; then there are none."""
-        files, offsets, sizes = zip(*self._locations, strict=True) if self._rows else ((), (), ())
-        columns: dict[str, Any] = {"file": files, "offset": offsets, "size": sizes, "messageBytes": self._bytes}
-        parts = list(zip(*self._rows, strict=True)) if self._rows else [()] * 12
-        columns |= dict(zip(_PARTS, parts, strict=False))
-        transactions = columns.pop("transaction")
-        columns["transactionId"] = [None if one is None else str(one) for one in transactions]
-        columns["xa"] = [_xa(one) for one in transactions]
-        columns["command"] = self._names
-        columns[CORRUPT] = self._damages
-        arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
-        self._clear()
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-_PARTS: Final = (
-    "destination",
-    "messageId",
-    "subscriptionKey",
-    "transaction",
-    "priority",
-    "prioritySupported",
-    "retroactive",
-    "subscriptionInfo",
-    "sourceFile",
-    "skipIfSourceExists",
-    "message",
-    "acknowledgement",
-)
-
-
-def _xa(transaction: object) -> dict[str, object] | None:
+def _xa(transaction: TransactionId | None) -> dict[str, object] | None:
     if not isinstance(transaction, XATransactionId):
         return None
     format_id, global_id, branch = (
@@ -310,3 +212,88 @@ def _xa(transaction: object) -> dict[str, object] | None:
         transaction.branch_qualifier,
     )
     return {"formatId": format_id, "globalId": global_id, "branch": branch}
+
+
+def _size(add: AddMessage) -> int | None:
+    return None if add.message is None else len(add.message)
+
+
+def _destination(command: Any) -> str | None:
+    """The name with its prefix, also where it has a comma."""
+    destination = command.destination
+    return None if destination is None else destination.prefix + destination.physical_name
+
+
+def _same(get: _Get, *commands: type[Command]) -> dict[type[Command], _Get]:
+    return dict.fromkeys(commands, get)
+
+
+def _of_transactions(get: Callable[[TransactionId | None], object]) -> dict[type[Command], _Get]:
+    def of(command: Any) -> object:
+        return get(command.transaction)
+
+    return _same(of, RemoveMessage, Commit, Prepare, Rollback) | _names(of)
+
+
+#: By column and command: how to get a value; what is not here is null.
+_VALUES: Final[Mapping[str, Mapping[type[Command], _Get]]] = {
+    "destination": _names(_destination) | _same(_destination, RemoveMessage, RemoveDestination, Subscription),
+    "messageId": _names(attrgetter("message_id"))
+    | {RemoveMessage: attrgetter("message_id"), AddScheduledJob: attrgetter("job_id")},
+    "subscriptionKey": _same(attrgetter("subscription_key"), RemoveMessage, Subscription),
+    "transactionId": _of_transactions(_text),
+    "xa": _of_transactions(_xa),
+    "priority": _names(attrgetter("priority")),
+    "prioritySupported": _names(attrgetter("priority_supported")),
+    "messageBytes": _names(_size) | {AddScheduledJob: lambda command: command.payload and len(command.payload)},
+    "retroactive": {Subscription: attrgetter("retroactive")},
+    "subscriptionInfo": {Subscription: attrgetter("info")},
+    "sourceFile": {RewrittenDataFile: attrgetter("source")},
+    "skipIfSourceExists": {RewrittenDataFile: attrgetter("skip_if_source_exists")},
+    "message": _names(attrgetter("message")) | {AddScheduledJob: attrgetter("payload")},
+    "acknowledgement": {RemoveMessage: attrgetter("ack")},
+}
+
+
+def _batch(records: list[Record], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows for records."""
+    locations, commands = zip(*records, strict=True)
+    files, offsets, sizes = zip(*locations, strict=True)
+    types = list(map(type, commands))
+    there = set(types)
+    known = {"file": files, "offset": offsets, "size": sizes}
+    arrays = []
+    for field in schema:
+        name = field.name
+        if name in known:
+            values: Sequence[object] = known[name]
+        elif name == "command":
+            values = [cls.__name__ for cls in types]
+        elif name == CORRUPT or there.isdisjoint(_VALUES[name]):
+            arrays.append(pa.nulls(len(records), field.type))
+            continue
+        else:
+            getters = {cls: _VALUES[name].get(cls, _nothing) for cls in there}
+            values = [getters[cls](command) for cls, command in zip(types, commands, strict=True)]
+        arrays.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nothing(command: Command) -> None:
+    return None
+
+
+def _damages(damages: list[Damage], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows for damages."""
+    rows = [
+        {
+            "file": damage.file,
+            "offset": damage.offset,
+            "size": damage.end - damage.offset,
+            CORRUPT: {"error": damage.what, "atTheEnd": damage.at_the_end},
+        }
+        for damage in damages
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema
+    )

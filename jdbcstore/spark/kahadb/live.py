@@ -7,6 +7,7 @@ read (`live_batches`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -98,12 +99,13 @@ def live_table(state: State, options: KahaDBOptions, *, takes_corrupt: bool) -> 
         raise JournalDamaged(
             f"{state.damages[0]}. To get damage in a column of its own ask for {CORRUPT}, with onCorrupt=column"
         )
-    columns: dict[str, list[Any]] = {name: [] for name in LIVE.names}
-    append = [column.append for column in columns.values()]
-    for row in _rows(state, options):
-        for add, value in zip(append, row, strict=True):
-            add(value)
-    table = pa.table(columns, LIVE)
+    rows = _rows(state, options)
+    batches = []
+    while some := list(islice(rows, _BATCH_ROWS)):
+        columns = zip(LIVE, zip(*some, strict=True), strict=True)
+        arrays = [pa.array(values, field.type) for field, values in columns]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=LIVE))
+    table = pa.Table.from_batches(batches, LIVE)
     return table.sort_by([("FILE", "ascending"), ("RECORD", "ascending")])
 
 

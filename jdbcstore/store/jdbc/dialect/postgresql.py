@@ -311,6 +311,9 @@ class PostgreSQLDialect(Dialect):
                 return "28000"
             # libpq's own errors have no code: the server went away, or never answered.
             return "08000" if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) else ""
+        if type(error).__module__.startswith("adbc_driver_manager"):
+            state = getattr(error, "sqlstate", None)
+            return str(state) if state else "28000" if any(words in str(error) for words in _DENIED) else "08000"
         return ""
 
     def error_kinds(self) -> Mapping[str, type[StoreError]]:

@@ -1,0 +1,44 @@
+"""PostgreSQL with ADBC, which reads binary COPY into Arrow batches in C++."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import adbc_driver_postgresql.dbapi
+import pyarrow as pa
+
+from jdbcstore.errors import TransientStoreError
+
+if TYPE_CHECKING:
+    from jdbcstore.spark.scan import Scan
+
+__all__ = ["batches"]
+
+
+def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan; see `Scan.batches`."""
+    given = {"connect_timeout": str(scan.options.connect_timeout_s), **scan.url.query}
+    settings = "-c default_transaction_read_only=on -c client_encoding=UTF8 -c standard_conforming_strings=on"
+    given["options"] = f"{given['options']} {settings}" if "options" in given else settings
+    url = scan.url.set(drivername="postgresql", query=given).render_as_string(hide_password=False)
+    # libpq takes a plus sign for itself, SQLAlchemy writes one for a blank.
+    url = url.replace("+", "%20")
+    size = {"adbc.postgresql.batch_size_hint_bytes": str(scan.batch_bytes)}
+    with adbc_driver_postgresql.dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**size)
+        cursor.execute(scan.statement)
+        with cursor.fetch_record_batch() as reader:
+            while (batch := _next(reader)) is not None:
+                if batch.num_rows:
+                    columns = [found.cast(field.type) for found, field in zip(batch.columns, scan.schema, strict=True)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=scan.schema)
+
+
+def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    try:
+        return reader.read_next_batch()
+    except StopIteration:
+        return None
+    except (OSError, pa.ArrowException) as error:  # what becomes of ADBC's errors on their way through Arrow
+        raise TransientStoreError(str(error)) from error

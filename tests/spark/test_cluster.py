@@ -1,0 +1,47 @@
+"""On a real cluster of two worker processes everything is as it is in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import Queue, TextMessage, open_store
+from jdbcstore.identifiers import MessageId
+from tests.spark.cluster import cluster
+
+ROOT = Path(__file__).parents[2]
+COUNT = 1000
+
+
+@pytest.mark.timeout(240)
+def test_reading_and_writing_by_two_workers(postgresql_url: str, tmp_path: Path) -> None:
+    with open_store(postgresql_url) as store:
+        queue = store.queue_message_store(Queue("A"))
+        for number in range(COUNT):
+            message = TextMessage(message_id=MessageId.parse(f"ID:a-1:1:1:1:{number + 1}"), destination=Queue("A"))
+            message.text, message.priority = f"text {number}", number % 10
+            last = queue.add_message(message)
+        last.result()
+    with cluster(tmp_path) as master:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.spark.application", master, postgresql_url],
+            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout)
+    assert told["copied"] == COUNT
+    assert sum(count for _, count in told["read"]) == COUNT
+    assert len({folder for folder, _ in told["read"]}) == 2  # both took part
+    with open_store(postgresql_url) as store:
+        copies = list(store.queue_message_store(Queue("B")).recover())
+    assert all(isinstance(copy, TextMessage) for copy in copies)
+    assert sorted((copy.text, copy.priority) for copy in copies if isinstance(copy, TextMessage)) == sorted(
+        (f"text {number}", number % 10) for number in range(COUNT)
+    )

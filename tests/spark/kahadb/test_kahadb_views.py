@@ -29,6 +29,7 @@ from jdbcstore.store.kahadb.commands import (
     Command,
     Commit,
     Prepare,
+    ProducerAudit,
     RemoveDestination,
     RemoveMessage,
     RewrittenDataFile,
@@ -195,6 +196,13 @@ def test_damage_is_a_row_or_an_error_and_never_nothing(vectors: dict[Path, Any])
         assert [row["_corrupt"] for row in corrupt] == [{"error": str(d), "message": None} for d in damages]
         assert [row["_corrupt"] for row in rows(folder, view="subscriptions")][1:] == [str(d) for d in damages]
         assert [d for row in rows(folder, view="files") for d in row["damages"]] == [str(d) for d in damages]
+
+
+def test_a_torn_end_is_damage_but_in_the_last_file(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"db-{number}.log").write_bytes(batch(Trace("one")) + batch(Trace("two"))[:-1])
+    for view in ("records", "messages", "subscriptions"):
+        assert [row.get("file", 1) for row in rows(tmp_path, view=view) if row["_corrupt"]] == [1]
 
 
 def test_damages_that_are_not_listed_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,6 +378,30 @@ def test_what_keeps_a_file(tmp_path: Path) -> None:
     assert found[6]["transactions"] == [str(XA[2])]
     assert found[9]["records"] == [("Trace", 2)]
     assert [number for number, row in found.items() if row["removable"]] == [7, 9]
+
+
+def removable(folder: Path, files: dict[int, list[Command]]) -> list[int]:
+    folder.mkdir()
+    write(folder, files)
+    return [row["file"] for row in rows(folder, view="files") if row["removable"]]
+
+
+def test_what_keeps_the_first_file_and_what_is_written_anew(tmp_path: Path) -> None:
+    rest: dict[int, list[Command]] = {2: [Trace()], 3: [Trace()]}
+    subscription = Subscription(T, "c:n", False, INFO)
+    assert removable(tmp_path / "idle", {1: [subscription], **rest}) == [1, 2]
+    assert removable(tmp_path / "waiting", {1: [subscription], 2: [Trace()], 3: [add("t", T)]}) == [2]
+    assert removable(tmp_path / "second", {1: [Trace()], 2: [subscription], 3: [Trace()]}) == [1]
+    assert removable(tmp_path / "audit", {1: [ProducerAudit(b"")], **rest}) == [1, 2]
+    assert removable(tmp_path / "audits", {1: [ProducerAudit(b"")], 2: [ProducerAudit(b"")], 3: [Trace()]}) == [1]
+
+
+def test_an_open_transaction_keeps_all_from_its_first_to_its_last_operation(tmp_path: Path) -> None:
+    def files(end: Command) -> dict[int, list[Command]]:
+        return {1: [Trace()], 2: [add("1", tx=ONE)], 3: [Trace()], 4: [add("2", tx=ONE)], 5: [end], 6: [Trace()]}
+
+    assert removable(tmp_path / "open", files(Trace())) == [1, 5]
+    assert removable(tmp_path / "ended", files(Rollback(ONE))) == [1, 2, 3, 4, 5]
 
 
 def test_subscriptions(vectors: dict[Path, Any]) -> None:

@@ -21,6 +21,7 @@ from jdbcstore.broker.durable import Durables, SubscriptionStore, settlements
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.life import Life, State
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memory import Memory
@@ -45,6 +46,7 @@ from jdbcstore.store.contract import (
     PersistenceAdapter,
     SupportsLocking,
     SupportsTopics,
+    TakenIn,
     TopicMessageStore,
 )
 from jdbcstore.store.lease import boot_time_ns
@@ -98,6 +100,7 @@ class Broker:
         self.producers = Producers(self)
         self.redeliveries = Redeliveries(self)
         self.scheduler = Scheduler(self)
+        self.intake = Intake(self)
         self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
@@ -430,6 +433,7 @@ class Broker:
         producers: Mapping[ProducerId, int] | None = None,
         follows: Sequence[Completion[Any]] = (),
         jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
 
@@ -440,7 +444,7 @@ class Broker:
             sends, acknowledged: what to publish and to settle.
             publisher: whose they are; None if they are the broker's own.
             answer: told how it went.
-            producers, follows, jobs: as `PersistenceAdapter.commit_together`.
+            producers, follows, jobs, taken: as `PersistenceAdapter.commit_together`.
 
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
@@ -453,7 +457,7 @@ class Broker:
                 return None
             sends = [message for message in sends if not self.scheduler.takes(message)]
         messages = [message for single in sends for message in self.virtual_topics.with_copies(single)]
-        return self._commit(messages, acknowledged, publisher, answer, producers, follows, jobs)
+        return self._commit(messages, acknowledged, publisher, answer, producers, follows, jobs, taken=taken)
 
     def _commit(
         self,
@@ -465,13 +469,14 @@ class Broker:
         follows: Sequence[Completion[Any]] = (),
         jobs: Sequence[JobChange] = (),
         finished: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None] | None:
         kept = [(target, message) for message in sends if (target := self._keeper(message)) is not None]
         removes, done_with = settlements(acknowledged)
         try:
             adds = [(_store_of(target, message), message) for target, message in kept]
             done_with = [*done_with, *finished]
-            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs)
+            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs, taken)
         except JdbcStoreError as error:
             answer(error)
             return None

@@ -73,6 +73,7 @@ class Realm:
         broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
         broker.is_running = True
         broker.scheduler.begin()
+        broker.intake.begin()
         broker.expiry.begin()
         self._sweep_timer = broker.loop.call_later(_SWEEP_S, self._sweep)
         broker.durables.watch()
@@ -90,6 +91,7 @@ class Realm:
         broker = self._broker
         broker.is_running = False
         broker.scheduler.end()
+        broker.intake.end()
         broker.expiry.end()
         if self._server is not None:
             self._server.stop_listening()
@@ -166,6 +168,7 @@ class Realm:
             self._sweep_timer.cancel()
         self._broker.durables.stop_watching()
         self._broker.scheduler.end()
+        self._broker.intake.end()
         self._broker.expiry.end()
         server, self._server = self._server, None
         if server is not None:

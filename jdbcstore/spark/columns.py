@@ -98,7 +98,7 @@ COLUMNS: Final = {
         Column("headers", ArrayType(_HEADER), shown=False),
         # JMS's
         Column("messageId", _STRING, ("MSGID_PROD", "MSGID_SEQ")),
-        Column("priority", _INT, ("PRIORITY",)),
+        Column("priority", _INT),
         Column("expiration", _TIME, ("EXPIRATION",)),
         Column("correlationId", _STRING),
         Column("replyTo", _STRING),
@@ -118,6 +118,7 @@ COLUMNS: Final = {
         # What a store knows besides
         Column("producerId", _STRING, ("MSGID_PROD",)),
         Column("size", _LONG, (SIZE,)),
+        Column("rowPriority", _INT, ("PRIORITY",), shown=False),
         Column("xid", _STRING, ("XID",), shown=False),
         Column(MESSAGE, _BINARY, shown=False),
         Column(CORRUPT, _UNREADABLE),

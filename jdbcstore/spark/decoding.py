@@ -203,7 +203,7 @@ _FROM_TABLE: Final[Mapping[str, Callable[[pa.RecordBatch], pa.Array]]] = {
     "partition": lambda raw: pa.repeat(pa.scalar(0, pa.int32()), raw.num_rows),
     "offset": lambda raw: raw.column("ID"),
     "messageId": _message_ids,
-    "priority": lambda raw: raw.column("PRIORITY").cast(pa.int32()),
+    "rowPriority": lambda raw: raw.column("PRIORITY").cast(pa.int32()),
     "expiration": _expirations,
     "producerId": lambda raw: raw.column("MSGID_PROD"),
     "size": _sizes,

@@ -7,7 +7,7 @@ given back to Spark, which looks again. No term ever leaves out a row that the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final, Literal, TypeAlias
 
@@ -49,6 +49,7 @@ class Term:
             XID when it is empty.
         operator: texts are compared for equality only, byte by byte.
         value: a number or a text as the column's type is, a tuple of such for ``in``, nothing for the two of null.
+        or_unset: whether it also holds where a column of numbers is 0 or null.
 
     Raises:
         TypeError: operator, column and value do not go together.
@@ -57,6 +58,7 @@ class Term:
     column: str
     operator: Operator
     value: Value = None
+    or_unset: bool = False
 
     def __post_init__(self) -> None:
         kind = int if self.column in NUMBERS else str if self.column in TEXTS else None
@@ -95,7 +97,7 @@ def pushed(filters: Iterable[Filter]) -> tuple[list[Term], list[Filter]]:
     terms: list[Term] = []
     again: list[Filter] = []
     for each in filters:
-        path = getattr(each, "attribute", ())
+        path: tuple[str, ...] = getattr(each, "attribute", ())
         read = _READ.get(path[0]) if len(path) == 1 else None
         found, is_exact = (None, False) if read is None else read(each)
         terms += found or ()
@@ -143,6 +145,14 @@ def _plain(column: str, type_: type[int] | type[str]) -> Callable[[Filter], _Rea
     return read
 
 
+def _priority(given: Filter) -> _Read:
+    """What a store tells of the priority: it is in column PRIORITY only where the destination is prioritised."""
+    terms, _ = _plain("PRIORITY", int)(given)
+    if terms is None or isinstance(given, IsNull | IsNotNull) or getattr(given, "value", None) is None:
+        return None, False
+    return [replace(term, or_unset=True) for term in terms], False
+
+
 def _expiration(given: Filter) -> _Read:
     if isinstance(given, IsNull) or (isinstance(given, EqualNullSafe) and given.value is None):
         return [Term("EXPIRATION", "is null")], True
@@ -188,13 +198,14 @@ def _id_parts(text: str) -> tuple[str, int] | None:
     return (producer, sequence) if str(sequence) == number and may_be_stored(sequence) else None
 
 
-#: By column; only those that come out of the table as they are.
+#: By column.
 _READ: Final[dict[str, Callable[[Filter], _Read]]] = {
     name: read
     for name, column, read in (
         ("topic", "CONTAINER", _plain("CONTAINER", str)),
         ("offset", "ID", _plain("ID", int)),
-        ("priority", "PRIORITY", _plain("PRIORITY", int)),
+        ("priority", "MSG", _priority),
+        ("rowPriority", "PRIORITY", _plain("PRIORITY", int)),
         ("producerId", "MSGID_PROD", _plain("MSGID_PROD", str)),
         ("expiration", "EXPIRATION", _expiration),
         ("messageId", "MSGID_PROD", _message_id),

@@ -44,7 +44,7 @@ EARLIEST: Final = -2
 #: Where to begin or to end: for all destinations (`EARLIEST`, `LATEST` or an id), or for some of them by CONTAINER.
 Offsets: TypeAlias = int | Mapping[str, int]
 
-_STORE: Final = ("url", "user", "password", "tablePrefix", "driver", "connectTimeout")
+_STORE: Final = ("url", "user", "password", "tablePrefix", "driver")
 _READ: Final = (
     *_STORE,
     "subscribe",
@@ -55,7 +55,6 @@ _READ: Final = (
     "endingOffsets",
     "minPartitions",
     "numPartitions",
-    "fetchsize",
     "batchBytes",
     "includeHeaders",
     "includePrepared",
@@ -83,9 +82,10 @@ _NOT_HERE: Final = {
     "partitioncolumn": "partitions are ranges of ids of about equal size; numPartitions says how many",
     "lowerbound": "use startingOffsets",
     "upperbound": "use endingOffsets",
+    "fetchsize": "batches are cut by bytes, batchBytes says how many",
     "kafka.bootstrap.servers": "this is a store, not a server: give url",
 }
-_DRIVERS: Final = ("adbc", "psycopg", "psycopg2", "mysqlclient", "pymysql", "sqlite3")
+_DRIVERS: Final = ("adbc", "psycopg2", "pymysql", "sqlite3")
 _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|seconds?|minutes?|hours?)?\s*")
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 

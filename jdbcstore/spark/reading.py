@@ -22,9 +22,9 @@ from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.scan import Scan, driver_for, reading_errors
-from jdbcstore.store.jdbc.schema_inspection import inspect_schema
+from jdbcstore.store.jdbc.schema_inspection import inspect_messages
 
-__all__ = ["ActiveMQReader", "Slice", "planned", "read_slice"]
+__all__ = ["ActiveMQReader", "Slice", "containers_of", "inspected", "planned", "read_slice"]
 
 _UPGRADE: Final = "jdbcstore schema upgrade"
 
@@ -123,12 +123,14 @@ def planned(
     engine = open_engine(location.url.render_as_string(hide_password=False))
     try:
         with reading_errors(location.url, location.options), engine.connect() as connection:
-            is_bytewise = _inspected(connection, options, {*columns, *(term.column for term in all_terms)})
+            is_bytewise = inspected(connection, options, {*columns, *(term.column for term in all_terms)})
             if options.subscribe:
                 all_terms.append(Term("CONTAINER", "in", tuple(dict.fromkeys(options.subscribe))))
             elif options.subscribe_pattern is not None:
                 pattern = re.compile(options.subscribe_pattern)
-                found = _containers(connection, options.location.options.table_names.full("ACTIVEMQ_MSGS"), is_bytewise)
+                found = containers_of(
+                    connection, options.location.options.table_names.full("ACTIVEMQ_MSGS"), is_bytewise
+                )
                 all_terms.append(Term("CONTAINER", "in", tuple(name for name in found if pattern.fullmatch(name))))
             if any(term.operator == "in" and not term.value for term in all_terms):
                 return []
@@ -195,23 +197,23 @@ def _bounds(options: ReadOptions, terms: Sequence[Term]) -> tuple[int | None, in
     return max(firsts, default=None), min(lasts, default=None)
 
 
-def _inspected(connection: Connection, options: ReadOptions, columns: set[str]) -> bool:
+def inspected(connection: Connection, options: ReadOptions, columns: set[str]) -> bool:
     """Whether the table is there with these columns; returns whether it tells all texts apart."""
     location = options.location
-    report = inspect_schema(connection, location.options.table_names)
     table = location.options.table_names.full("ACTIVEMQ_MSGS")
-    if "ACTIVEMQ_MSGS" in report.missing_tables:
+    found = inspect_messages(connection, location.options.table_names)
+    if found is None:
         raise SchemaMismatch(f"there is no table {table}; check the database and tablePrefix")
-    missing = sorted(column for column in columns if f"ACTIVEMQ_MSGS.{column}" in report.missing_columns)
+    missing = sorted(column for column in columns if f"ACTIVEMQ_MSGS.{column}" in found.missing_columns)
     if missing:
         raise SchemaMismatch(f"table {table} of an old ActiveMQ has no {', '.join(missing)}: run {_UPGRADE}")
-    foreign = sorted(name for name in report.foreign_columns if name.startswith("ACTIVEMQ_MSGS."))
+    foreign = sorted(name for name in found.foreign_columns if name.startswith("ACTIVEMQ_MSGS."))
     if foreign:
         raise SchemaMismatch(f"table {table} is none of ActiveMQ: {', '.join(foreign)} missing or of another type")
-    return report.collation_is_binary
+    return found.collation_is_binary
 
 
-def _containers(connection: Connection, table: str, is_bytewise: bool) -> list[str]:
+def containers_of(connection: Connection, table: str, is_bytewise: bool) -> list[str]:
     """The values of CONTAINER: by a probe of its index each, or, if that confuses some, by all of the index."""
     if not is_bytewise:
         query = f"SELECT DISTINCT CAST(CONTAINER AS BINARY) FROM {table}"

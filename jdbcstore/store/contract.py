@@ -31,6 +31,7 @@ from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.intake import IntakeStore, SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.jobs import FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.lease import Lease, LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -41,6 +42,7 @@ __all__ = [
     "Expired",
     "ExpiredPage",
     "FiredJob",
+    "IntakeStore",
     "JobChange",
     "JobPage",
     "JobStore",
@@ -51,13 +53,16 @@ __all__ = [
     "PersistenceAdapter",
     "PreparedTransaction",
     "ScheduledJob",
+    "SupportsIntake",
     "SupportsLocking",
     "SupportsScheduling",
     "SupportsTopics",
     "SupportsTransactions",
+    "TakenIn",
     "TopicMessageStore",
     "Transaction",
     "TransactionStore",
+    "WaitingLoad",
 ]
 
 #: JMS knows ten priorities, 0 to 9.
@@ -260,6 +265,7 @@ class PersistenceAdapter(ABC):
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None]:
         """Add, remove and acknowledge over several destinations in one commit, all or nothing.
 
@@ -272,9 +278,11 @@ class PersistenceAdapter(ABC):
             acknowledged: what durable subscriptions are done with, as `TopicMessageStore.acknowledge`.
             jobs: scheduled messages to keep, and those that are fired with this; only of an adapter that
                 `SupportsScheduling`.
+            taken: what leaves the waiting room of bulk loads with this; only of an adapter that `SupportsIntake`.
 
         Raises:
-            SchemaMismatch: this store cannot remember producers, acknowledgements or jobs; the text says what to do.
+            SchemaMismatch: this store cannot remember producers, acknowledgements, jobs or loads; the text says what to
+                do.
             As `MessageStore.add_message`; then nothing was done.
         """
 

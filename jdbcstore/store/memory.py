@@ -28,6 +28,7 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
+from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -581,7 +582,10 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None]:
+        if taken is not None:
+            raise StoreError("a store in memory is not loaded in bulk: nobody else can reach it")
         with self.lock:
             self.check_open()
             for earlier in follows:

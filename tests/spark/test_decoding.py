@@ -49,7 +49,7 @@ def decoded(*names: str, raw: pa.RecordBatch, **options: Any) -> list[dict[str, 
 
 
 def test_columns_of_the_table_need_no_message() -> None:
-    decoder = Decoder(schema_of(["topic", "offset", "messageId", "priority", "expiration", "size", "partition"]))
+    decoder = Decoder(schema_of(["topic", "offset", "messageId", "rowPriority", "expiration", "size", "partition"]))
     assert "MSG" not in decoder.table_columns
     assert set(decoder.table_columns) == {
         "CONTAINER", "ID", "MSGID_PROD", "MSGID_SEQ", "PRIORITY", "EXPIRATION", "SIZE"
@@ -85,7 +85,7 @@ def test_headers_of_a_message() -> None:
         ],
         "kind": "text", "text": "hé", "bytes": None, "map": None, "stream": None, "groupSequence": 3,
         "originalDestination": "queue://B", "userId": "me", "brokerInTime": datetime(1970, 1, 1, 0, 0, 0, 5000, UTC),
-        "producerId": "ID:host-1-1:1:1:1", "size": len(blob), "xid": None, "message": blob, "_corrupt": None,
+        "producerId": "ID:host-1-1:1:1:1", "size": len(blob), "rowPriority": 4, "xid": None, "message": blob, "_corrupt": None,
     }  # fmt: skip
 
 

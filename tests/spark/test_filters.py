@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,28 +25,39 @@ from pyspark.sql.datasource import (
     StringContains,
     StringStartsWith,
 )
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
 from jdbcstore.spark.filters import Term, pushed
 from jdbcstore.spark.scan import Scan
 from jdbcstore.spark.scan.statement import conditions
+from jdbcstore.store.jdbc.tables import Tables
+from tests.spark.test_scan import put, table
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-NUMBERS: Final = st.sampled_from([-(1 << 63), -2, -1, 0, 1, 2, 4, 9, 1 << 40, (1 << 63) - 1])
-TEXTS: Final = st.sampled_from(["", "a", "A", "a ", "ab", "a%", "a_", "'", "\\", "Ä", "ß😀", "ß😀x", "a:1", ":2"])
-TIMES: Final = st.one_of(st.none(), st.sampled_from([-1, 0, 1, 2, 1_700_000_000_000, 253_402_300_799_999]))
-ROWS: Final = st.lists(
-    st.tuples(TEXTS, st.none() | TEXTS, st.none() | NUMBERS, TIMES, st.none() | st.integers(-1, 10)),
-    max_size=8,
+TEXT_VALUES: Final = ("", "a", "A", "a ", "ab", "a%", "a_", "'", "\\", "Ä", "ß😀", "ß😀x", "a:1", ":2")
+TEXTS: Final = st.sampled_from(TEXT_VALUES)
+NUMBERS: Final = st.integers(-2, 130)
+#: Every producer with every number, and all else in cycles of lengths that have no common divisor.
+ROWS: Final = tuple(
+    (
+        TEXT_VALUES[number % len(TEXT_VALUES)],
+        (None, *TEXT_VALUES)[number % 15],
+        (None, -1, 0, 1, 2, 9, (1 << 63) - 1)[number // 15],
+        (None, -1, 0, 1, 2, 1_700_000_000_000, 253_402_300_799_999, 3, 7, 5, 4)[number % 11],
+        (None, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)[number % 13],
+    )
+    for number in range(105)
 )
-MOMENTS: Final = st.sampled_from(
-    [-1000, 0, 1, 999, 1000, 1001, 2000, 1_700_000_000_000_000, 1_700_000_000_000_001]
-).map(lambda us: EPOCH + timedelta(microseconds=us))
-IDS: Final = st.sampled_from(
-    ["a:1", "a:2", "A:1", "a:1:1", "a:01", "a:+1", "a:-1", "a", ":2", "::2", "a:9999999999999999999"]
+MOMENT_VALUES: Final = tuple(
+    EPOCH + timedelta(microseconds=us)
+    for us in (-1000, 0, 1, 999, 1000, 1001, 2000, 2001, 1_700_000_000_000_000, 1_700_000_000_000_001)
 )
+ID_VALUES: Final = ("a:1", "a:2", "A:1", "a:1:1", "a:01", "a:+1", "a:-1", "a", ":2", "::2", "a:9999999999999999999")
+MOMENTS: Final = st.sampled_from(MOMENT_VALUES)
+IDS: Final = st.sampled_from(ID_VALUES)
 VALUES: Final = {
-    "topic": TEXTS, "producerId": TEXTS, "offset": NUMBERS, "priority": st.integers(-1, 10),
+    "topic": TEXTS, "producerId": TEXTS, "offset": NUMBERS, "rowPriority": st.integers(-1, 10),
+    "priority": st.integers(-1, 10),
     "expiration": MOMENTS, "messageId": IDS,
 }  # fmt: skip
 COMPARISONS: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
@@ -71,7 +83,8 @@ def shown(row: tuple[Any, ...]) -> dict[str, Any]:
         "topic": topic,
         "producerId": producer,
         "offset": id,
-        "priority": priority,
+        "rowPriority": priority,
+        "priority": priority or 4,
         "expiration": EPOCH + timedelta(milliseconds=due) if due is not None and due > 0 else None,
         "messageId": None if producer is None or sequence is None else f"{producer}:{sequence}",
     }
@@ -82,7 +95,8 @@ def holds(one: Filter, row: dict[str, Any]) -> bool:
     if isinstance(one, Not):
         found = row[one.child.attribute[0]]  # type: ignore[attr-defined]  # only of EqualTo here
         return found is not None and not holds(one.child, row)
-    found, value = row[one.attribute[0]], getattr(one, "value", None)  # type: ignore[attr-defined]  # all have one
+    value: Any = getattr(one, "value", None)
+    found = row[one.attribute[0]]  # type: ignore[attr-defined]  # all have one
     if isinstance(one, IsNull) or (isinstance(one, EqualNullSafe) and value is None):
         return found is None
     if found is None:
@@ -93,7 +107,7 @@ def holds(one: Filter, row: dict[str, Any]) -> bool:
         return found in [each for each in value if each is not None]
     if isinstance(found, str) and isinstance(value, str):
         found, value = found.encode(), value.encode()
-    answers = {
+    answers: dict[type[Filter], Callable[[], bool]] = {
         EqualTo: lambda: found == value,
         EqualNullSafe: lambda: found == value,
         GreaterThan: lambda: found > value,
@@ -103,22 +117,66 @@ def holds(one: Filter, row: dict[str, Any]) -> bool:
         StringStartsWith: lambda: found.startswith(value),
         StringContains: lambda: value in found,
     }
-    return bool(answers[type(one)]())
+    return answers[type(one)]()
 
 
-@given(ROWS, st.lists(filters(), min_size=1, max_size=3))
-def test_terms_and_what_is_given_back_say_what_the_filters_say(rows: list[Any], given_: list[Filter]) -> None:
+def check(connection: Connection, given_: list[Filter]) -> None:
+    """What the database and Spark find together is what the filters say, and no row is missing before Spark looks."""
     terms, again = pushed(given_)
-    scan = Scan(make_url("sqlite:///x.db"), ("ID",), terms=tuple(terms))
-    database = sqlite3.connect(":memory:")
-    database.execute("CREATE TABLE ACTIVEMQ_MSGS (ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, PRIORITY)")
-    numbered = [(number, *row) for number, row in enumerate(rows)]
-    database.executemany("INSERT INTO ACTIVEMQ_MSGS VALUES (?,?,?,?,?,?)", numbered)
-    found = {id for (id,) in database.execute(f"SELECT ID FROM ACTIVEMQ_MSGS{scan.where}")}
-    database.close()
-    by_terms = {row[0] for row in numbered if all(holds(one, shown(row)) for one in given_ if one not in again)}
-    expected = {row[0] for row in numbered if all(holds(one, shown(row)) for one in given_)}
-    assert expected <= found <= by_terms
+    where = Scan(connection.engine.url, ("ID",), terms=tuple(terms)).where
+    statement = f"SELECT ID FROM ACTIVEMQ_MSGS{where}"
+    if connection.dialect.name != "sqlite":
+        statement = statement.replace("%", "%%")  # psycopg2 and PyMySQL take it for a parameter
+    found = {id for (id,) in connection.exec_driver_sql(statement)}
+    alone = {row[0] for row in NUMBERED if all(holds(one, shown(row)) for one in given_ if one not in again)}
+    expected = {row[0] for row in NUMBERED if all(holds(one, shown(row)) for one in given_)}
+    assert expected <= found <= alone, (given_, terms)
+
+
+NUMBERED: Final = [(number, *row) for number, row in enumerate(ROWS)]
+
+
+def fill(connection: Connection, tables: Tables) -> None:
+    put(
+        connection,
+        tables,
+        [(id, c, producer, seq, due, b"", level, None) for id, c, producer, seq, due, level in NUMBERED],
+    )
+
+
+def test_every_filter_on_every_database(database_url: str) -> None:
+    values: dict[str, Sequence[Any]] = {
+        "topic": TEXT_VALUES,
+        "producerId": TEXT_VALUES[:5],
+        "offset": (0, 1, 104, 105),
+        "rowPriority": (-1, 0, 4, 11),
+        "priority": (-1, 0, 4, 11),
+        "expiration": MOMENT_VALUES,
+        "messageId": ID_VALUES,
+    }
+    with table(database_url) as (connection, tables):
+        fill(connection, tables)
+        for name, some in values.items():
+            path = (name,)
+            for value in some:
+                for kind in COMPARISONS:
+                    check(connection, [kind(path, value)])
+                check(connection, [In(path, [None, value, some[0]])])  # type: ignore[arg-type]  # a list comes
+                if isinstance(value, str):
+                    check(connection, [StringStartsWith(path, value)])
+            for one in (IsNull(path), IsNotNull(path), EqualNullSafe(path, None)):
+                check(connection, [one])
+
+
+def test_filters_hold_together(tmp_path: Path) -> None:
+    with table(f"sqlite:///{tmp_path / 'store.db'}") as (connection, tables):
+        fill(connection, tables)
+
+        @given(st.lists(filters(), min_size=1, max_size=3))
+        def together(given_: list[Filter]) -> None:
+            check(connection, given_)
+
+        together()
 
 
 @pytest.mark.parametrize(
@@ -128,14 +186,19 @@ def test_terms_and_what_is_given_back_say_what_the_filters_say(rows: list[Any], 
         (In(("topic",), ["a", None, "b"]), Term("CONTAINER", "in", ("a", "b"))),  # type: ignore[arg-type]  # a list comes
         (StringStartsWith(("topic",), "queue://"), Term("CONTAINER", "starts with", "queue://")),
         (GreaterThan(("offset",), 5), Term("ID", ">", 5)),
-        (EqualTo(("priority",), 4), Term("PRIORITY", "=", 4)),
-        (IsNull(("priority",)), Term("PRIORITY", "is null")),
+        (EqualTo(("rowPriority",), 4), Term("PRIORITY", "=", 4)),
+        (IsNull(("rowPriority",)), Term("PRIORITY", "is null")),
         (LessThan(("expiration",), EPOCH + timedelta(milliseconds=7)), Term("EXPIRATION", "<", 7)),
         (IsNull(("expiration",)), Term("EXPIRATION", "is null")),
     ],
 )
 def test_the_database_applies_them_alone(one: Filter, term: Term) -> None:
     assert pushed([one]) == ([term], [])
+
+
+def test_a_priority_may_not_stand_in_the_row() -> None:
+    given = GreaterThan(("priority",), 4)
+    assert pushed([given]) == ([Term("PRIORITY", ">", 4, or_unset=True)], [given])
 
 
 def test_an_id_is_looked_up_by_its_parts() -> None:

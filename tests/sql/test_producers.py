@@ -164,7 +164,7 @@ def test_a_downgrade_drops_the_table_and_an_upgrade_makes_it_again(database_url:
         command.downgrade(config, "0002")
     assert not inspect(engine).has_table(tables.producers.name)
     report = upgrade_schema(engine)
-    assert (report.revision, report.has_producers) == ("0007", True)
+    assert (report.revision, report.has_producers) == ("0008", True)
     engine.dispose()
 
 

@@ -30,7 +30,8 @@ _VIEW: Final = np.dtype([("length", "<i4"), ("prefix", "<u4"), ("buffer", "<i4")
 def gathered(buffer: Bytes, places: Places, type: str) -> Places:
     """The numbers of a NumPy type that stand at some places."""
     size = np.dtype(type).itemsize
-    return buffer[places[:, None] + np.arange(size)].view(type)[:, 0].astype(np.int64)
+    numbers: Places = buffer[places[:, None] + np.arange(size)].view(type)[:, 0].astype(np.int64)
+    return numbers
 
 
 def integers(numbers: Places, nulls: Bools | None) -> pa.Array:

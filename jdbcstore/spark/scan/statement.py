@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jdbcstore.spark.filters import TEXTS, Term, may_be_stored
@@ -38,6 +38,8 @@ class Wording:
 
     def condition(self, term: Term) -> str:
         """A term in SQL; it is true or not, but may be NULL instead of false."""
+        if term.or_unset:
+            return f"({self.condition(replace(term, or_unset=False))} OR COALESCE({term.column}, 0) = 0)"
         column, operator, value = term.column, term.operator, term.value
         if operator in ("is null", "is not null"):
             return self._null(column, is_null=operator == "is null")

@@ -71,6 +71,8 @@ class _Source:
 
     def next(self) -> list[bytes] | None:
         found = self._found.get()
+        if isinstance(found, psycopg2.DatabaseError) and not found.pgcode:  # a line that broke, in whatever words
+            raise psycopg2.OperationalError(f"the server closed the connection during the read: {found}") from found
         if isinstance(found, BaseException):
             raise found
         return found

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, text
+from sqlalchemy import URL, Connection, Engine, NullPool, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -44,10 +44,13 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
+from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
+from jdbcstore.store.jdbc.intake import JdbcIntakeStore
+from jdbcstore.store.jdbc.loads import Loads
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -81,6 +84,9 @@ log = logging.getLogger(__name__)
 
 #: The primary key of ACTIVEMQ_ACKS that ActiveMQ since 5.15.15 makes on PostgreSQL, by a mistake.
 _KEY_WITHOUT_LEVEL: Final = {"CONTAINER", "CLIENT_ID", "SUB_NAME"}
+
+#: How long the index that a bulk load has left out may take to make.
+_INDEX_S: Final = 3600.0
 
 #: Set to 1, commits prove nothing: for the test that has to see what happens then, and for nobody else.
 _UNFENCED: Final = "_JDBCSTORE_UNFENCED"
@@ -128,6 +134,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._vacuum: Vacuum
         self._producers: Producers
         self._jobs: JdbcJobStore
+        self._intake: JdbcIntakeStore | None = None
         self._fence: Fence | None = None
         self._locker = self._new_locker()
         self._keeper: LockKeeper | None = None
@@ -222,6 +229,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         dialect = dialect_for(self.url.get_backend_name())
         names = self.options.table_names
         report = self._schema(engine)
+        if report.has_loads and self.options.locker != "none" and self._recover_loads():
+            report = self._schema(engine)  # indexes may have been made
         with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
@@ -243,10 +252,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence, planner)
             self._producers = Producers(self, has_table=report.has_producers)
             self._jobs = JdbcJobStore(self, has_table=report.has_scheduled)
+            self._intake = JdbcIntakeStore(self) if report.has_loads else None
             self.page_statement = lru_cache(maxsize=None)(lambda level: text(self.dialect.page(level)))
             self.writer.start()  # before anything is read: it makes sure that no former session of ours writes any more
             with engine.connect() as connection:
-                self._take_stock(connection)
+                self._take_stock(connection, has_loads=report.has_loads)
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
         self._cleanup.start()
@@ -269,10 +279,24 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             require_term(report)
         return report
 
-    def _take_stock(self, connection: Connection) -> None:
+    def _recover_loads(self) -> bool:
+        """Remove what bulk loads have left unfinished: their driver is dead, or it would still be master."""
+        dialect = dialect_for(self.url.get_backend_name())
+        options = replace(self.options, query_timeout_s=max(self.options.query_timeout_s, _INDEX_S))
+        statements = Statements(self.options.table_names, epoch_ms=dialect.epoch_ms)
+        engine, _ = watched_engine(self.url, options, poolclass=NullPool)
+        try:
+            with _mapped(patient := dialect(options, statements, has_page_index=False)), engine.connect() as connection:
+                return bool(Loads(connection, patient, self.options.table_names).recover(self._fence))
+        finally:
+            engine.dispose()
+
+    def _take_stock(self, connection: Connection, *, has_loads: bool) -> None:
         """Read what has to be known, without touching a message."""
         statements = self.statements
         highest = [statements.sequence_last_of_messages, statements.sequence_last_of_acks]
+        if has_loads:
+            highest.append(statements.sequence_last_of_loads)
         if self.registry.has_table:
             highest.append(statements.sequence_last_of_acked)
         numbers = [connection.execute(text(statement)).scalar() for statement in highest]
@@ -409,6 +433,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._jobs.require_table()
         return self._jobs
 
+    def intake_store(self) -> JdbcIntakeStore | None:
+        """As `SupportsIntake`."""
+        self._opened()
+        return self._intake
+
     def require_acked(self) -> None:
         """Raise `SchemaMismatch` unless our table of acknowledgements is there."""
         if not self.registry.has_table:
@@ -442,12 +471,20 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None]:
         self._opened()
         marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
         if marks:
             self._producers.require_table()
         changes, traces = self._jobs.changes_of(jobs)
+        if taken is not None:
+            if self._intake is None:
+                raise SchemaMismatch(
+                    f"the store has no table {self.statements.loads}. Run: jdbcstore schema upgrade URL"
+                )
+            more, tracks = self._intake.changes_of(taken)
+            changes, traces = [*changes, *more], [*traces, *tracks]
         completion: Completion[None] = Completion()
         targets = [(self.own(store), message) for store, message in adds]
         sources = [(self.own(store), message_id) for store, message_id in removes]

@@ -23,6 +23,7 @@ from jdbcstore.store.jdbc.tables import Tables
 __all__ = [
     "add_acked",
     "add_expiry_index",
+    "add_loads",
     "add_prepared_acks",
     "add_producers",
     "add_scheduled",
@@ -30,6 +31,7 @@ __all__ = [
     "adopt",
     "create",
     "create_acked",
+    "create_loads",
     "create_prepared_acks",
     "create_producers",
     "create_scheduled",
@@ -155,6 +157,30 @@ def add_prepared_acks(connection: Connection, tables: Tables) -> None:
     """Create our table of prepared acknowledgements unless it is there; the arguments are those of `add_term`."""
     if not inspect(connection).has_table(tables.prepared_acks.name):
         create_prepared_acks(connection.execute, tables)
+
+
+def create_loads(execute: Callable[[Executable], object], tables: Tables) -> None:
+    """Create our three tables of bulk loads, empty, with their index; the arguments are those of `create`."""
+    for table in (tables.load_parts, tables.staged, tables.loads):
+        execute(CreateTable(table))
+    for index in tables.loads_indexes:
+        execute(CreateIndex(index))
+
+
+def add_loads(connection: Connection, tables: Tables) -> None:
+    """Create what is missing of our tables of bulk loads: MySQL and MariaDB may have stopped anywhere in between.
+
+    The arguments are those of `add_term`.
+    """
+    catalogue = inspect(connection)
+    for table in (tables.load_parts, tables.staged, tables.loads):
+        if not catalogue.has_table(table.name):
+            connection.execute(CreateTable(table))
+    catalogue = inspect(connection)
+    names = {tables.plain(str(index["name"])) for index in catalogue.get_indexes(tables.loads.name)}
+    for index in tables.loads_indexes:
+        if tables.plain(str(index.name)) not in names:
+            connection.execute(CreateIndex(index))
 
 
 def add_expiry_index(connection: Connection, tables: Tables) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
 from jdbcstore.store.jdbc.adoption import (
     add_acked,
+    add_loads,
     add_prepared_acks,
     add_producers,
     add_scheduled,
@@ -158,7 +159,7 @@ def schema_sql(dialect_name: str, names: TableNames | str = "") -> str:
 
 def _add_own_tables(connection: Connection, tables: Tables) -> None:
     """Create what is missing of our own tables."""
-    for add in (add_term, add_producers, add_acked, add_scheduled, add_prepared_acks):
+    for add in (add_term, add_producers, add_acked, add_scheduled, add_prepared_acks, add_loads):
         add(connection, tables)
 
 

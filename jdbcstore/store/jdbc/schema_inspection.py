@@ -13,13 +13,12 @@ from sqlalchemy import Connection, Table, and_, bindparam, exists, inspect, sele
 from sqlalchemy.engine.interfaces import ReflectedColumn
 from sqlalchemy.types import TypeEngine
 
-from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
 from jdbcstore.store.jdbc.statements import PAGE_INDEX
 from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["hidden_subscriptions", "inspect_schema"]
+__all__ = ["MessagesTable", "hidden_subscriptions", "inspect_messages", "inspect_schema"]
 
 #: Columns that some version of ActiveMQ did without; the upgrade adds them.
 _ADDED_LATER: Final = frozenset(
@@ -48,6 +47,15 @@ _NEW_MESSAGE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesTable:
+    """What a reader has to know of the message table; the fields are those of `SchemaReport`."""
+
+    missing_columns: tuple[str, ...]
+    foreign_columns: tuple[str, ...]
+    collation_is_binary: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Shape:
     """A table as the catalogues describe it; names in upper case and without the prefix."""
 
@@ -67,6 +75,11 @@ def inspect_schema(connection: Connection, names: TableNames | str = "") -> Sche
         ConfigurationError: they cannot be names.
     """
     return _Inspection(connection, Tables.on(connection, names)).report()
+
+
+def inspect_messages(connection: Connection, names: TableNames | str = "") -> MessagesTable | None:
+    """The same of the message table alone, for those who only read it; None when it is missing."""
+    return _Inspection(connection, Tables.on(connection, names)).messages()
 
 
 def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[str, str, str]]:
@@ -94,8 +107,17 @@ class _Inspection:
             if self.catalogue.has_table(table.name)
         }
 
+    def messages(self) -> MessagesTable | None:
+        """Of the message table."""
+        if "ACTIVEMQ_MSGS" not in self.shapes:
+            return None
+        missing, foreign = self._columns_amiss()
+        return MessagesTable(missing, foreign, self._collation()[1])
+
     def report(self) -> SchemaReport:
         """Everything, as values."""
+        from jdbcstore.store.jdbc.migration import known_revisions  # Alembic takes longer than all else here
+
         messages, acks = self.shapes.get("ACTIVEMQ_MSGS"), self.shapes.get("ACTIVEMQ_ACKS")
         missing_columns, foreign_columns = self._columns_amiss()
         message_type, message_bytes_max = self._message_type()
@@ -137,6 +159,7 @@ class _Inspection:
             has_acked=self.catalogue.has_table(self.tables.acked.name),
             has_scheduled=self._has_scheduled(),
             has_prepared_acks=self.catalogue.has_table(self.tables.prepared_acks.name),
+            has_loads=self._has_loads(),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:
@@ -245,6 +268,13 @@ class _Inspection:
         found = {self.tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(name)}
         return found >= {self.tables.plain(str(index.name)) for index in self.tables.scheduled_indexes}
 
+    def _has_loads(self) -> bool:
+        tables = self.tables
+        if not all(self.catalogue.has_table(table.name) for table in (tables.loads, tables.load_parts, tables.staged)):
+            return False
+        found = {tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(tables.loads.name)}
+        return found >= {tables.plain(str(index.name)) for index in tables.loads_indexes}
+
     def _has_row(self, table: Table) -> bool:
         return self.connection.execute(select(table.c.ID).where(table.c.ID == 1)).first() is not None
 
@@ -275,6 +305,8 @@ class _Inspection:
 
 
 def _kind(report: SchemaReport) -> SchemaKind:
+    from jdbcstore.store.jdbc.migration import known_revisions  # as above
+
     if report.revision is None:
         nothing = len(report.missing_tables) == 3
         return SchemaKind.NONE if nothing else SchemaKind.ACTIVEMQ

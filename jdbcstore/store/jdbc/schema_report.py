@@ -96,6 +96,7 @@ class SchemaReport:
             scheduled.
         has_prepared_acks: whether our table of prepared acknowledgements is there, without which no XA transaction can
             acknowledge messages of durable subscriptions.
+        has_loads: whether our tables of bulk loads and their index are there, without which nothing can be loaded.
     """
 
     names: TableNames
@@ -125,6 +126,7 @@ class SchemaReport:
     has_acked: bool
     has_scheduled: bool
     has_prepared_acks: bool
+    has_loads: bool
 
     @property
     def upgrade_command(self) -> str:
@@ -141,6 +143,7 @@ class SchemaReport:
             and self.has_acked
             and self.has_scheduled
             and self.has_prepared_acks
+            and self.has_loads
         )
 
     @property
@@ -269,6 +272,7 @@ class SchemaReport:
                 "PREPARED_ACKS",
                 "is missing: no XA transaction can acknowledge for topics",
             ),
+            (self.has_loads, "loads", "LOADS", "or what belongs to it is missing: nothing can be loaded in bulk"),
         )
         found += [
             Finding(name, f"{self.names.full(f'JDBCSTORE_{table}')} {lack}", Remedy.UPGRADE)

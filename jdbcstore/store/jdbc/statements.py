@@ -13,11 +13,15 @@ from jdbcstore.store.jdbc.table_names import TableNames
 
 __all__ = [
     "ACKED_TABLE",
+    "LOADS_INDEX",
+    "LOADS_TABLE",
+    "LOAD_PARTS_TABLE",
     "PAGE_INDEX",
     "PREPARED_ACKS_TABLE",
     "PRODUCERS_TABLE",
     "SCHEDULED_INDEX",
     "SCHEDULED_TABLE",
+    "STAGED_TABLE",
     "TERM_TABLE",
     "Statements",
 ]
@@ -38,6 +42,15 @@ SCHEDULED_INDEX: Final = "JDBCSTORE_SCHEDULED_DUE"
 #: Our own table, (XID, NUMBER, CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, SHOWN, MSGID_PROD,
 #: MSGID_SEQ); a Java broker never touches it.
 PREPARED_ACKS_TABLE: Final = "JDBCSTORE_PREPARED_ACKS"
+#: Our own table of bulk loads, one row each (`loads`); a Java broker never touches it.
+LOADS_TABLE: Final = "JDBCSTORE_LOADS"
+#: Its index, (STATE, CHANGED_MS).
+LOADS_INDEX: Final = "JDBCSTORE_LOADS_STATE"
+#: Our own table, (JOB, PART, ROWS_LOADED): the parts of loads that are committed; a Java broker never touches it.
+LOAD_PARTS_TABLE: Final = "JDBCSTORE_LOAD_PARTS"
+#: Our own table, (JOB, PART, NUMBER) and what a message row has: loaded messages that a broker is to take in; a Java
+#: broker never touches it.
+STAGED_TABLE: Final = "JDBCSTORE_STAGED"
 
 
 class Statements:
@@ -57,6 +70,7 @@ class Statements:
         self.acked = full(ACKED_TABLE)
         self.scheduled = full(SCHEDULED_TABLE)
         self.prepared_acks = full(PREPARED_ACKS_TABLE)
+        self.loads, self.load_parts, self.staged = full(LOADS_TABLE), full(LOAD_PARTS_TABLE), full(STAGED_TABLE)
         self.page_index = full(PAGE_INDEX)
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -163,6 +177,32 @@ class Statements:
         self.acked_delete = f"DELETE FROM {self.acked} WHERE {of_subscription}"
         self.acked_delete_all = f"DELETE FROM {self.acked}"
 
+        # Bulk loads.
+        loads, staged = self.loads, self.staged
+        self.load_ready = (
+            f"SELECT JOB, ROWS_LOADED, ROWS_TAKEN, ROWS_REFUSED FROM {loads} WHERE STATE = 'ready'"
+            " ORDER BY CHANGED_MS, JOB LIMIT 1"
+        )
+        #: Those that were refused have a part below 0.
+        self.staged_page = (
+            f"SELECT PART, NUMBER, MSG FROM {staged} WHERE JOB = :job AND PART >= 0 AND PART >= :part"
+            " AND (PART > :part OR NUMBER > :number) ORDER BY PART, NUMBER LIMIT :rows"
+        )
+        #: Fails, as `job_prove`, unless the load is ready and has come that far.
+        self.load_prove = (
+            f"INSERT INTO {loads} (JOB,STATE,ROWS_LOADED,ROWS_TAKEN,ROWS_REFUSED,REBUILD,BEGUN_MS,CHANGED_MS)"
+            " SELECT '','',0,0,0,0,0,0 FROM"
+            f" (SELECT COUNT(*) AS N FROM {loads} WHERE JOB=? AND STATE='ready' AND ROWS_TAKEN+ROWS_REFUSED=?) found"
+            " CROSS JOIN (SELECT 1 AS M UNION ALL SELECT 2) twice WHERE found.N=0"
+        )
+        self.staged_delete = f"DELETE FROM {staged} WHERE JOB=? AND PART=? AND NUMBER BETWEEN ? AND ?"
+        self.staged_refuse = f"UPDATE {staged} SET PART=? WHERE JOB=? AND PART=? AND NUMBER=?"
+        self.load_advance = (
+            f"UPDATE {loads} SET ROWS_TAKEN=?,ROWS_REFUSED=?,STATE=?,"
+            f"CHANGED_MS=CASE ? WHEN 'ready' THEN CHANGED_MS ELSE {epoch_ms} END WHERE JOB=?"
+        )
+        self.load_trace = f"SELECT 1 FROM {loads} WHERE JOB = :job AND ROWS_TAKEN + ROWS_REFUSED >= :done"
+        self.sequence_last_of_loads = f"SELECT MAX(LAST_ID) FROM {self.loads}"
         # Scheduled messages.
         jobs, columns = self.scheduled, "JOB_ID,DUE_MS,DELAY_MS,PERIOD_MS,REPEATS,CRON,MSG"
         self.jobs_delete_all = f"DELETE FROM {jobs}"

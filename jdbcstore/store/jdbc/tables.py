@@ -21,11 +21,15 @@ from sqlalchemy.engine import Connection
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.statements import (
     ACKED_TABLE,
+    LOAD_PARTS_TABLE,
+    LOADS_INDEX,
+    LOADS_TABLE,
     PAGE_INDEX,
     PREPARED_ACKS_TABLE,
     PRODUCERS_TABLE,
     SCHEDULED_INDEX,
     SCHEDULED_TABLE,
+    STAGED_TABLE,
     TERM_TABLE,
 )
 from jdbcstore.store.jdbc.table_names import TableNames
@@ -78,6 +82,14 @@ class Tables:
     #: one transaction. NUMBER counts within the transaction; the ids are as in JDBCSTORE_ACKED, the last one being that
     #: of the message; SHOWN is 1 if the row of ACKS names this transaction, too.
     prepared_acks: Table
+    #: Ours: bulk loads. STATE and MODE are words of `loads`; HOLDER is the run whose parts count, and the name in
+    #: ACTIVEMQ_LOCK while it writes by itself; FIRST_ID and LAST_ID are the ids it may have used; REBUILD is 1 while
+    #: indexes may be missing for its sake; the times are the database's, epoch milliseconds.
+    loads: Table
+    #: Ours: JOB, PART, ROWS_LOADED; written in the transaction that brings the rows of the part
+    load_parts: Table
+    #: Ours: JOB, PART, NUMBER and the columns of a message: what a broker is to take in
+    staged: Table
 
     def __init__(self, names: TableNames | str, dialect_name: str) -> None:
         self.names = TableNames.of(names)
@@ -95,6 +107,10 @@ class Tables:
         self.scheduled = self._scheduled()
         self.scheduled_indexes = (self._index(SCHEDULED_INDEX, self.scheduled, "DUE_MS", "JOB_ID"),)
         self.prepared_acks = self._prepared_acks()
+        self.loads = self._loads()
+        self.loads_indexes = (self._index(LOADS_INDEX, self.loads, "STATE", "CHANGED_MS"),)
+        self.load_parts = self._load_parts()
+        self.staged = self._staged()
         self.page_index = self.cased(self.names.full(PAGE_INDEX))
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(self.names.full("JDBCSTORE_VERSION"))
@@ -224,6 +240,48 @@ class Tables:
             self._column("MSGID_PROD", String(250)),
             self._column("MSGID_SEQ", BigInteger()),
             key=("XID", "NUMBER"),
+        )
+
+    def _loads(self) -> Table:
+        return self._table(
+            LOADS_TABLE,
+            self._column("JOB", String(250), nullable=False),
+            self._column("STATE", String(20), nullable=False),
+            self._column("MODE", String(20)),
+            self._column("HOLDER", String(250)),
+            self._column("FIRST_ID", BigInteger()),
+            self._column("LAST_ID", BigInteger()),
+            self._column("ROWS_LOADED", BigInteger(), nullable=False, default="0"),
+            self._column("ROWS_TAKEN", BigInteger(), nullable=False, default="0"),
+            self._column("ROWS_REFUSED", BigInteger(), nullable=False, default="0"),
+            self._column("REBUILD", BigInteger(), nullable=False, default="0"),
+            self._column("BEGUN_MS", BigInteger(), nullable=False),
+            self._column("CHANGED_MS", BigInteger(), nullable=False),
+            key=("JOB",),
+        )
+
+    def _load_parts(self) -> Table:
+        return self._table(
+            LOAD_PARTS_TABLE,
+            self._column("JOB", String(250), nullable=False),
+            self._column("PART", BigInteger(), nullable=False),
+            self._column("ROWS_LOADED", BigInteger(), nullable=False),
+            key=("JOB", "PART"),
+        )
+
+    def _staged(self) -> Table:
+        return self._table(
+            STAGED_TABLE,
+            self._column("JOB", String(250), nullable=False),
+            self._column("PART", BigInteger(), nullable=False),
+            self._column("NUMBER", BigInteger(), nullable=False),
+            self._column("CONTAINER", String(250), nullable=False),
+            self._column("MSGID_PROD", String(250)),
+            self._column("MSGID_SEQ", BigInteger()),
+            self._column("EXPIRATION", BigInteger()),
+            self._column("MSG", _bytes()),
+            self._column("PRIORITY", BigInteger()),
+            key=("JOB", "PART", "NUMBER"),
         )
 
     def _column(

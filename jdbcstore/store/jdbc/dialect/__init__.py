@@ -62,6 +62,10 @@ class Dialect:
     has_server = True
     #: Whether removed rows have to be vacuumed by somebody.
     needs_vacuum = False
+    #: How to delete rows that are named by the primary key, looking at no other row.
+    delete_by_key = "DELETE FROM {table} WHERE"
+    #: Whether a bulk load into an empty table is faster without indexes that are made again at the end.
+    gains_by_rebuilding = False
     #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.
     epoch_ms = "NULL"
     #: How to begin a transaction that writes.
@@ -171,6 +175,10 @@ class Dialect:
         its uncommitted rows would make the new master's wait.
         """
         return 0
+
+    def is_at_work(self, connection: Connection, holder: str) -> bool:
+        """Whether a holder has a writing session on the server: whoever has the lock row locked writes no name."""
+        return False
 
     def is_row_locked(self, connection: Connection) -> bool:
         """Whether `row_lock` cannot be had, which is tried for a moment. Not on a connection that has it."""

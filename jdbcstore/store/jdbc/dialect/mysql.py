@@ -91,6 +91,8 @@ class MySQLDialect(Dialect):
     """MariaDB 10.6 and newer, MySQL 8.0 and newer, InnoDB."""
 
     index_hint = "FORCE INDEX ({index})"
+    # Else the servers may prefer to look at all rows, and wait for those that somebody is writing just now.
+    delete_by_key = "DELETE t FROM {table} t FORCE INDEX (PRIMARY) WHERE"
     # Not by way of local time, which goes through one hour twice in autumn.
     epoch_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
     # A row's ID was NULL; a subquery that must not have more than one row has two.
@@ -172,7 +174,7 @@ class MySQLDialect(Dialect):
     def _written(self, batch: Batch, fence: Fence | None, *, by_id: bool) -> list[list[bytes]]:
         """The packets of a batch; the proof is in the last one, together with the end."""
         words = [*self._inserts(batch.adds, fence if by_id else None), *self._rest(batch)]
-        end = [b"COMMIT"] if fence is None or by_id else [self._fence(fence), b"COMMIT"]
+        end = [b"COMMIT"] if fence is None or by_id else [self.fence_words(fence), b"COMMIT"]
         if len(words) + len(end) <= 2:  # one statement is a transaction by itself
             return [words]
         packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
@@ -180,11 +182,11 @@ class MySQLDialect(Dialect):
         return packets
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
-        self._send(connection, [self._fence(fence)])
+        self._send(connection, [self.fence_words(fence)])
 
     def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
         words = [statement.encode() for statement in statements]
-        proof = [] if fence is None else [self._fence(fence)]
+        proof = [] if fence is None else [self.fence_words(fence)]
         self._send(connection, [b"BEGIN", *words, *proof, b"COMMIT"])
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
@@ -219,6 +221,10 @@ class MySQLDialect(Dialect):
             return 0
         connection.execute(text(f"KILL {int(session)}"))
         return 1
+
+    def is_at_work(self, connection: Connection, holder: str) -> bool:
+        used = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        return used is not None
 
     def hold_signal(self, connection: Connection, signal: str) -> bool:
         return connection.execute(text("SELECT GET_LOCK(:name, 0)"), {"name": signal}).scalar() == 1
@@ -304,7 +310,7 @@ class MySQLDialect(Dialect):
             )
         return values
 
-    def _fence(self, fence: Fence) -> bytes:
+    def fence_words(self, fence: Fence) -> bytes:
         """Two rows where one may be, unless the row names us, which the share lock then keeps as it is."""
         proof = b"(SELECT %s FROM %s)" % self._proof(1, fence)
         return b"SELECT IF(%s=1,1,(SELECT 1 UNION SELECT 2))" % proof

@@ -101,6 +101,7 @@ class PostgreSQLDialect(Dialect):
     level_order_back = "PRIORITY, ID DESC"
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
+    gains_by_rebuilding = True
     epoch_ms = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
@@ -157,11 +158,11 @@ class PostgreSQLDialect(Dialect):
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
-            cursor.execute(self._fence(fence))
+            cursor.execute(self.fence_words(fence))
 
     def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
-            proof = [] if fence is None else [self._fence(fence)]
+            proof = [] if fence is None else [self.fence_words(fence)]
             cursor.execute(b";".join([*(statement.encode() for statement in statements), *proof]))
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
@@ -172,7 +173,7 @@ class PostgreSQLDialect(Dialect):
         # Read and planned once: that costs more than running it.
         raw: Any = connection.connection.dbapi_connection
         with raw.cursor() as cursor:
-            cursor.execute(b"PREPARE %s AS %s" % (_FENCE, self._fence(fence)))
+            cursor.execute(b"PREPARE %s AS %s" % (_FENCE, self.fence_words(fence)))
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))
@@ -188,6 +189,9 @@ class PostgreSQLDialect(Dialect):
 
     def end_sessions(self, connection: Connection, holder: str) -> int:
         return self._count_sessions(connection, holder, "pg_terminate_backend(pid)")
+
+    def is_at_work(self, connection: Connection, holder: str) -> bool:
+        return self._count_sessions(connection, holder, "pid") > 0
 
     def _count_sessions(self, connection: Connection, holder: str, what: str) -> int:
         statement = (
@@ -228,7 +232,7 @@ class PostgreSQLDialect(Dialect):
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
             cursor.execute(b"ROLLBACK")
 
-    def _fence(self, fence: Fence) -> bytes:
+    def fence_words(self, fence: Fence) -> bytes:
         """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
         names = self.statements
         row, holder = (names.lock, b"BROKER_NAME") if fence.by_lease else (names.term, b"HOLDER")

@@ -55,6 +55,7 @@ class SQLiteDialect(Dialect):
     epoch_ms = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
     begin = "BEGIN IMMEDIATE"
     has_server = False
+    gains_by_rebuilding = True
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 
     @classmethod
@@ -149,6 +150,13 @@ class SQLiteDialect(Dialect):
             connection.execute(text(names.term_next), {"holder": parameters["holder"]})
         connection.exec_driver_sql("COMMIT")
         return taken
+
+    def literal(self, value: str | int | bytes | None) -> bytes:
+        if isinstance(value, bytes):
+            return b"x'%s'" % value.hex().encode()
+        if isinstance(value, str):
+            return b"'" + value.encode().replace(b"'", b"''") + b"'"
+        return b"NULL" if value is None else b"%d" % value
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection

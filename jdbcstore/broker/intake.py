@@ -1,0 +1,159 @@
+"""The intake: what was loaded in bulk into the store's waiting room goes to its destinations.
+
+It is sent as a producer's messages would be: virtual topics, policies, durable subscriptions and the scheduler see no
+difference. The store takes a page out of the waiting room in the commit that adds its messages (`TakenIn`), so that it
+happens once does not depend on who does it, and after any failure the page is just read again.
+
+One page is under way at a time, and the next one is read meanwhile. So what producers send in between waits for a page
+at most, and shares its commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from jdbcstore.errors import (
+    CodecError,
+    DuplicateMessage,
+    JdbcStoreError,
+    LockError,
+    OutcomeUnknown,
+    ProtocolError,
+    StoreClosed,
+    TransientStoreError,
+)
+from jdbcstore.message import Message
+from jdbcstore.store.contract import SupportsIntake, TakenIn, WaitingLoad
+from jdbcstore.store.intake import START, IntakePage, IntakeStore, Staged
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["Intake"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 1.0
+_PAGE_MESSAGES: Final = 500
+_PAGE_BYTES: Final = 1 << 20
+#: What says nothing about the messages: they are taken in later.
+_LATER: Final = (TransientStoreError, OutcomeUnknown, StoreClosed, LockError, DuplicateMessage)
+
+
+class Intake:
+    """Takes in bulk loads while the broker is master. Everything here is called in its event loop.
+
+    Args:
+        broker: whose.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+        #: Messages that were taken in, and those that could not be, since the broker exists.
+        self.taken = self.refused = 0
+
+    def begin(self) -> None:
+        """Clients are let in."""
+        self.end()
+        adapter = self._broker.adapter
+        store = adapter.intake_store() if isinstance(adapter, SupportsIntake) else None
+        if store is not None:
+            self._task = self._broker.loop.create_task(self._run(store))
+
+    def end(self) -> None:
+        """Clients are dropped. What has been submitted is answered to nobody; the next master looks."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+
+    async def _run(self, store: IntakeStore) -> None:
+        while True:
+            try:
+                load = await self._broker.read(store.waiting_load)
+                if load is not None:
+                    await self._take_in(store, load)
+                    continue
+            except StoreClosed:
+                return
+            except JdbcStoreError as error:
+                log.warning("a bulk load could not be taken in, trying again error=%r", str(error))
+            except Exception:
+                log.exception("defect in taking in a bulk load")
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _take_in(self, store: IntakeStore, load: WaitingLoad) -> None:
+        log.info("taking in a bulk load job=%s messages=%d taken=%d", load.job, load.messages, load.taken)
+        page: IntakePage = await self._broker.read(store.staged, load.job, START, _PAGE_MESSAGES, _PAGE_BYTES)
+        while True:
+            if not page:  # fewer than the load says: somebody has removed them
+                raise TransientStoreError(f"load {load.job} has nothing waiting, but is not complete")
+            behind = page[-1].place
+            following = self._broker.read(store.staged, load.job, behind, _PAGE_MESSAGES, _PAGE_BYTES)
+            try:
+                load = await self._commit(load, page)
+            finally:
+                page = await following
+            if load.taken + load.refused >= load.messages:
+                log.info("bulk load taken in job=%s messages=%d refused=%d", load.job, load.taken, load.refused)
+                return
+
+    async def _commit(self, load: WaitingLoad, page: Sequence[Staged]) -> WaitingLoad:
+        """Take a page in; if something in it is at fault, each message by itself. Returns the load as it is then."""
+        try:
+            return await self._send(load, page)
+        except _LATER:
+            raise
+        except JdbcStoreError as error:
+            if len(page) > 1:
+                for staged in page:
+                    load = await self._commit(load, [staged])
+                return load
+            staged = page[0]
+            reason = str(error)
+            log.warning("a loaded message is refused job=%s place=%s error=%r", load.job, staged.place, reason)
+            return await self._submit([], TakenIn(load, (), (staged.place,)))
+
+    async def _send(self, load: WaitingLoad, page: Sequence[Staged]) -> WaitingLoad:
+        sends: list[Message] = []
+        for staged in page:
+            if isinstance(staged.message, CodecError):
+                raise staged.message
+            sends += _singles(staged.message)
+        return await self._submit(sends, TakenIn(load, [staged.place for staged in page]))
+
+    async def _submit(self, sends: Sequence[Message], taken: TakenIn) -> WaitingLoad:
+        answered: asyncio.Future[None] = self._broker.loop.create_future()
+
+        def answer(error: BaseException | None) -> None:
+            if answered.done():  # nobody waits any more
+                return
+            if error is None:
+                answered.set_result(None)
+            else:
+                answered.set_exception(error)
+
+        self._broker.commit(sends, [], None, answer, taken=taken)
+        await answered
+        self.taken += len(taken.places)
+        self.refused += len(taken.refused)
+        return taken.after
+
+
+def _singles(message: Message) -> list[Message]:
+    """The message for each of its destinations. It is kept, whatever its delivery mode: the load was promised."""
+    destination = message.destination
+    if destination is None or message.message_id is None:
+        raise ProtocolError("the message has no destination or no id")
+    message.persistent = True
+    if not destination.is_composite:
+        return [message]
+    singles = []
+    for element in destination.elements():
+        single = message.copy()
+        single.destination, single.original_destination = element, destination
+        singles.append(single)
+    return singles

@@ -52,8 +52,7 @@ class Decoder:
         schema: columns of `COLUMNS`, as Spark wants them.
         on_corrupt: ``fail`` stops at a message that cannot be decoded also if there is a column for it.
         selector: leaves out messages that do not match; those that cannot be decoded stay.
-        lacks: columns of the table that the store does not have (of PRIORITY and EXPIRATION); they are read from the
-            message.
+        lacks: columns of the table that the store does not have: EXPIRATION or none. It is read from the message then.
 
     Raises:
         ConfigurationError: the schema has a column that there is not, or one of another type.

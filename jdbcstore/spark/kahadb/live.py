@@ -36,6 +36,7 @@ LIVE: Final = pa.schema(
         pa.field("ID", pa.int64(), False),
         pa.field("CONTAINER", pa.string()),
         pa.field("MESSAGE_ID", pa.string()),
+        pa.field("TIER", pa.int32()),
         pa.field("XID", pa.string()),
         pa.field("SUBSCRIBERS", pa.list_(pa.field("element", pa.string(), False))),
         pa.field("DAMAGE", pa.string()),
@@ -44,7 +45,7 @@ LIVE: Final = pa.schema(
 #: The same for Spark.
 LIVE_TYPE: Final = (
     "FILE int not null, RECORD bigint not null, BYTES bigint not null, ID bigint not null, CONTAINER string,"
-    " MESSAGE_ID string, XID string, SUBSCRIBERS array<string>, DAMAGE string"
+    " MESSAGE_ID string, TIER int, XID string, SUBSCRIBERS array<string>, DAMAGE string"
 )
 _BATCH_ROWS: Final = 20_000
 
@@ -139,7 +140,8 @@ def _rows(state: State, options: KahaDBOptions) -> Iterator[tuple[Any, ...]]:
             subscribers = None
             if destination.is_topic:
                 subscribers = _subscribers(stored, message, {} if options.include_prepared else in_doubt)
-            yield *message.location, message.order, name, message.message_id, xid, subscribers, None
+            tier = int(message.tier)
+            yield *message.location, message.order, name, message.message_id, tier, xid, subscribers, None
     if options.include_prepared:
         # Nobody knows when they will be visible, only that all others are before.
         for xid, destination, message_id, location in sorted(
@@ -152,12 +154,12 @@ def _rows(state: State, options: KahaDBOptions) -> Iterator[tuple[Any, ...]]:
         ):
             if chooses(destination.qualified_name):
                 last = max(last + 1, (location.file << 32) + location.offset)
-                yield *location, last, destination.qualified_name, message_id, xid, None, None
+                yield *location, last, destination.qualified_name, message_id, None, xid, None, None
     for damage in state.damages:
         at = (damage.file << 32) + damage.offset
-        yield damage.file, damage.offset, damage.end - damage.offset, at, None, None, None, None, str(damage)
+        yield damage.file, damage.offset, damage.end - damage.offset, at, None, None, None, None, None, str(damage)
     if state.damages_unlisted:
-        yield 0, 0, 0, 0, None, None, None, None, unlisted(state)
+        yield 0, 0, 0, 0, None, None, None, None, None, unlisted(state)
 
 
 def _in_doubt(state: State) -> dict[tuple[Destination, str, str | None], str]:

@@ -43,7 +43,7 @@ _ROWS_MAX: Final = 10_000
 _TASK_BYTES: Final = 32 << 20
 _TASKS_MAX: Final = 10_000
 #: What a journal tells of a message only within it.
-_LACKS: Final = frozenset({"PRIORITY", "EXPIRATION"})
+_LACKS: Final = frozenset({"EXPIRATION"})
 
 
 @dataclass(frozen=True)
@@ -271,6 +271,7 @@ class _RawRows:
             "ID": row["ID"],
             "CONTAINER": row["CONTAINER"],
             "XID": row["XID"],
+            "PRIORITY": row["TIER"],
             "MSGID_PROD": producer,
             "MSGID_SEQ": sequence,
             "MSG": message,
@@ -291,6 +292,7 @@ _TYPES: Final = {
     "ID": pa.int64(),
     "CONTAINER": pa.string(),
     "XID": pa.string(),
+    "PRIORITY": pa.int64(),
     "MSGID_PROD": pa.string(),
     "MSGID_SEQ": pa.int64(),
     "MSG": pa.binary(),

@@ -31,7 +31,7 @@ def test_records_are_those_of_the_reader(spark: SparkSession, vectors: dict[Path
 
 #: Enough to tell two messages apart.
 COLUMNS = (
-    "topic,partition,offset,messageId,xid,priority,timestamp,expiration,redeliveryCounter,kind,message,"
+    "topic,partition,offset,messageId,xid,rowPriority,priority,timestamp,expiration,redeliveryCounter,kind,message,"
     "subscribers,_corrupt"
 )
 
@@ -74,8 +74,10 @@ def test_live_messages_are_those_that_activemq_finds(
             told = wanted["destinations"][name]
             by_id = {message["id"]: message for message in told["messages"]}
             hidden = set() if destination.is_topic else set(by_id) - set(told["dispatchable_ids"])
-            in_order = sorted(stored.messages(), key=lambda message: message.sequence)
-            assert [row["messageId"] for row in found] == [m.message_id for m in in_order if m.message_id not in hidden]
+            found.sort(key=lambda row: -row["rowPriority"])  # stable
+            in_order = [message["id"] for message in told["messages"] if message["id"] not in hidden]
+            assert [row["messageId"] for row in found] == in_order
+            assert len(stored) == len(in_order) + len(hidden)
             assert set(by_id) == {row["messageId"] for row in found} | hidden
             for row in found:
                 message = by_id[row["messageId"]]

@@ -41,6 +41,7 @@ from jdbcstore.spark.reading import containers_of, inspected
 from jdbcstore.spark.scan import Scan, driver_for, reading_errors
 from jdbcstore.spark.view import TableView, snapshot
 from jdbcstore.store.jdbc.adapter import engine_for
+from jdbcstore.store.jdbc.statements import LOADS_TABLE
 
 __all__ = ["ActiveMQStreamReader", "StreamSlice"]
 
@@ -101,6 +102,7 @@ class ActiveMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: What was planned here, and needs not be counted again.
         self._planned: Offset | None = None
         self._seen: Offset | None = None
+        self._load: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get what they need, connections stay."""
@@ -203,7 +205,15 @@ class ActiveMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         taken_ms = _now_ms()
         with self._view(start.floors) as view:
             end = self._progress.next(start, view, taken_ms, rows, LAST_ID if self._target is None else self._target)
-            self._seen = Offset(view.top())
+            self._seen, load = Offset(view.top()), view.first_of_load()
+        if load != self._load:
+            self._load = load
+            if load is not None:
+                log.info(
+                    "a load is not finished, what comes behind it waits: until it is committed, or its driver is"
+                    " gone and another jdbcstore has removed it first_id=%d",
+                    load,
+                )
         return end
 
     def _slices(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -324,7 +334,7 @@ def _check(options: ReadOptions) -> None:
 
 def _loads_of(connection: Connection, options: ReadOptions) -> str | None:
     """The table of loads, if there is one."""
-    name = options.location.options.table_names.full("JDBCSTORE_LOADS")
+    name = options.location.options.table_names.full(LOADS_TABLE)
     known = {each.lower() for each in inspect(connection).get_table_names()}
     return name if name.rpartition(".")[2].lower() in known else None
 

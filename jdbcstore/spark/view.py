@@ -63,13 +63,16 @@ class TableView:
     loads: str | None = None
 
     def top(self) -> int:
-        # A load has ids of its own from its first one on, brings rows in any order and may remove them again.
-        unfinished = None
-        if self.loads is not None:
-            query = f"SELECT MIN(FIRST_ID) FROM {self.loads} WHERE MODE = 'direct' AND STATE IN ('loading', 'aborting')"
-            unfinished = self._value(query)
-        below = "" if unfinished is None else f" WHERE ID < {int(unfinished)}"
+        unfinished = self.first_of_load()
+        below = "" if unfinished is None else f" WHERE ID < {unfinished}"
         return self._value(f"SELECT MAX(ID) FROM {self.scan.table}{below}") or 0
+
+    def first_of_load(self) -> int | None:
+        """The first id of a load that is not finished; it brings rows in any order and may remove them again."""
+        if self.loads is None:
+            return None
+        query = f"SELECT MIN(FIRST_ID) FROM {self.loads} WHERE MODE = 'direct' AND STATE IN ('loading', 'aborting')"
+        return self._value(query)
 
     def trace(self, id: int) -> str | None:
         rows = self._rows(f"SELECT MSGID_PROD, MSGID_SEQ FROM {self.scan.table} WHERE ID = {id}")
@@ -119,8 +122,7 @@ class TableView:
         counts = self._counts(intervals[:-1])
         for place, interval in enumerate(intervals):
             if place == len(counts) or rows <= counts[place]:
-                last = self._value(f"{self._wanted(interval)} ORDER BY ID LIMIT 1 OFFSET {rows - 1}")
-                return None if last is None else int(last)
+                return self._value(f"{self._wanted(interval)} ORDER BY ID LIMIT 1 OFFSET {rows - 1}")
             rows -= counts[place]
         return None
 
@@ -190,4 +192,4 @@ class TableView:
 
     def _value(self, query: str) -> int | None:
         rows = self._rows(query)
-        return rows[0][0] if rows else None
+        return int(rows[0][0]) if rows and rows[0][0] is not None else None

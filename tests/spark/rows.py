@@ -13,7 +13,7 @@ from jdbcstore.message import TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.schema import create_tables
 
-__all__ = ["insert", "open_tables"]
+__all__ = ["insert", "marshalled", "open_tables"]
 
 _INSERT = text(
     "INSERT INTO ACTIVEMQ_MSGS (ID, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG, XID)"
@@ -40,11 +40,15 @@ def insert(
     """Insert messages whose text is their id, filled up with blanks to a size."""
     rows = []
     for id in ids:
-        message = TextMessage(
-            destination=parse_destination(container), message_id=MessageId(ProducerId.parse(producer), id)
-        )
-        message.text = str(id).ljust(size)
-        row = {"id": id, "producer": producer, "container": container, "msg": marshal(message), "xid": xid}
-        rows.append(row)
+        msg = marshalled(id, container, producer, size)
+        rows.append({"id": id, "producer": producer, "container": container, "msg": msg, "xid": xid})
     if rows:
         connection.execute(_INSERT, rows)
+
+
+def marshalled(id: int, container: str = "queue://A", producer: str = "ID:test-1:1:1", size: int = 0) -> bytes:
+    """The bytes of such a message."""
+    message_id = MessageId(ProducerId.parse(producer), id)
+    message = TextMessage(destination=parse_destination(container), message_id=message_id)
+    message.text = str(id).ljust(size)
+    return marshal(message)

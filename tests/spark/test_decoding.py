@@ -85,7 +85,8 @@ def test_headers_of_a_message() -> None:
         ],
         "kind": "text", "text": "hé", "bytes": None, "map": None, "stream": None, "groupSequence": 3,
         "originalDestination": "queue://B", "userId": "me", "brokerInTime": datetime(1970, 1, 1, 0, 0, 0, 5000, UTC),
-        "producerId": "ID:host-1-1:1:1:1", "size": len(blob), "rowPriority": 4, "xid": None, "message": blob, "_corrupt": None,
+        "producerId": "ID:host-1-1:1:1:1", "size": len(blob), "rowPriority": 4, "xid": None,
+        "message": blob, "_corrupt": None,
     }  # fmt: skip
 
 

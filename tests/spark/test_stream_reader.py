@@ -13,18 +13,20 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from sqlalchemy import Connection, make_url, text
 
-from jdbcstore.config.urls import open_store
+from jdbcstore.config.urls import open_store, store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
 from jdbcstore.spark import consuming
 from jdbcstore.spark.columns import schema_of
 from jdbcstore.spark.consuming import Consumer
+from jdbcstore.spark.offsets import GAPS_MAX
 from jdbcstore.spark.options import ReadOptions
 from jdbcstore.spark.streaming import ActiveMQStreamReader
 from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.loading import BulkLoad, LoadRow
 from jdbcstore.store.jdbc.statements import Statements
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
-from tests.spark.rows import insert, open_tables
+from tests.spark.rows import insert, marshalled, open_tables
 
 ALL = ReadAllAvailable()
 #: What is the same on every database is tried on one.
@@ -82,13 +84,15 @@ def test_what_appears_late_and_elsewhere(connection: Connection, url: str) -> No
         insert(connection, [1, 2, 6, 7, 8, 9, far])
         insert(connection, [5], "queue://B%")
         insert(connection, [10], "queue://C")
-        found, start = step(reader, reader.initialOffset())
-        assert found == [1, 2, 5, 6, 7, 8, 9, far]
+        first = reader.initialOffset()
+        start = reader.latestOffset(first, ALL)
+        insert(connection, [3])  # has appeared when the tasks read, and is of the next batch
+        assert sorted(read(reader, first, start)) == [1, 2, 5, 6, 7, 8, 9, far]
         assert start["gaps"] == [[3, 4], [11, far - 1]]
-        insert(connection, [3, far - 7, far - 5, far + 1])
+        insert(connection, [far - 7, far - 5, far + 1])
         insert(connection, [4], "queue://C")
         end = reader.latestOffset(start, ALL)
-        insert(connection, [far - 6])  # has appeared when the tasks read, and is of the next batch
+        insert(connection, [far - 6])
         assert sorted(read(reader, start, end)) == [3, far - 7, far - 5, far + 1]
         assert step(reader, end)[0] == [far - 6]
         assert read(reader, start, end) == [3, far - 7, far - 5, far + 1]
@@ -138,18 +142,39 @@ def test_messages_that_are_gone_when_a_batch_is_done_again(
     assert "begun to number messages again" in caplog.text
 
 
+def test_messages_of_a_load_come_when_all_of_it_is_there(connection: Connection, url: str) -> None:
+    def part(first: int) -> list[LoadRow]:
+        return [("ID:load-1:1:1", id, "queue://A", 0, 0, marshalled(id)) for id in range(first, first + 3)]
+
+    insert(connection, [1, 3])
+    load = BulkLoad(*store_options(url), "job")
+    load.begin()
+    with reader_of(url) as reader:
+        load.write_part(1, part(4))
+        found, start = step(reader, reader.initialOffset())
+        assert found == [1, 3]
+        assert reader.latestOffset(start, ALL) == start
+        load.write_part(0, part(1))
+        assert reader.latestOffset(start, ALL) == start
+        load.commit()
+        found, start = step(reader, start)
+        assert found == ids(connection)[2:]
+        assert len(found) == 6
+        assert len(start["gaps"]) == 2
+
+
 @on_postgresql
 def test_a_run_until_now_waits_for_room_and_ends(connection: Connection, url: str) -> None:
     insert(connection, range(2, 1400, 2))
-    with reader_of(url, settleDelay="500 ms") as reader:
+    with reader_of(url, settleDelay="2 s") as reader:
         reader.prepareForTriggerAvailableNow()
         insert(connection, [1400])  # too late for this run
-        found: list[int] = []
-        start = reader.initialOffset()
-        while (batch := step(reader, start))[1] != start:
-            found += batch[0]
-            start = batch[1]
-    assert found == list(range(2, 1400, 2))
+        first = reader.initialOffset()
+        one = reader.latestOffset(first, ALL)
+        two = reader.latestOffset(one, ALL)  # takes until there is room
+        assert reader.latestOffset(two, ALL) == two
+        found = read(reader, first, one) + read(reader, one, two)
+    assert (len(one["gaps"]), two["gaps"], found) == (GAPS_MAX, [], list(range(2, 1400, 2)))
 
 
 class StartsServer(logging.Handler):
@@ -240,6 +265,16 @@ def test_a_stream_that_was_replaced_removes_nothing(connection: Connection, url:
         with pytest.raises(LeaseLost):
             reader.commit(end)
     assert ids(connection) == [1, 2]
+
+
+@on_postgresql
+def test_without_a_subscription_all_queues_are_emptied(connection: Connection, url: str) -> None:
+    for id, container in enumerate(("queue://A", "topic://A", "queue://a", "queue://B", "temp-queue://C"), 1):
+        insert(connection, [id], container)
+    with consumer_of(url, subscribe="") as reader:
+        found, end = step(reader, reader.initialOffset())
+        reader.commit(end)
+    assert (found, ids(connection)) == ([1, 3, 4], [2, 5])
 
 
 @on_postgresql

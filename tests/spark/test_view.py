@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.spark.filters import Term
@@ -75,16 +75,3 @@ def test_one_moment_whatever_is_committed_meanwhile(sql_server_url: str) -> None
             assert (view.top(), view.count([(1, 9)])) == (3, 3)
         assert view.top() == 4
     engine.dispose()
-
-
-def test_ids_of_a_load_that_is_not_finished_do_not_count(engine: Engine, database_url: str) -> None:
-    with engine.connect() as connection:
-        insert(connection, [1, 2, FAR, FAR + 3])
-        connection.execute(text("CREATE TABLE LOADS_OF_TEST (FIRST_ID BIGINT, MODE VARCHAR(9), STATE VARCHAR(9))"))
-        view = TableView(connection, Scan(store_options(database_url)[0], ("ID",)), loads="LOADS_OF_TEST")
-        assert view.top() == FAR + 3
-        load = "INSERT INTO LOADS_OF_TEST VALUES (:first, 'direct', 'loading')"
-        connection.execute(text(load), {"first": FAR})
-        assert view.top() == 2
-        connection.execute(text("UPDATE LOADS_OF_TEST SET STATE = 'committed'"))
-        assert view.top() == FAR + 3

@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "stats": "jdbcstore.console.stats:stats",
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
+    "loads": "jdbcstore.console.loads:loads",
     "schedule": "jdbcstore.console.schedule:schedule",
     "transactions": "jdbcstore.console.transactions:transactions",
 }

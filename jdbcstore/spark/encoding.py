@@ -145,10 +145,11 @@ class Encoder:
     # -- from the bytes of a message -----------------------------------------------------------------------------
 
     def _as_they_are(self, columns: dict[str, pa.Array], blobs: Sequence[bytes]) -> Iterator[LoadRow]:
+        levels = _levels(columns, len(blobs))
         topics = self._destinations(columns, len(blobs)) if "topic" in columns or self._topic else None
         for number, blob in enumerate(blobs):
             if self._trusts and topics is not None and "messageId" not in columns:
-                yield self._producer_text, self._next(), topics[number].qualified_name, 0, 0, blob
+                yield self._producer_text, self._next(), topics[number].qualified_name, 0, levels[number], blob
                 continue
             try:
                 message = unmarshal_message(blob)
@@ -167,7 +168,7 @@ class Encoder:
                 message_id.producer_sequence_id,
                 destination.qualified_name,
                 message.expiration,
-                0,
+                levels[number],
                 blob,
             )
 
@@ -203,12 +204,12 @@ class Encoder:
             for prototype in set(prototypes):
                 prototype.timestamp = now_ms
         own = MessageId(self._producer, 0)
-        attributes = [names] * count
         rows = zip(*values, strict=True) if values else iter([()] * count)
-        for number, (message, content, destination, row, each) in enumerate(
-            zip(prototypes, contents, destinations, rows, attributes, strict=True)
+        levels = _levels(columns, count)
+        for number, (message, content, destination, row, level) in enumerate(
+            zip(prototypes, contents, destinations, rows, levels, strict=True)
         ):
-            for attribute, value in zip(each, row, strict=True):
+            for attribute, value in zip(names, row, strict=True):
                 setattr(message, attribute, value)
             message.destination, message.content = destination, content
             given = None if ids is None else ids[number]
@@ -226,7 +227,7 @@ class Encoder:
                 blob = marshal(message)
             except CodecError as error:
                 raise ConfigurationError(f"row {number} is no message: {error}") from None
-            yield producer, sequence, destination.qualified_name, message.expiration, 0, blob
+            yield producer, sequence, destination.qualified_name, message.expiration, level, blob
 
     def _next(self) -> int:
         self._number += 1
@@ -248,6 +249,13 @@ class Encoder:
         coded = array.dictionary_encode()
         names = [_destination(name, "topic") for name in coded.dictionary.to_pylist()]
         return [names[at] for at in coded.indices.to_pylist()]
+
+
+def _levels(columns: dict[str, pa.Array], count: int) -> Sequence[int]:
+    """Column PRIORITY of each row: 0, as brokers have it for destinations without an order of priorities."""
+    if "rowPriority" not in columns:
+        return [0] * count
+    return pc.fill_null(columns["rowPriority"], 0).to_pylist()  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=8192)
@@ -282,7 +290,7 @@ def _texts(array: pa.Array, column: str) -> list[str | None]:
 
 
 def _milliseconds(array: pa.Array, absent: int) -> list[int]:
-    return pc.fill_null(pc.floor_divide(array.cast(pa.int64()), 1000), absent).to_pylist()  # type: ignore[no-any-return]
+    return pc.fill_null(pc.divide(array.cast(pa.int64()), 1000), absent).to_pylist()  # type: ignore[no-any-return]
 
 
 def _bodies(columns: dict[str, pa.Array], count: int) -> tuple[list[Message], list[bytes | None]]:

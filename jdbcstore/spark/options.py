@@ -69,11 +69,11 @@ _WRITE: Final = (
     "topic",
     "commitProtocol",
     "jobId",
-    "batchsize",
     "indexes",
     "messageIds",
     "trustMessages",
     "commitTimeout",
+    "checkpointLocation",  # Spark's own, of a stream
 )
 #: JDBC options that would mean something else here.
 _NOT_HERE: Final = {
@@ -203,7 +203,6 @@ class WriteOptions:
         topic: where messages go in rows that do not say it; None if all have to.
         protocol: ``auto``, ``direct`` or ``staged``; see `jdbcstore.store.jdbc.loading`.
         job_id: the name of this load: one that was committed under this name is not done again. None for a new one.
-        batch_rows: rows in one statement, where a database takes them so.
         indexes: ``auto``, ``keep`` or ``rebuild`` them around a load.
         keeps_message_ids: whether a given message id is kept; else every message gets a new one.
         trusts_messages: whether the bytes in column ``message`` are stored without looking whether they are messages.
@@ -214,7 +213,6 @@ class WriteOptions:
     topic: str | None = None
     protocol: Literal["auto", "direct", "staged"] = "auto"
     job_id: str | None = None
-    batch_rows: int = 1000
     indexes: Literal["auto", "keep", "rebuild"] = "auto"
     keeps_message_ids: bool = True
     trusts_messages: bool = False
@@ -237,7 +235,6 @@ class WriteOptions:
                 options.choice("commitProtocol", ("auto", "direct", "staged"), "auto"),
             ),
             job_id=options.text("jobId"),
-            batch_rows=options.number("batchsize", 1000, 1, 100_000) or 1000,
             indexes=cast(
                 Literal["auto", "keep", "rebuild"], options.choice("indexes", ("auto", "keep", "rebuild"), "auto")
             ),

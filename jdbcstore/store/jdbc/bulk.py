@@ -23,7 +23,7 @@ from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.writer import raw_connection
 
-__all__ = ["BulkSession", "LoadRow", "Place", "bulk_session"]
+__all__ = ["BulkSession", "LoadRow", "Place", "bulk_session", "packed_for_copy"]
 
 #: MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG of a message that is to be loaded.
 LoadRow: TypeAlias = tuple[str, int, str, int, int, bytes]
@@ -230,6 +230,12 @@ class _CopyStream:
         self.count = number - first
         add(_COPY_TAIL)
         yield b"".join(parts)
+
+
+def packed_for_copy(rows: Iterable[LoadRow], first_id: int) -> Iterator[bytes]:
+    """Rows of ACTIVEMQ_MSGS in PostgreSQL's binary COPY format, in chunks."""
+    stream = _CopyStream(rows, first_id)
+    return iter(lambda: stream.read(_COPY_READ_BYTES), b"")
 
 
 class _MySQLSession(BulkSession):

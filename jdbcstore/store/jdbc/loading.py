@@ -260,6 +260,20 @@ class BulkLoad:
                 return  # it is complete, and waits for a broker
             self._remove(loads, record)
 
+    def give_up(self) -> None:
+        """Remove what a run of this job has written whose driver is dead; staged, also if it is complete.
+
+        Raises:
+            LockHeld: somebody else is master, who is in the way.
+        """
+        with self._loads() as loads:
+            loads.require_tables()
+            record = loads.get(self.job)
+            if record is not None and record.state is LoadState.READY:
+                loads.remove(record, None)
+            elif record is not None and record.state is not LoadState.COMMITTED:
+                self._clear(loads, record)
+
     # -- beginning -----------------------------------------------------------------------------------------------
 
     def _adopt_done(self, record: LoadRecord) -> bool:
@@ -393,25 +407,24 @@ class BulkLoad:
             session.conclude(changes, self.job, fence)
             faults.point("load.after_commit")
         except BaseException as error:  # noqa: BLE001  # raised again, unless it succeeded after all
-            return self._failed(session, loads.dialect, part, error)
+            return self._failed(session, loads, part, error)
         return count
 
-    def _failed(self, session: BulkSession, dialect: Dialect, part: int, error: BaseException) -> int:
+    def _failed(self, session: BulkSession, loads: Loads, part: int, error: BaseException) -> int:
         """What became of a part whose transaction failed: the rows it has after all, or an error that says why not."""
-        with suppress(Exception):  # a line that is broken has rolled back by itself
-            session.roll_back()
+        dialect = loads.dialect
+        _start_over(loads)
         if not isinstance(error, Exception) or isinstance(error, JdbcStoreError) or not dialect.error_code(error):
             raise error
         mapped = dialect.map_error(error)
-        with self._loads() as loads:
-            if isinstance(mapped, ConnectionLost):
-                rows = self._session(loads.connection, loads.dialect).rows_of(self.job, part)
-                if rows is not None:  # the answer to COMMIT was lost
-                    return rows
-            if dialect.is_fence(error):
-                record = self._present(loads)
-                is_ours = record.state is LoadState.LOADING and record.holder == self.holder
-                raise LeaseLost(self._replaced(loads) if is_ours else self._over(record)) from error
+        if isinstance(mapped, ConnectionLost):
+            rows = self._session(loads.connection, loads.dialect).rows_of(self.job, part)
+            if rows is not None:  # the answer to COMMIT was lost
+                return rows
+        record = self._present(loads)
+        if dialect.is_fence(error) or record.state is not LoadState.LOADING:
+            is_ours = record.state is LoadState.LOADING and record.holder == self.holder
+            raise LeaseLost(self._replaced(loads) if is_ours else self._over(record)) from error
         raise mapped from error
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -444,16 +457,14 @@ class BulkLoad:
             session.conclude([(change, (state, rows, taken, last_id, self.job))], self.job, fence)
             faults.point("load.after_final_commit")
         except Exception as error:
-            with suppress(Exception):
-                session.roll_back()
+            _start_over(loads)
             if isinstance(error, JdbcStoreError) or not loads.dialect.error_code(error):
                 raise
-            with self._loads() as anew:
-                found = self._present(anew)
-                if found.state is state and found.holder == self.holder:  # the answer was lost
-                    return found
-                if loads.dialect.is_fence(error):
-                    raise LeaseLost(self._over(found)) from error
+            found = self._present(loads)
+            if found.state is state and found.holder == self.holder:  # the answer was lost
+                return found
+            if loads.dialect.is_fence(error):
+                raise LeaseLost(self._over(found)) from error
             raise loads.dialect.map_error(error) from error
         return self._present(loads)
 
@@ -475,6 +486,8 @@ class BulkLoad:
             return
         # From here on no part of it is committed any more, whoever is master.
         loads.change_state(self.job, LoadState.ABORTING, LoadState.LOADING, holder=self.holder)
+        # Tasks that are still at it would keep us from making indexes until they find out.
+        loads.dialect.end_sessions(loads.connection, self.holder)
         if not self._hold(loads):
             log.info("the next master removes what the load has written job=%s", self.job)
             return
@@ -661,15 +674,28 @@ class BulkLoad:
             except DBAPIError as error:
                 raise dialect.map_error(error) from error
             try:
-                with connection:
-                    yield connection, dialect
+                yield connection, dialect
             except DBAPIError as error:
+                connection.invalidate()
                 raise dialect.map_error(error) from error
+            except BaseException:
+                connection.invalidate()  # it may be in the middle of anything
+                raise
+            finally:
+                connection.close()
         finally:
             engine.dispose()
 
     def _session(self, connection: Connection, dialect: Dialect) -> BulkSession:
         return bulk_session(connection, dialect, self.holder)
+
+
+def _start_over(loads: Loads) -> None:
+    """Give up the session with its transaction; what is asked next has a new one."""
+    loads.connection.invalidate()
+    loads.connection.rollback()
+    with suppress(DBAPIError):  # if the server is gone, the next question says so
+        loads.dialect.connected(loads.connection)
 
 
 def _moves(loads: Loads, job: str, first_id: int, fence: Fence) -> Iterator[int]:

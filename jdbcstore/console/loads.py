@@ -1,0 +1,114 @@
+"""``jdbcstore loads list|abort``: bulk loads into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+from sqlalchemy.exc import DBAPIError
+
+from jdbcstore.config.urls import store_options
+from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.stores import check_url
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.adapter import engine_for
+from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.loading import BulkLoad
+from jdbcstore.store.jdbc.loads import LoadRecord, Loads, LoadState
+from jdbcstore.store.jdbc.statements import Statements
+
+__all__ = ["loads"]
+
+
+@click.group()
+def loads() -> None:
+    """See what is loaded in bulk, and remove a load whose job is dead."""
+
+
+@loads.command("list")
+@click.argument("url")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per load.")
+def list_(url: str, as_json: bool) -> None:
+    """Show the bulk loads of the store at URL, those of the last week at least. Nothing is changed.
+
+    \b
+    Example:
+        jdbcstore loads list postgresql://user:secret@db/activemq
+    """
+    with _loads(url) as found:
+        records = found.all()
+    if as_json:
+        for record in records:
+            print_json(_described(record))
+        return
+    rows = (
+        (one.job, str(one.state), str(one.mode or ""), _progress(one), _time(one.begun_ms), _time(one.changed_ms))
+        for one in records
+    )
+    print_table(("JOB", "STATE", "MODE", "MESSAGES", "BEGUN", "CHANGED"), rows, empty="nothing was loaded in bulk")
+
+
+@loads.command()
+@click.argument("url")
+@click.argument("job")
+def abort(url: str, job: str) -> None:
+    """Remove what the load JOB has written into the store at URL, if it is not committed.
+
+    Of a load that a broker is taking in, what it has taken in already stays.
+
+    \b
+    Example:
+        jdbcstore loads abort postgresql://user:secret@db/activemq batch-5b1c
+    """
+    with _loads(url) as found:
+        record = found.get(job)
+    if record is None:
+        raise ConfigurationError(f"there is no load {job}: jdbcstore loads list shows them")
+    if record.state in (LoadState.COMMITTED, LoadState.ABORTED):
+        raise ConfigurationError(f"load {job} is {record.state}: there is nothing to remove")
+    parsed, options = store_options(url)
+    BulkLoad(parsed, options, job).give_up()
+    click.echo(f"load {job} is removed")
+
+
+@contextmanager
+def _loads(url: str) -> Iterator[Loads]:
+    check_url(url)
+    parsed, options = store_options(url)
+    kind = dialect_for(parsed.get_backend_name())
+    dialect = kind(options, Statements(options.table_names, epoch_ms=kind.epoch_ms), has_page_index=False)
+    engine = engine_for(parsed, options)
+    try:
+        with engine.connect() as connection:
+            found = Loads(connection, dialect, options.table_names)
+            found.require_tables()
+            yield found
+    except DBAPIError as error:
+        raise dialect.map_error(error) from error
+    finally:
+        engine.dispose()
+
+
+def _progress(record: LoadRecord) -> str:
+    if record.state is LoadState.READY:
+        return f"{record.taken} of {record.rows} taken in"
+    return f"{record.rows}, {record.refused} refused" if record.refused else str(record.rows)
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def _described(record: LoadRecord) -> dict[str, object]:
+    return {
+        "job": record.job,
+        "state": str(record.state),
+        "mode": None if record.mode is None else str(record.mode),
+        "messages": record.rows,
+        "taken": record.taken,
+        "refused": record.refused,
+        "begunMs": record.begun_ms,
+        "changedMs": record.changed_ms,
+    }

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "loads": "jdbcstore.console.loads:loads",
     "schedule": "jdbcstore.console.schedule:schedule",
     "transactions": "jdbcstore.console.transactions:transactions",
+    "pipeline": "jdbcstore.console.pipeline:pipeline",
 }
 
 

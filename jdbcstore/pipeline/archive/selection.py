@@ -1,0 +1,118 @@
+"""Which messages of a store are to be archived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+from sqlalchemy import text
+
+from jdbcstore.destination import Destination, parse_destination
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.pipeline.stores import looking_into
+from jdbcstore.selector import Selector
+from jdbcstore.spark.columns import CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DEAD_LETTER_QUEUES", "KINDS", "Kind", "Selection"]
+
+#: ``expired``: their time is over. ``dead``: in a dead-letter queue. ``acknowledged``: of topics, all durable
+#: subscriptions are done with them, and nobody has removed them yet. ``all``: every message.
+Kind: TypeAlias = Literal["all", "expired", "dead", "acknowledged"]
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+#: ActiveMQ's default, and what its strategy with a queue for each destination calls them.
+DEAD_LETTER_QUEUES: Final = ("ActiveMQ.DLQ", "ActiveMQ.DLQ.>", "DLQ.>")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked for.
+
+    Args:
+        what: the kind.
+        destinations: names, wildcards too; empty for all.
+        dead_letter_queues: names, wildcards too, of ``dead``.
+        selector: of them; None for all. What cannot be decoded matches none.
+
+    Raises:
+        ConfigurationError, SelectorError: it cannot be asked for.
+    """
+
+    what: Kind = "all"
+    destinations: Sequence[str] = ()
+    dead_letter_queues: Sequence[str] = DEAD_LETTER_QUEUES
+    selector: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.what not in KINDS:
+            raise ConfigurationError(f"there is no kind of messages {self.what!r}: {', '.join(KINDS)}")
+        if self.selector is not None:
+            Selector.parse(self.selector)
+        for name in (*self.destinations, *self.dead_letter_queues):
+            parse_destination(name)
+
+    def messages(self, spark: SparkSession, url: str, columns: Sequence[str]) -> DataFrame:
+        """The messages, with these columns and perhaps more.
+
+        Raises:
+            ConfigurationError, StoreError: the store cannot be read.
+        """
+        options = {"url": url, "onCorrupt": "column"}
+        if self.selector is not None:
+            options["selector"] = self.selector
+            columns = list(dict.fromkeys((*columns, CORRUPT)))
+        names, floors = self._known(url)
+        needed = {"expired": ("expiration",), "acknowledged": ("offset", "rowPriority")}.get(self.what, ())
+        columns = list(dict.fromkeys((*columns, "topic", *needed)))
+        found = spark.read.format("activemq").options(columns=",".join(columns), **options).load()
+        if names is not None:
+            found = found.where(F.col("topic").isin(sorted(names)))
+        if self.what == "expired":
+            found = found.where(F.col("expiration") < F.current_timestamp())
+        if self.what == "acknowledged":
+            marks = spark.createDataFrame(floors, "floor_topic string, floor_level int, floor long")
+            same = (F.col("topic") == F.col("floor_topic")) & F.col("rowPriority").eqNullSafe(F.col("floor_level"))
+            found = found.join(F.broadcast(marks), same & (F.col("offset") <= F.col("floor")), "left_semi")
+        if self.selector is not None:
+            found = found.where(F.col(CORRUPT).isNull())
+        return found
+
+    def _known(self, url: str) -> tuple[Collection[str] | None, list[tuple[str, int | None, int]]]:
+        """The destinations that are meant, None for all; and up to which id everybody has acknowledged, by level."""
+        floors: list[tuple[str, int | None, int]] = []
+        with looking_into(url) as adapter:
+            with adapter.reading() as connection:
+                counted = connection.execute(text(adapter.statements.containers_counted)).all()
+            if self.what == "acknowledged":
+                for name, level, _ in counted:
+                    if not name.startswith("topic://"):
+                        continue
+                    state = adapter.registry.topics.get(name)
+                    floor = None if state is None else state.floor(level)
+                    # Without any subscription nobody waits for anything.
+                    floors.append((name, level, adapter.registry.last_committed if floor is None else floor))
+        names = {name for name, _, _ in counted}
+        chosen = self._chooser()
+        return (None if chosen is None else {name for name in names if chosen(name)}), floors
+
+    def _chooser(self) -> Callable[[str], bool] | None:
+        asked = [self.destinations] if self.destinations else []
+        if self.what == "dead":
+            asked.append(self.dead_letter_queues)
+        if not asked:
+            return None
+        patterns = [[parse_destination(name) for name in names] for names in asked]
+        return lambda name: all(any(_covers(pattern, name) for pattern in some) for some in patterns)
+
+
+def _covers(pattern: Destination, name: str) -> bool:
+    if pattern.qualified_name == name:
+        return True
+    try:
+        return pattern.matches(parse_destination(name))
+    except ConfigurationError:  # no broker makes such a name
+        return False

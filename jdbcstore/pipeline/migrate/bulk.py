@@ -1,0 +1,88 @@
+"""Rows into a table, each database's fast way: binary COPY, INSERTs of many rows, executemany."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+__all__ = ["MESSAGE_COLUMNS", "MessageRow", "insert"]
+
+#: All columns of ACTIVEMQ_MSGS.
+MESSAGE_COLUMNS: Final = ("ID", "CONTAINER", "MSGID_PROD", "MSGID_SEQ", "EXPIRATION", "PRIORITY", "XID", "MSG")
+#: Their values. All but the first two may be None in tables of other brokers.
+MessageRow: TypeAlias = tuple[int, str, str | None, int | None, int | None, int | None, str | None, bytes | None]
+
+_CHUNK_BYTES: Final = 256 << 10
+_ROWS_AT_ONCE: Final = 500
+_HEAD: Final = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
+_TAIL: Final = b"\xff\xff"
+_NULL: Final = struct.pack(">i", -1)
+_NUMBER: Final = struct.Struct(">iq")
+_LENGTH: Final = struct.Struct(">i")
+
+
+def insert(raw: Any, dialect: str, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows in the transaction that runs. Numbers are of 64 bits.
+
+    Args:
+        raw: the driver's connection.
+        dialect: SQLAlchemy's name of the database.
+        table: where to.
+        columns: of the values.
+        rows: read as they are needed.
+
+    Raises whatever the driver raises.
+    """
+    if dialect == "postgresql":
+        with raw.cursor() as cursor:
+            stream = _Stream(_packed(rows, len(columns)))
+            cursor.copy_expert(f"COPY {table} ({', '.join(columns)}) FROM STDIN BINARY", stream, _CHUNK_BYTES)
+        return
+    mark = "?" if dialect == "sqlite" else "%s"
+    statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
+    cursor = raw.cursor()
+    try:
+        if dialect == "sqlite":
+            cursor.executemany(statement, rows)
+            return
+        waiting = iter(rows)
+        while some := list(islice(waiting, _ROWS_AT_ONCE)):
+            cursor.executemany(statement, some)
+    finally:
+        cursor.close()
+
+
+class _Stream:
+    """What psycopg2 reads from."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+
+    def read(self, size: int) -> bytes:
+        """The next chunk, whatever its size; empty at the end."""
+        return next(self._chunks, b"")
+
+
+def _packed(rows: Iterable[Sequence[Any]], columns: int) -> Iterator[bytes]:
+    """The binary format of COPY, from PostgreSQL's documentation."""
+    head = struct.pack(">h", columns)
+    parts, size = [_HEAD], 0
+    for row in rows:
+        parts.append(head)
+        for value in row:
+            if value is None:
+                parts.append(_NULL)
+            elif isinstance(value, int):
+                parts.append(_NUMBER.pack(8, value))
+            else:
+                data = value.encode() if isinstance(value, str) else value
+                parts += (_LENGTH.pack(len(data)), data)
+                size += len(data)
+        size += 100
+        if size >= _CHUNK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    parts.append(_TAIL)
+    yield b"".join(parts)

@@ -1,0 +1,8 @@
+"""Messages of an archive or of a KahaDB journal back into a store.
+
+Read it in this order: `sources` (where from, and which), `rewriting` (what is changed in them, if anything), `making`.
+"""
+
+from jdbcstore.pipeline.replay.making import Replay, Replayed, replay
+
+__all__ = ["Replay", "Replayed", "replay"]

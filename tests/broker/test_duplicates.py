@@ -25,6 +25,7 @@ from jdbcstore import (
 )
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import JobChange, TopicMessageStore
+from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
@@ -288,6 +289,7 @@ class HesitantStore(MemoryPersistenceAdapter):
         follows: Sequence[Completion[Any]] = (),
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
     ) -> Completion[None]:
         completion: Completion[None] = Completion()
         self.asked.put((completion, producers))

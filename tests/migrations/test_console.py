@@ -30,7 +30,7 @@ def test_a_database_without_tables(database_url: str) -> None:
 def test_from_nothing_to_ready(database_url: str, engine: Engine) -> None:
     result = jdbcstore_schema("upgrade", database_url)
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "jdbcstore, revision 0007: ready"
+    assert result.stdout.splitlines()[0] == "jdbcstore, revision 0008: ready"
     assert jdbcstore_schema("status", database_url).exit_code == 0
     assert rows(engine, "ACTIVEMQ_LOCK") == [(1, None, None)]
 

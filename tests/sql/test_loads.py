@@ -390,9 +390,12 @@ def test_a_staged_load_is_aborted_without_a_trace(url: str, engine: Engine) -> N
     with opened(url) as (_, store):
         load = begun(url)
         load.write_part(0, rows(0))
+        aborting = faults.inject("load.before_commit", lambda: None if load_is_over(engine) else aborted(load, engine))
+        with aborting, pytest.raises(LeaseLost, match="begin it again"):  # no lease is lost: the load's state says so
+            load.write_part(1, rows(ROWS))
         load.abort()
         with pytest.raises(LeaseLost):
-            load.write_part(1, rows(0))
+            load.write_part(2, rows(0))
         assert one(engine, "SELECT COUNT(*) FROM JDBCSTORE_STAGED") == 0
         assert store.message_count == 0
 
@@ -472,5 +475,5 @@ def test_old_loads_are_forgotten_but_not_their_ids(url: str, engine: Engine) -> 
 def test_options_are_checked() -> None:
     for how in ({"protocol": "other"}, {"indexes": "other"}, {"lease_ms": 1}, {"timeout_s": -1}):
         with pytest.raises(ConfigurationError):
-            LoadOptions(**how)  # type: ignore[arg-type]  # what a user may give
+            LoadOptions(**how)
     assert JdbcOptions().locker == "lease"

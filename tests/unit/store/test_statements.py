@@ -56,7 +56,8 @@ def test_every_table_has_the_prefix(prefix: str) -> None:
 
 
 def test_nothing_is_quoted() -> None:
-    assert not [name for name, text in texts().items() if re.search("[\"'`]", text.replace("''", "<empty>"))]
+    """Names, that is: words of our own that stand in columns are."""
+    assert not [name for name, text in texts().items() if re.search("[\"'`]", re.sub("'[a-z]*'", "<word>", text))]
 
 
 def test_names_that_a_collation_confuses_are_compared_twice_along_an_index() -> None:

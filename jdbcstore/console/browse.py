@@ -8,8 +8,8 @@ from itertools import islice
 
 import click
 
+from jdbcstore.config.looking import looking_into
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.console.stores import looking_into
 from jdbcstore.destination import Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.java_text import java_text

@@ -14,9 +14,9 @@ import click
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
+from jdbcstore.config.looking import check_url
 from jdbcstore.config.urls import store_options
 from jdbcstore.console.output import print_json
-from jdbcstore.console.stores import check_url
 from jdbcstore.errors import JdbcStoreError, SchemaMismatch
 from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for

@@ -144,9 +144,9 @@ def archive(
         jdbcstore pipeline archive postgresql://user:secret@db/activemq --output /archive
         jdbcstore pipeline archive sqlite:///data/jdbcstore.db --output /archive --what dead --remove
     """
-    from jdbcstore.pipeline.stores import check_store
+    from jdbcstore.config.looking import check_url
 
-    check_store(url)
+    check_url(url)
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.archive import archive as run
         from jdbcstore.pipeline.archive.selection import DEAD_LETTER_QUEUES, Selection
@@ -214,7 +214,8 @@ def migrate(
     titles = ("DESTINATION", "MESSAGES", "BYTES", "CONTENT")
     print_table(titles[: len(rows[0])] if rows else titles, rows, empty="the source has no messages")
     for name, count in done.others.items():
-        click.echo(f"{count} {name}")
+        if count:
+            click.echo(f"{count} {name}")
     if dry_run:
         click.echo(f"{done.messages} messages would be migrated to {done.target}")
     else:
@@ -267,9 +268,9 @@ def replay(
         jdbcstore pipeline replay /archive sqlite:///data/jdbcstore.db --selector "customer = 7" --rate 100
         jdbcstore pipeline replay /backup/kahadb postgresql://user:secret@db/activemq --from 2026-11-01 --to 2026-11-02
     """
-    from jdbcstore.pipeline.stores import check_store
+    from jdbcstore.config.looking import check_url
 
-    check_store(url)
+    check_url(url)
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.replay import Replay
         from jdbcstore.pipeline.replay import replay as run

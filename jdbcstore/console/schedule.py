@@ -9,9 +9,9 @@ from itertools import islice
 
 import click
 
+from jdbcstore.config.looking import check_url, looking_into
 from jdbcstore.config.urls import open_store
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.console.stores import check_url, looking_into
 from jdbcstore.errors import ConfigurationError, LockHeld
 from jdbcstore.store.contract import JobStore, PersistenceAdapter, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jdbc.options import JdbcOptions

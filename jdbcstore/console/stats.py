@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 import click
 from sqlalchemy import text
 
+from jdbcstore.config.looking import check_url, looking_into
 from jdbcstore.config.urls import open_engine
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.console.stores import check_url, looking_into
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics

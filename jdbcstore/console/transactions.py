@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from jdbcstore.config.looking import check_url, looking_into
 from jdbcstore.config.urls import open_store
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.console.stores import check_url, looking_into
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, UnknownTransaction
 from jdbcstore.identifiers import XATransactionId

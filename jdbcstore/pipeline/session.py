@@ -47,12 +47,14 @@ def spark_session(
         ConfigurationError: Spark, Java or Python is missing, or the session cannot be started.
     """
     _require_spark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from jdbcstore.spark import register
 
-    if (active := SparkSession.getActiveSession()) is not None:
-        yield register(active)
+    # One that was started by another thread is not active in this one, and there can be no second.
+    if SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None:
+        yield register(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate())
         return
     if not (master or "").startswith(("yarn", "k8s")):
         _require_java()

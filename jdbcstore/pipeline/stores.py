@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.config.looking import check_url, looking_into
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.options import JdbcOptions
 
-__all__ = ["check_store", "is_journal", "looking_into"]
+__all__ = ["is_journal", "looking_into_sql"]
 
 
 def is_journal(source: str) -> bool:
@@ -30,36 +29,17 @@ def is_journal(source: str) -> bool:
                 " postgresql://…, mysql://…, mariadb://…)"
             )
         return True
-    check_store(source)
+    check_url(source)
     return False
 
 
-def check_store(url: str) -> None:
-    """Refuse a URL of which nothing can be read.
-
-    Raises:
-        ConfigurationError: it is wrong, names a store in memory, or a SQLite file that is not there.
-    """
-    if url.startswith("memory:"):
-        raise ConfigurationError("a store in memory can be read by its own process only")
-    parsed = store_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
-        raise ConfigurationError(
-            f"there is no file {parsed.database}; a path from the root takes four slashes: sqlite:////"
-        )
-
-
 @contextmanager
-def looking_into(url: str) -> Iterator[JdbcPersistenceAdapter]:
-    """A started store that changes nothing, also beside its broker.
+def looking_into_sql(url: str) -> Iterator[JdbcPersistenceAdapter]:
+    """`looking_into` a SQL store, to ask what only those know.
 
     Raises:
         ConfigurationError, StoreError: it cannot be opened.
     """
-    options = JdbcOptions(
-        create_tables_on_startup=False, pool_size=1, vacuum_rows=0, cleanup_period_ms=0, virtual_topic_consumers=""
-    )
-    store = open_store(url, options, locker="none")
-    assert isinstance(store, JdbcPersistenceAdapter)
-    with store:
+    with looking_into(url) as store:
+        assert isinstance(store, JdbcPersistenceAdapter)
         yield store

@@ -22,8 +22,8 @@ from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore import faults
+from jdbcstore.config.looking import looking_into
 from jdbcstore.config.urls import open_engine, open_store, store_url
-from jdbcstore.console.stores import looking_into
 from jdbcstore.destination import Queue
 from jdbcstore.errors import (
     ConfigurationError,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
+from jdbcstore.config.looking import check_url
 from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.destination import Queue, parse_destination
 from jdbcstore.errors import LockHeld
@@ -20,7 +21,6 @@ from jdbcstore.pipeline.archive.manifest import Manifest, Run
 from jdbcstore.pipeline.archive.selection import Selection
 from jdbcstore.pipeline.folders import Folder
 from jdbcstore.pipeline.progress import Watch
-from jdbcstore.pipeline.stores import check_store
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -88,7 +88,7 @@ def archive(
         ConfigurationError, StoreError: the store or the archive cannot be read or written; nothing counts as archived.
         LockHeld: messages are to be removed, and a broker is master of the store.
     """
-    check_store(url)
+    check_url(url)
     selection, watch = selection or Selection(), watch or Watch(spark, is_quiet=True)
     manifest = Manifest(Folder(spark, output))
     done = Archived(None)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.pipeline.stores import looking_into
+from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import CORRUPT
 
@@ -84,7 +84,7 @@ class Selection:
     def _known(self, url: str) -> tuple[Collection[str] | None, list[tuple[str, int | None, int]]]:
         """The destinations that are meant, None for all; and up to which id everybody has acknowledged, by level."""
         floors: list[tuple[str, int | None, int]] = []
-        with looking_into(url) as adapter:
+        with looking_into_sql(url) as adapter:
             with adapter.reading() as connection:
                 counted = connection.execute(text(adapter.statements.containers_counted)).all()
             if self.what == "acknowledged":

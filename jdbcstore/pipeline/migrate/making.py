@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from jdbcstore.config.looking import check_url
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.pipeline.migrate.made import Migrated
 from jdbcstore.pipeline.migrate.ranges import ranges_of
@@ -21,7 +22,7 @@ from jdbcstore.pipeline.migrate.target import (
     require_no_master,
 )
 from jdbcstore.pipeline.progress import Watch
-from jdbcstore.pipeline.stores import check_store, is_journal
+from jdbcstore.pipeline.stores import is_journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def migrate(
         from jdbcstore.pipeline.migrate.journals import migrate_journal
 
         return migrate_journal(spark, source, to, watch, is_dry=is_dry, skips_damage=skips_damage)
-    check_store(source)
+    check_url(source)
     origin = location_of(source)
     if (origin.url, origin.options.table_names) == (to.url, to.options.table_names):
         raise ConfigurationError("source and target are the same store")

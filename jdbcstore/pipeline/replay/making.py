@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from sqlalchemy import inspect, text
 
+from jdbcstore.config.looking import check_url
 from jdbcstore.config.urls import store_url
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
@@ -19,7 +20,6 @@ from jdbcstore.pipeline.migrate.target import location_of, opened
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.replay.rewriting import Rewriting
 from jdbcstore.pipeline.replay.sources import messages_of
-from jdbcstore.pipeline.stores import check_store
 from jdbcstore.selector import Selector
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def replay(
     how, watch = how or Replay(), watch or Watch(spark, is_quiet=True)
     store_url(url)
     if not is_dry:
-        check_store(url)
+        check_url(url)
     done = Replayed(how.job_id or f"replay-{secrets.token_hex(6)}")
     messages = messages_of(spark, source, how.selector, live=how.live)
     if how.since is not None:

@@ -246,7 +246,10 @@ def _files(figures: Figures) -> _Section:
         return None
     pinned = _summed([row for row in rows if row["destination"]], "destination", of="file", count=True)
     largest = sorted(pinned.items(), key=lambda item: -item[1])[:_BARS]
-    chart = bars([Bar(name, count, f"{count} files") for name, count in largest], "files by destination")
+    chart = bars(
+        [Bar(name, count, "1 file" if count == 1 else f"{count} files") for name, count in largest],
+        "files by destination",
+    )
     table = _table(
         rows,
         ("File", "file", lambda number: f"db-{number}.log"),

@@ -23,7 +23,7 @@ from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, JournalDamaged, LeaseLost, LockHeld, StoreError
 from jdbcstore.pipeline.migrate import migrate
 from jdbcstore.pipeline.migrate.target import hold, location_of, opened, release
-from jdbcstore.pipeline.stores import looking_into
+from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.store.jdbc.schema import inspect_schema
 from jdbcstore.store.jdbc.tables import Tables
@@ -212,7 +212,7 @@ def test_from_a_journal(spark: SparkSession, tmp_path: Path, postgresql_url: str
     done = migrate(spark, directory, postgresql_url)
     counts = {name: len(found["messages"]) for name, found in expected.items() if found["messages"]}
     assert {name: found["messages"] for name, found in done.destinations.items()} == counts
-    with looking_into(postgresql_url) as adapter:
+    with looking_into_sql(postgresql_url) as adapter:
         for destination, found in expected.items():
             place = parse_destination(destination)
             prioritized = any(one["tier"] != "default" for one in found["messages"])

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from jdbcstore.config.looking import looking_into
 from jdbcstore.pipeline.report import report
 from jdbcstore.pipeline.report.figures import SCHEMAS, Figures
 from jdbcstore.pipeline.report.page import page
 from jdbcstore.pipeline.report.stores import counted, counting, producers, subscriptions
-from jdbcstore.pipeline.stores import looking_into
 from tests.spark.pipeline.filling import DLQ, ODD, ORDERS, PRICES, fill
 from tests.unit.kahadb.journals import unpack
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import click
 from sqlalchemy.exc import DBAPIError
 
+from jdbcstore.config.looking import check_url
 from jdbcstore.config.urls import store_options
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.config.looking import check_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import dialect_for

@@ -31,12 +31,13 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
     """
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        processes.append(_start(folder, "master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"))
+        processes.append(_start(folder, "master", "127.0.0.1", "--port", "0", "--webui-port", "0"))
         master = _logged(folder / "master.log", r"Starting Spark master at (spark://\S+)", processes[0])
         for number in range(workers):
             work = folder / f"work{number}"
-            arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0", "-d", str(work))
-            processes.append(_start(folder, f"worker{number}", *arguments, master))
+            arguments = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "-d", str(work), master)
+            # A host of its own, as far as Spark can tell: it never tries a slow task again on the same one.
+            processes.append(_start(folder, f"worker{number}", f"127.0.0.{number + 1}", *arguments))
         for number in range(workers):
             _logged(folder / f"worker{number}.log", r"(Successfully registered with master)", processes[number + 1])
         yield master
@@ -46,13 +47,19 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
             process.wait()
 
 
-def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(folder: Path, name: str, host: str, *arguments: str) -> subprocess.Popen[bytes]:
     kind = name.rstrip("0123456789")
     home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}.{kind.title()}", *arguments]
+    command = [
+        str(home / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{kind}.{kind.title()}",
+        "--host",
+        host,
+        *arguments,
+    ]
     environment = os.environ | {
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
         "PYSPARK_PYTHON": sys.executable,

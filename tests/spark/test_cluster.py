@@ -28,13 +28,15 @@ def test_reading_and_writing_by_two_workers(postgresql_url: str, tmp_path: Path)
             last = queue.add_message(message)
         last.result()
     with cluster(tmp_path) as master:
+        marker = tmp_path / "second attempt"
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.application", master, postgresql_url],
+            [sys.executable, "-m", "tests.spark.application", master, postgresql_url, str(marker)],
             env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
+    assert marker.exists()  # of a task that was slow
     told = json.loads(done.stdout)
     assert told["copied"] == COUNT
     assert sum(count for _, count in told["read"]) == COUNT

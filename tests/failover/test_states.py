@@ -361,7 +361,7 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
         server.execute(f"ALTER ROLE {USER} CONNECTION LIMIT 1")
         server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %(name)s"
-            " AND (application_name <> 'jdbcstore' OR query ~* '_(msgs|acks|acked|scheduled|producers)')",
+            " AND (application_name <> 'jdbcstore' OR query ~* '_(msgs|acks|acked|scheduled|producers|loads|staged)')",
             {"name": name},
         )
         try:

@@ -68,13 +68,16 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row.offset for row in frame.select("offset").collect())
 
 
+COLUMNS = "topic,offset,messageId,rowPriority,expiration"
+
+
 def filters() -> list[tuple[Column, list[int]]]:
     """Filters, and whom they let through."""
     due = f.timestamp_micros(f.lit(DUE_MS * 1000 + 1))
     return [
         (f.col("topic").startswith("queue://") & (f.col("offset") > 1) & (f.col("topic") != "queue://B"), [2, 3]),
         (f.col("expiration").isNotNull() & (f.col("expiration") < due), [2]),
-        (f.col("messageId").isin("ID:p-1:1:1:1:1", "ID:p-1:1:1:2:1", "none") & (f.col("priority") < 9), [1]),
+        (f.col("messageId").isin("ID:p-1:1:1:1:1", "ID:p-1:1:1:2:1", "none") & (f.col("rowPriority") < 9), [1]),
         (f.col("topic").isin("queue://a", "queue://B", "queue://'") | (f.col("offset") == 1), [1, 2, (1 << 40) + 1]),
     ]
 
@@ -91,7 +94,8 @@ def test_filters_find_the_same_rows_wherever_they_are_applied(
     try:
         # One query for all: each filter's rows are marked with its number.
         frames = [
-            reading(spark, url).where(one).select("offset", f.lit(n).alias("n")) for n, (one, _) in enumerate(given)
+            reading(spark, url, columns=COLUMNS).where(one).select("offset", f.lit(n).alias("n"))
+            for n, (one, _) in enumerate(given)
         ]
         union = frames[0]
         for frame in frames[1:]:
@@ -109,9 +113,9 @@ def test_filters_reach_the_database(spark: SparkSession, tmp_path: Path) -> None
     with table(url) as (connection, tables):
         put(connection, tables, [(1, "queue://A", "p", 1, 0, b"broken", 0, None)])
         put(connection, tables, [(2, "queue://B", "p", 1, 0, marshal(text_message(1, "x")), 5, None)])
-    frame = reading(spark, url, onCorrupt="fail", columns="topic,priority,text")
+    frame = reading(spark, url, onCorrupt="fail", columns="topic,rowPriority,text")
     spark.conf.set(PUSHING, "true")
-    assert [row.text for row in frame.where("topic = 'queue://B' and priority >= 5").collect()] == ["x"]
+    assert [row.text for row in frame.where("topic = 'queue://B' and rowPriority >= 5").collect()] == ["x"]
 
 
 def test_what_is_asked_for_is_read(spark: SparkSession, database_url: str) -> None:

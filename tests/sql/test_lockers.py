@@ -797,7 +797,7 @@ def test_an_adapter_whose_broker_is_master_leaves_the_lease_to_it(brokers: Broke
 def test_a_start_that_fails_leaves_nobody_master(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     one = brokers.new()
 
-    def fails(*arguments: object) -> None:
+    def fails(*arguments: object, **keywords: object) -> None:
         raise TransientStoreError("no more connections")
 
     with monkeypatch.context() as broken:

@@ -67,6 +67,8 @@ _QUICK_S: Final = 5.0
 _PATIENT_S: Final = 3600.0
 #: How often to look how far a broker has come, or another task.
 _LOOK_AGAIN_S: Final = 0.2
+#: For so long the row of ACTIVEMQ_LOCK is locked by those at most who are no master.
+_MOMENT_S: Final = 2.0
 #: How long to wait for another task that drops indexes. If it died, what it has not dropped stays.
 _CHOOSING_S: Final = 30.0
 _MOVE_ROWS: Final = 5000
@@ -567,6 +569,8 @@ class BulkLoad:
                 except DBAPIError as error:
                     if not loads.dialect.is_locked(error):
                         raise loads.dialect.map_error(error) from error
+            if self._hold(loads):  # another task of this run was quicker
+                return
             master, name = self._master(loads)
         self._refuse(master, name)
         raise _Busy(f"{name or 'a broker'} is master of this store")
@@ -592,17 +596,25 @@ class BulkLoad:
 
     def _master(self, loads: Loads) -> tuple[_Master, str]:
         """Who is master, and its name as far as it has one."""
-        with self._quick() as connection:
-            name, expires_in_ms, _, last = connection.execute(text(loads.statements.lock_status)).one()
-            if name is not None and expires_in_ms is not None and expires_in_ms >= 0 and name != self.holder:
-                if name.startswith(HOLDER_PREFIX):
-                    return _Master.LOAD, name
-                return (_Master.OURS if name == last else _Master.JAVA), name
-            if loads.dialect.is_row_locked(connection):
-                if last is not None and loads.dialect.is_at_work(connection, last):
-                    return _Master.OURS, last
-                return _Master.JAVA, ""
-        return _Master.NOBODY, ""
+        until = time.monotonic() + _MOMENT_S
+        while True:
+            with self._quick() as connection:
+                name, expires_in_ms, _, last = connection.execute(text(loads.statements.lock_status)).one()
+                if name is not None and expires_in_ms is not None and expires_in_ms >= 0:
+                    if name == self.holder:
+                        return _Master.NOBODY, ""
+                    if name.startswith(HOLDER_PREFIX):
+                        return _Master.LOAD, name
+                    return (_Master.OURS if name == last else _Master.JAVA), name
+                if not loads.dialect.is_row_locked(connection):
+                    return _Master.NOBODY, ""
+                # Whoever takes or renews the lease has the row locked for a moment, other tasks of this run among
+                # them; a broker with the locker `database` has it for good.
+                if time.monotonic() > until:
+                    if last not in (None, self.holder) and loads.dialect.is_at_work(connection, last):
+                        return _Master.OURS, last
+                    return _Master.JAVA, ""
+            time.sleep(_LOOK_AGAIN_S)
 
     @contextmanager
     def _renewing(self, *, is_needed: bool) -> Iterator[None]:

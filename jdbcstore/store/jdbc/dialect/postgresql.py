@@ -101,7 +101,6 @@ class PostgreSQLDialect(Dialect):
     level_order_back = "PRIORITY, ID DESC"
     blob_length = "OCTET_LENGTH(MSG)"
     needs_vacuum = True
-    gains_by_rebuilding = True
     epoch_ms = "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from jdbcstore.store.jdbc.copy_format import HEAD, LENGTH, NULL, TAIL, copy_in
+
 __all__ = ["MESSAGE_COLUMNS", "MessageRow", "insert"]
 
 #: All columns of ACTIVEMQ_MSGS.
@@ -16,11 +18,7 @@ MessageRow: TypeAlias = tuple[int, str, str | None, int | None, int | None, int 
 
 _CHUNK_BYTES: Final = 256 << 10
 _ROWS_AT_ONCE: Final = 500
-_HEAD: Final = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
-_TAIL: Final = b"\xff\xff"
-_NULL: Final = struct.pack(">i", -1)
 _NUMBER: Final = struct.Struct(">iq")
-_LENGTH: Final = struct.Struct(">i")
 
 
 def insert(raw: Any, dialect: str, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -33,12 +31,11 @@ def insert(raw: Any, dialect: str, table: str, columns: Sequence[str], rows: Ite
         columns: of the values.
         rows: read as they are needed.
 
-    Raises whatever the driver raises.
+    Raises whatever the driver raises, or what `rows` raises.
     """
     if dialect == "postgresql":
         with raw.cursor() as cursor:
-            stream = _Stream(_packed(rows, len(columns)))
-            cursor.copy_expert(f"COPY {table} ({', '.join(columns)}) FROM STDIN BINARY", stream, _CHUNK_BYTES)
+            copy_in(cursor, table, ", ".join(columns), _packed(rows, len(columns)))
         return
     mark = "?" if dialect == "sqlite" else "%s"
     statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
@@ -54,35 +51,24 @@ def insert(raw: Any, dialect: str, table: str, columns: Sequence[str], rows: Ite
         cursor.close()
 
 
-class _Stream:
-    """What psycopg2 reads from."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-
-    def read(self, size: int) -> bytes:
-        """The next chunk, whatever its size; empty at the end."""
-        return next(self._chunks, b"")
-
-
 def _packed(rows: Iterable[Sequence[Any]], columns: int) -> Iterator[bytes]:
-    """The binary format of COPY, from PostgreSQL's documentation."""
+    """Rows of any columns in PostgreSQL's binary COPY format, in chunks."""
     head = struct.pack(">h", columns)
-    parts, size = [_HEAD], 0
+    parts, size = [HEAD], 0
     for row in rows:
         parts.append(head)
         for value in row:
             if value is None:
-                parts.append(_NULL)
+                parts.append(NULL)
             elif isinstance(value, int):
                 parts.append(_NUMBER.pack(8, value))
             else:
                 data = value.encode() if isinstance(value, str) else value
-                parts += (_LENGTH.pack(len(data)), data)
+                parts += (LENGTH.pack(len(data)), data)
                 size += len(data)
         size += 100
         if size >= _CHUNK_BYTES:
             yield b"".join(parts)
             parts, size = [], 0
-    parts.append(_TAIL)
+    parts.append(TAIL)
     yield b"".join(parts)

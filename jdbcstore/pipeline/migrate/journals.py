@@ -22,12 +22,13 @@ from jdbcstore.openwire import unmarshal_message
 from jdbcstore.pipeline.migrate.bulk import MESSAGE_COLUMNS, MessageRow, insert
 from jdbcstore.pipeline.migrate.made import Migrated
 from jdbcstore.pipeline.migrate.ranges import Digest, digests, ranges_of, rows_of
-from jdbcstore.pipeline.migrate.target import Held, build_indexes, drop_indexes, hold, opened, release
+from jdbcstore.pipeline.migrate.target import Held, hold, opened, release
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.live import replayed
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage, StoredSubscription, Tier
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
@@ -66,7 +67,7 @@ def migrate_journal(
     done.is_resumed = held.is_resumed
     if not held.is_resumed:
         with opened(to) as store:
-            drop_indexes(store)
+            drop_message_indexes(store.connection, store.location.options.table_names)
     prioritized = frozenset(destination.qualified_name for destination, stored in there.items() if _has_tiers(stored))
     reader = spark.read.format("kahadb").option("columns", "topic,offset,message,_corrupt")
     frame = reader.load(path).where("topic IS NOT NULL").select("topic", "offset", "message")
@@ -162,7 +163,7 @@ def _stored(held: Held) -> dict[str, Digest]:
 
 def _indexed(held: Held) -> None:
     with opened(held.location) as store:
-        build_indexes(store)
+        build_message_indexes(store.connection, store.location.options.table_names)
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------

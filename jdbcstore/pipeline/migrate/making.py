@@ -13,8 +13,6 @@ from jdbcstore.pipeline.migrate.ranges import ranges_of
 from jdbcstore.pipeline.migrate.stores import compared, copied, copy_tables
 from jdbcstore.pipeline.migrate.target import (
     Held,
-    build_indexes,
-    drop_indexes,
     hold,
     location_of,
     opened,
@@ -23,6 +21,7 @@ from jdbcstore.pipeline.migrate.target import (
 )
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.stores import is_journal
+from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,12 +103,12 @@ def migrate(
 def _prepare(held: Held) -> None:
     if not held.is_resumed:
         with opened(held.location) as store:
-            drop_indexes(store)
+            drop_message_indexes(store.connection, store.location.options.table_names)
 
 
 def _finish(held: Held) -> None:
     with opened(held.location) as store:
-        build_indexes(store)
+        build_message_indexes(store.connection, store.location.options.table_names)
 
 
 def _compare_counts(origin: StoreLocation, held: Held, done: Migrated, different: list[str]) -> None:

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import CreateIndex, DropIndex
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
@@ -30,14 +29,11 @@ from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = [
     "Held",
     "Opened",
-    "build_indexes",
-    "drop_indexes",
     "hold",
     "location_of",
     "opened",
@@ -207,23 +203,3 @@ def release(held: Held) -> None:
     """Let brokers in."""
     with opened(held.location) as store:
         store.connection.execute(text(store.statements.lease_release), {"holder": held.fence.holder})
-
-
-def drop_indexes(store: Opened) -> None:
-    """Drop the indexes of ACTIVEMQ_MSGS, which are made faster at the end than kept up for each row."""
-    names = store.location.options.table_names
-    tables = Tables.on(store.connection, names)
-    there = inspect_schema(store.connection, names).indexes
-    for index in tables.messages_indexes:
-        if tables.plain(str(index.name)) in there:
-            store.connection.execute(DropIndex(index))
-
-
-def build_indexes(store: Opened) -> None:
-    """Make those that are missing."""
-    names = store.location.options.table_names
-    tables = Tables.on(store.connection, names)
-    missing = inspect_schema(store.connection, names).missing_indexes
-    for index in tables.messages_indexes:
-        if tables.plain(str(index.name)) in missing:
-            store.connection.execute(CreateIndex(index))

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import Connection, text
 
 from jdbcstore.errors import LeaseLost, MessageTooLarge, StoreError
+from jdbcstore.store.jdbc.copy_format import FIXED_FIELDS, HEAD, LENGTH, MESSAGE_COLUMNS, TAIL, copy_in, text_field
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.dialect.postgresql import PostgreSQLDialect
 from jdbcstore.store.jdbc.fence import Fence, session_name
@@ -38,13 +39,6 @@ _PACKET_MARGIN_BYTES: Final = 1 << 14
 #: Column CONTAINER, and MSGID_PROD.
 _NAME_MAX: Final = 250
 
-_COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
-_COPY_TAIL: Final = b"\xff\xff"
-_COPY_READ_BYTES: Final = 1 << 20
-#: Number of fields, then each with its length: ID, MSGID_SEQ, EXPIRATION, PRIORITY, and the length of CONTAINER.
-_FIXED: Final = struct.Struct(">hiqiqiqiq")
-_LENGTH: Final = struct.Struct(">i")
-_MESSAGE_COLUMNS: Final = "ID, MSGID_SEQ, EXPIRATION, PRIORITY, CONTAINER, MSGID_PROD, MSG"
 _STAGED_COLUMNS: Final = "NUMBER, MSGID_SEQ, EXPIRATION, PRIORITY, CONTAINER, MSGID_PROD, MSG, JOB, PART"
 
 
@@ -162,17 +156,18 @@ class _PostgreSQLSession(BulkSession):
     def insert(self, place: Place, rows: Iterable[LoadRow]) -> int:
         staged = not isinstance(place, int)
         table, columns = (
-            (self.statements.staged, _STAGED_COLUMNS) if staged else (self.statements.messages, _MESSAGE_COLUMNS)
+            (self.statements.staged, _STAGED_COLUMNS) if staged else (self.statements.messages, MESSAGE_COLUMNS)
         )
-        stream = _CopyStream(self._checked(rows), place)
+        count = 0
+
+        def counted() -> Iterator[LoadRow]:
+            nonlocal count
+            for count, row in enumerate(self._checked(rows), 1):  # noqa: B007  # told below
+                yield row
+
         with self.raw.cursor() as cursor:
-            try:
-                cursor.copy_expert(f"COPY {table} ({columns}) FROM STDIN BINARY", stream, _COPY_READ_BYTES)
-            except Exception:
-                if stream.error is not None:  # of whoever makes the rows; psycopg2 tells its text only
-                    raise stream.error from None
-                raise
-        return stream.count
+            copy_in(cursor, table, columns, packed_for_copy(counted(), place))
+        return count
 
     def conclude(self, changes: Sequence[Change], job: str, fence: Fence | None) -> None:
         literal, loads = self.dialect.literal, self.statements.loads.encode()
@@ -187,55 +182,32 @@ class _PostgreSQLSession(BulkSession):
             cursor.execute(b";".join([*words, b"COMMIT"]))
 
 
-class _CopyStream:
-    """What psycopg2 reads from: rows as chunks of the binary COPY format, made when it asks for them."""
-
-    def __init__(self, rows: Iterable[LoadRow], place: Place) -> None:
-        self.count = 0
-        self.error: BaseException | None = None
-        self._chunks = self._packed(rows, place)
-
-    def read(self, size: int) -> bytes:
-        """The next chunk, whatever its size; empty at the end."""
-        try:
-            return next(self._chunks, b"")
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def _packed(self, rows: Iterable[LoadRow], place: Place) -> Iterator[bytes]:
-        parts, size, tail = [_COPY_HEAD], 0, b""
-        fields, number = 7, place
-        if isinstance(place, tuple):
-            job, part = place
-            fields, number, tail = 9, 0, _field(job) + struct.pack(">iq", 8, part)
-        assert isinstance(number, int)
-        first = number
-        pack, pack_length, field, add = _FIXED.pack, _LENGTH.pack, _field, parts.append
-        for producer, sequence, container, expiration, priority, blob in rows:
-            add(pack(fields, 8, number, 8, sequence, 8, expiration, 8, priority))
-            add(field(container))
-            add(field(producer))
-            length = len(blob)
-            add(pack_length(length))
-            add(blob)
-            if tail:
-                add(tail)
-            number += 1
-            size += length + 100
-            if size >= _CHUNK_BYTES:
-                yield b"".join(parts)
-                parts.clear()
-                size = 0
-        self.count = number - first
-        add(_COPY_TAIL)
-        yield b"".join(parts)
-
-
-def packed_for_copy(rows: Iterable[LoadRow], first_id: int) -> Iterator[bytes]:
-    """Rows of ACTIVEMQ_MSGS in PostgreSQL's binary COPY format, in chunks."""
-    stream = _CopyStream(rows, first_id)
-    return iter(lambda: stream.read(_COPY_READ_BYTES), b"")
+def packed_for_copy(rows: Iterable[LoadRow], place: Place) -> Iterator[bytes]:
+    """Rows of ACTIVEMQ_MSGS or JDBCSTORE_STAGED in PostgreSQL's binary COPY format, in chunks."""
+    parts, size, tail = [HEAD], 0, b""
+    fields, number = 7, place
+    if isinstance(place, tuple):
+        job, part = place
+        fields, number, tail = 9, 0, text_field(job) + struct.pack(">iq", 8, part)
+    assert isinstance(number, int)
+    pack, pack_length, field, add = FIXED_FIELDS.pack, LENGTH.pack, text_field, parts.append
+    for producer, sequence, container, expiration, priority, blob in rows:
+        add(pack(fields, 8, number, 8, sequence, 8, expiration, 8, priority))
+        add(field(container))
+        add(field(producer))
+        length = len(blob)
+        add(pack_length(length))
+        add(blob)
+        if tail:
+            add(tail)
+        number += 1
+        size += length + 100
+        if size >= _CHUNK_BYTES:
+            yield b"".join(parts)
+            parts.clear()
+            size = 0
+    add(TAIL)
+    yield b"".join(parts)
 
 
 class _MySQLSession(BulkSession):
@@ -355,12 +327,6 @@ def bulk_session(connection: Connection, dialect: Dialect, holder: str) -> BulkS
         "sqlite": _SQLiteSession,
     }
     return kinds.get(connection.dialect.name, _MySQLSession)(connection, dialect, holder)
-
-
-@lru_cache(maxsize=8192)
-def _field(value: str) -> bytes:
-    data = value.encode()
-    return _LENGTH.pack(len(data)) + data
 
 
 @lru_cache(maxsize=8192)

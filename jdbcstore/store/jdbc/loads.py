@@ -24,15 +24,14 @@ from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Connection, text
-from sqlalchemy.schema import CreateIndex, DropIndex
 
 from jdbcstore.errors import LeaseLost, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.table_names import TableNames
-from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = ["HOLDER_PREFIX", "PART_IDS", "LoadMode", "LoadRecord", "LoadState", "Loads"]
@@ -295,21 +294,12 @@ class Loads:
     # -- indexes -------------------------------------------------------------------------------------------------
 
     def drop_indexes(self) -> None:
-        """Drop the indexes of ACTIVEMQ_MSGS that `build_indexes` makes."""
-        tables = Tables.on(self.connection, self._names)
-        there = inspect_schema(self.connection, self._names).indexes
-        for index in tables.messages_indexes:
-            if tables.plain(str(index.name)) in there:
-                self.connection.execute(DropIndex(index))
+        """Drop the secondary indexes of ACTIVEMQ_MSGS."""
+        drop_message_indexes(self.connection, self._names)
 
     def build_indexes(self) -> None:
-        """Make what is missing of the indexes of ACTIVEMQ_MSGS."""
-        tables = Tables.on(self.connection, self._names)
-        missing = inspect_schema(self.connection, self._names).missing_indexes
-        for index in tables.messages_indexes:
-            if tables.plain(str(index.name)) in missing:
-                log.info("making index %s", index.name)
-                self.connection.execute(CreateIndex(index))
+        """Make them again."""
+        build_message_indexes(self.connection, self._names)
 
     def set_rebuild(self, job: str, *, is_due: bool) -> None:
         """Say whether indexes are missing for the sake of a load."""

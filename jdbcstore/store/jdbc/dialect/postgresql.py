@@ -11,7 +11,6 @@ import io
 import os
 import select
 import socket
-import struct
 import time
 from binascii import hexlify
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,15 @@ from jdbcstore.errors import (
     StoreFull,
     StoreReadOnly,
     TransientStoreError,
+)
+from jdbcstore.store.jdbc.copy_format import (
+    FIXED_FIELDS,
+    HEAD,
+    LENGTH,
+    MESSAGE_COLUMNS,
+    READ_BYTES,
+    TAIL,
+    text_field,
 )
 from jdbcstore.store.jdbc.dialect import STILL_AT_WORK, AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence, session_name
@@ -55,15 +63,6 @@ _DENIED: Final = (
 _LOOK_AGAIN_S: Final = 0.01
 #: From this many rows on COPY is faster than INSERT.
 _COPY_ROWS: Final = 12
-
-# The binary COPY format: signature, flags and header extension; per row the number of fields, then length and bytes of
-# each, -1 for null; a trailer. The fixed columns come first so that one struct holds them all.
-_COPY_COLUMNS: Final = "ID, MSGID_SEQ, EXPIRATION, PRIORITY, CONTAINER, MSGID_PROD, MSG"
-_COPY_HEAD: Final = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
-_COPY_TAIL: Final = b"\xff\xff"
-_COPY_FIXED: Final = struct.Struct(">hiqiqiqiq")
-_LENGTH: Final = struct.Struct(">i")
-_COPY_READ_BYTES: Final = 1 << 20
 
 _KINDS: Final[Mapping[str, type[StoreError]]] = {
     "23505": DuplicateMessage,
@@ -287,19 +286,19 @@ class PostgreSQLDialect(Dialect):
 
     def _copy(self, cursor: Any, rows: Sequence[MessageRow], words: Sequence[bytes]) -> None:
         """COPY and what follows, as one query: one transaction, and nothing but the rows is waited for in it."""
-        parts = [_COPY_HEAD]
+        parts = [HEAD]
         for id, producer, sequence, container, expiration, priority, blob in rows:
             parts += (
-                _COPY_FIXED.pack(7, 8, id, 8, sequence, 8, expiration, 8, priority),
-                _field(container),
-                _field(producer),
-                _LENGTH.pack(len(blob)),
+                FIXED_FIELDS.pack(7, 8, id, 8, sequence, 8, expiration, 8, priority),
+                text_field(container),
+                text_field(producer),
+                LENGTH.pack(len(blob)),
                 blob,
             )
-        parts.append(_COPY_TAIL)
+        parts.append(TAIL)
         data = io.BytesIO(b"".join(parts))
-        copy = f"COPY {self.statements.messages} ({_COPY_COLUMNS}) FROM STDIN BINARY".encode()
-        cursor.copy_expert(b";".join([copy, *words]), data, _COPY_READ_BYTES)
+        copy = f"COPY {self.statements.messages} ({MESSAGE_COLUMNS}) FROM STDIN BINARY".encode()
+        cursor.copy_expert(b";".join([copy, *words]), data, READ_BYTES)
 
     def vacuum(self, connection: Connection) -> None:
         # TRUNCATE would take a lock that stops the writer; the room is wanted again at once anyway.
@@ -321,13 +320,6 @@ class PostgreSQLDialect(Dialect):
 
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         return _KINDS
-
-
-@lru_cache(maxsize=8192)
-def _field(value: str) -> bytes:
-    """A text field of COPY; the same few containers and producers come again and again."""
-    data = value.encode()
-    return _LENGTH.pack(len(data)) + data
 
 
 @lru_cache(maxsize=8192)

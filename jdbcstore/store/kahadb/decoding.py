@@ -27,7 +27,17 @@ from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topi
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, TransactionId, XATransactionId
 from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command
 
-__all__ = ["READERS", "Malformed", "Reader", "varint"]
+__all__ = [
+    "DESTINATION_KINDS",
+    "FIELD_KINDS",
+    "READERS",
+    "REMEMBERED_BYTES_MAX",
+    "REMEMBERED_MAX",
+    "Kind",
+    "Malformed",
+    "Reader",
+    "varint",
+]
 
 #: Reads a command's fields: ``(data, start, end)``. It may look at what stands behind `end`, and does not care for it.
 Reader: TypeAlias = Callable[[bytes, int, int], Command]
@@ -37,7 +47,9 @@ class Malformed(Exception):
     """A record that is no command; the text says what is wrong."""
 
 
-class _Kind(Enum):
+class Kind(Enum):
+    """How a field is encoded."""
+
     NUMBER = 0
     FLAG = 1
     TEXT = 2
@@ -48,21 +60,23 @@ class _Kind(Enum):
 
     @property
     def wire_type(self) -> int:
-        return _VARINT if self in (_Kind.NUMBER, _Kind.FLAG) else _LENGTH_DELIMITED
+        """Protobuf's: what a reader has to know to step over the field."""
+        return _VARINT if self in (Kind.NUMBER, Kind.FLAG) else _LENGTH_DELIMITED
 
 
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 _FIXED: Final = {1: 8, 5: 4}
 
-_KINDS: Final[dict[Any, _Kind]] = {
-    int: _Kind.NUMBER,
-    bool: _Kind.FLAG,
-    str | None: _Kind.TEXT,
-    bytes | None: _Kind.BYTES,
-    Destination | None: _Kind.DESTINATION,
-    TransactionId | None: _Kind.TRANSACTION,
-    AddMessage | None: _Kind.ADD,
+#: By a field's annotation.
+FIELD_KINDS: Final[dict[Any, Kind]] = {
+    int: Kind.NUMBER,
+    bool: Kind.FLAG,
+    str | None: Kind.TEXT,
+    bytes | None: Kind.BYTES,
+    Destination | None: Kind.DESTINATION,
+    TransactionId | None: Kind.TRANSACTION,
+    AddMessage | None: Kind.ADD,
 }
 
 
@@ -117,7 +131,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         raise Malformed("it ends within a field") from None
 
 
-def _checked(cls: type[Command], kinds: list[_Kind], data: bytes) -> Command:
+def _checked(cls: type[Command], kinds: list[Kind], data: bytes) -> Command:
     values: dict[str, Any] = {}
     for tag, value in _fields(data):
         place = (tag >> 3) - 1
@@ -136,18 +150,21 @@ def _text(data: bytes) -> str:
 
 # --- destinations and transactions, remembered by their bytes ---------------------------------------------------------
 
-_REMEMBERED_MAX: Final = 4096
-_REMEMBERED_BYTES_MAX: Final = 512
+#: How many destinations, transactions and other things are remembered.
+REMEMBERED_MAX: Final = 4096
+#: Longer ones are not: clients choose names, and remembering them must not cost memory.
+REMEMBERED_BYTES_MAX: Final = 512
 
 _DESTINATIONS: Final[dict[bytes, Destination]] = {}
 _TRANSACTIONS: Final[dict[bytes, TransactionId]] = {}
-_DESTINATION_KINDS: Final = (Queue, Topic, TempQueue, TempTopic)
+#: By their number.
+DESTINATION_KINDS: Final = (Queue, Topic, TempQueue, TempTopic)
 
 
 def _remember(known: dict[bytes, Any], encoded: bytes, value: object) -> None:
-    if len(encoded) > _REMEMBERED_BYTES_MAX:
-        return  # clients choose names: remembering them must not cost memory
-    if len(known) >= _REMEMBERED_MAX:
+    if len(encoded) > REMEMBERED_BYTES_MAX:
+        return
+    if len(known) >= REMEMBERED_MAX:
         known.clear()
     known[encoded] = value
 
@@ -159,11 +176,11 @@ def _destination(data: bytes) -> Destination:
             kind = cast(int, value)
         elif tag == _bytes(2):
             name = _text(cast(bytes, value))
-    if kind >= len(_DESTINATION_KINDS):
+    if kind >= len(DESTINATION_KINDS):
         raise Malformed(f"a destination of type {kind}, 0 to 3 expected")
     if not name:
         raise Malformed("a destination without a name")
-    destination = _DESTINATION_KINDS[kind].decoded(name)
+    destination = DESTINATION_KINDS[kind].decoded(name)
     _remember(_DESTINATIONS, data, destination)
     return destination
 
@@ -216,14 +233,14 @@ def _add(data: bytes) -> Command:
     return READERS[COMMANDS.index(AddMessage)](data, 0, len(data))
 
 
-_VALUE_OF: Final[dict[_Kind, Callable[[Any], object]]] = {
-    _Kind.NUMBER: _signed,
-    _Kind.FLAG: bool,
-    _Kind.TEXT: _text,
-    _Kind.BYTES: bytes,
-    _Kind.DESTINATION: _destination,
-    _Kind.TRANSACTION: _transaction,
-    _Kind.ADD: _add,
+_VALUE_OF: Final[dict[Kind, Callable[[Any], object]]] = {
+    Kind.NUMBER: _signed,
+    Kind.FLAG: bool,
+    Kind.TEXT: _text,
+    Kind.BYTES: bytes,
+    Kind.DESTINATION: _destination,
+    Kind.TRANSACTION: _transaction,
+    Kind.ADD: _add,
 }
 
 
@@ -267,19 +284,19 @@ _REMEMBERED: Final = """x = data[s:o]
             if v{i} is None:
                 v{i} = {make}(x)"""
 _VALUES: Final = {
-    _Kind.NUMBER: "v{i} = signed(n) if n > 127 else n",
-    _Kind.FLAG: "v{i} = n != 0",
-    _Kind.TEXT: "v{i} = data[s:o].decode()",
-    _Kind.BYTES: "v{i} = data[s:o]",
-    _Kind.DESTINATION: _REMEMBERED.replace("{known}", "DESTINATIONS").replace("{make}", "destination"),
-    _Kind.TRANSACTION: _REMEMBERED.replace("{known}", "TRANSACTIONS").replace("{make}", "transaction"),
-    _Kind.ADD: "v{i} = add(data[s:o])",
+    Kind.NUMBER: "v{i} = signed(n) if n > 127 else n",
+    Kind.FLAG: "v{i} = n != 0",
+    Kind.TEXT: "v{i} = data[s:o].decode()",
+    Kind.BYTES: "v{i} = data[s:o]",
+    Kind.DESTINATION: _REMEMBERED.replace("{known}", "DESTINATIONS").replace("{make}", "destination"),
+    Kind.TRANSACTION: _REMEMBERED.replace("{known}", "TRANSACTIONS").replace("{make}", "transaction"),
+    Kind.ADD: "v{i} = add(data[s:o])",
 }
 
 
 def _compiled(cls: type[Command]) -> Reader:
     hints = typing.get_type_hints(cls)
-    kinds = [_KINDS[hints[name]] for name in cls._fields]
+    kinds = [FIELD_KINDS[hints[name]] for name in cls._fields]
     source = [_BEFORE.format(defaults="; ".join(f"v{i} = DEFAULTS[{name!r}]" for i, name in enumerate(cls._fields)))]
     for i, kind in enumerate(kinds):
         template = _NUMBER if kind.wire_type == _VARINT else _LENGTH

@@ -1,0 +1,300 @@
+"""Options of the KahaDB store, named as ActiveMQ's, with their units at the end, and with its defaults.
+
+`KahaDBOptions.from_activemq` takes ActiveMQ's own names and spellings (``journalMaxFileLength=16mb``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["ACTIVEMQ_OPTIONS", "ActiveMQOption", "KahaDBOptions"]
+
+SYNC_STRATEGIES: Final = ("ALWAYS", "PERIODIC", "NEVER")
+PREALLOCATION_SCOPES: Final = ("ENTIRE_JOURNAL", "ENTIRE_JOURNAL_ASYNC", "NONE")
+PREALLOCATION_STRATEGIES: Final = ("SPARSE_FILE", "ZEROS", "CHUNKED_ZEROS", "OS_KERNEL_COPY")
+XA_STRATEGIES: Final = ("NEVER", "COMMIT", "ROLLBACK")
+
+#: A location in a file is an int of Java.
+_INT_MAX: Final = (1 << 31) - 1
+_FILE_LEAST_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KahaDBOptions:
+    """How a KahaDB store is kept. Where ActiveMQ has an option it has this name in camel case, and this default.
+
+    Args:
+        index_directory: where the index is; None is the store's directory.
+        journal_max_file_length_bytes: how long a journal file becomes; a larger record makes a longer one.
+        journal_max_write_batch_size_bytes: how much one write to the journal carries; one record always fits.
+        journal_disk_sync_strategy: when the journal is forced to the disk: ``ALWAYS`` before a write is called stored,
+            ``PERIODIC`` every `journal_disk_sync_interval_ms`, ``NEVER`` when the system likes. With the last two a
+            power failure loses what was called stored, the end of a process does not.
+        journal_disk_sync_interval_ms: for ``PERIODIC``.
+        preallocation_scope: ``ENTIRE_JOURNAL`` makes a journal file as long as it will be when it is begun,
+            ``ENTIRE_JOURNAL_ASYNC`` the next one ahead, ``NONE`` lets files grow.
+        preallocation_strategy: ``SPARSE_FILE`` sets the length only, ``ZEROS`` and ``CHUNKED_ZEROS`` write zeros, at
+            once or a MiB at a time, ``OS_KERNEL_COPY`` lets the system reserve the room without writing.
+        check_for_corrupt_journal_files: read all journal files at the start, not the last one only, and refuse to start
+            if one is damaged.
+        ignore_missing_journal_files: start although journal files are missing that messages stand in, or are damaged;
+            what is lost is logged.
+        archive_data_logs: keep journal files that are not needed any more in `directory_archive`.
+        directory_archive: None is ``data-archive`` in the store's directory.
+        archive_corrupted_index: keep an index that cannot be read.
+        force_recover_index: make the index anew from the journal at the start.
+        checkpoint_interval_ms: how often the index is written; after a crash what came later is read from the journal.
+            0 leaves it to stopping.
+        cleanup_interval_ms: how often journal files are looked for that are not needed; 0 is never.
+        cleanup_on_stop: look for them at the end, too.
+        enable_ack_compaction: write acknowledgements anew, if they are all that a journal file is kept for.
+        compact_acks_after_no_gc: how many cleanups have to find nothing before that.
+        compact_acks_ignores_store_growth: do it also while new files are begun.
+        index_cache_size_pages: how much of the index is kept in memory, in pages of 4 KiB.
+        concurrent_store_and_dispatch_queues: let a message of a queue that is acknowledged before it was written skip
+            the journal. The consumer had it, so a crash loses nothing.
+        max_async_jobs: the most writes that wait for the journal before the next one has to.
+        failover_producers_audit_depth: how many producers' last messages are remembered for each of
+            `max_failover_producers_to_track`.
+        max_failover_producers_to_track: of how many producers it is remembered how far they came.
+        purge_recovered_xa_transaction_strategy: what happens at the start to XA transactions that are prepared:
+            ``NEVER`` they wait for their manager, ``COMMIT``, ``ROLLBACK``.
+        use_lock: make sure that one broker at most uses the directory.
+        lock_keep_alive_period_ms: how often the master looks whether the lock is still its own; 0 is never, but for
+            every write, which does.
+        lock_acquire_sleep_interval_ms: how often a standby tries to get the lock.
+        fail_if_database_is_locked: end instead of waiting for the lock.
+        store_open_wire_version: of new messages in the journal; the journal does not tell it, so a broker that reads it
+            has to know. (An attribute of the broker in ActiveMQ.)
+
+    Raises:
+        ConfigurationError: a value that nothing can be done with.
+    """
+
+    index_directory: str | None = None
+    journal_max_file_length_bytes: int = 32 << 20
+    journal_max_write_batch_size_bytes: int = 4 << 20
+    journal_disk_sync_strategy: str = "ALWAYS"
+    journal_disk_sync_interval_ms: int = 1000
+    preallocation_scope: str = "ENTIRE_JOURNAL"
+    preallocation_strategy: str = "SPARSE_FILE"
+    check_for_corrupt_journal_files: bool = False
+    ignore_missing_journal_files: bool = False
+    archive_data_logs: bool = False
+    directory_archive: str | None = None
+    archive_corrupted_index: bool = False
+    force_recover_index: bool = False
+    checkpoint_interval_ms: int = 5000
+    cleanup_interval_ms: int = 30_000
+    cleanup_on_stop: bool = True
+    enable_ack_compaction: bool = True
+    compact_acks_after_no_gc: int = 10
+    compact_acks_ignores_store_growth: bool = False
+    index_cache_size_pages: int = 10_000
+    concurrent_store_and_dispatch_queues: bool = True
+    max_async_jobs: int = 10_000
+    failover_producers_audit_depth: int = 2048
+    max_failover_producers_to_track: int = 64
+    purge_recovered_xa_transaction_strategy: str = "NEVER"
+    use_lock: bool = True
+    lock_keep_alive_period_ms: int = 0
+    lock_acquire_sleep_interval_ms: int = 10_000
+    fail_if_database_is_locked: bool = False
+    store_open_wire_version: int = 11
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("journal_disk_sync_strategy", SYNC_STRATEGIES),
+            ("preallocation_scope", PREALLOCATION_SCOPES),
+            ("preallocation_strategy", PREALLOCATION_STRATEGIES),
+            ("purge_recovered_xa_transaction_strategy", XA_STRATEGIES),
+        ):
+            value = getattr(self, name).strip().upper()
+            if value not in known:
+                raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+            object.__setattr__(self, name, value)
+        for name, least, most in (
+            ("journal_max_file_length_bytes", _FILE_LEAST_BYTES, _INT_MAX),
+            ("journal_max_write_batch_size_bytes", _FILE_LEAST_BYTES, _INT_MAX // 2),
+            ("journal_disk_sync_interval_ms", 1, _INT_MAX),
+            ("checkpoint_interval_ms", 0, _INT_MAX),
+            ("cleanup_interval_ms", 0, _INT_MAX),
+            ("compact_acks_after_no_gc", 0, _INT_MAX),
+            ("index_cache_size_pages", 1, _INT_MAX),
+            ("max_async_jobs", 1, _INT_MAX),
+            ("failover_producers_audit_depth", 0, _INT_MAX),
+            ("max_failover_producers_to_track", 0, _INT_MAX),
+            ("lock_keep_alive_period_ms", 0, _INT_MAX),
+            ("lock_acquire_sleep_interval_ms", 1, _INT_MAX),
+            ("store_open_wire_version", 1, 12),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigurationError(f"{name} must be {least} to {most}, got {getattr(self, name)}")
+
+    @classmethod
+    def from_activemq(cls, given: Mapping[str, str]) -> tuple[Self, tuple[str, ...]]:
+        """Options by ActiveMQ's names, as they stand in its ``activemq.xml``.
+
+        Args:
+            given: texts by the names, for example ``{"journalMaxFileLength": "16mb"}``.
+
+        Returns:
+            The options, and for each that was accepted but means nothing here one clause that says why.
+
+        Raises:
+            ConfigurationError: an unknown name (the text tells the nearest), or a value that cannot be.
+        """
+        values: dict[str, Any] = {}
+        notes: list[str] = []
+        for name, text in given.items():
+            option = ACTIVEMQ_OPTIONS.get(name)
+            if option is None:
+                raise ConfigurationError(f"KahaDB has no option {name!r}{_nearest(name)}")
+            try:
+                value = option.read(text)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{name}: {error}") from None
+            if not option.field:
+                if text.strip().lower() != option.default.lower():
+                    notes.append(f"{name}={text} is not used: {option.about}")
+            elif option.field in values and values[option.field] != value:
+                raise ConfigurationError(f"{name}={text} contradicts {_named(option.field, name, given)}")
+            else:
+                values[option.field] = value
+        return cls(**values), tuple(notes)
+
+
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, ACTIVEMQ_OPTIONS, n=1, cutoff=0.0)
+    return f"; the nearest is {close[0]!r}" if close else ""
+
+
+def _named(field: str, other: str, given: Mapping[str, str]) -> str:
+    return next(f"{name}={given[name]}" for name in given if name != other and ACTIVEMQ_OPTIONS[name].field == field)
+
+
+class ActiveMQOption(NamedTuple):
+    """An option as ActiveMQ knows it."""
+
+    default: str
+    """As ActiveMQ writes it; empty for none."""
+    read: Callable[[str], object]
+    """Makes the value of the text; raises `ConfigurationError`."""
+    field: str = ""
+    """Of `KahaDBOptions`; empty if the option means nothing here."""
+    about: str = ""
+    """Why it means nothing, or what is different."""
+
+
+_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([kmg]?)b?\s*", re.IGNORECASE)
+_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BOOLEANS: Final = {
+    "true": True,
+    "on": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "off": False,
+    "no": False,
+    "0": False,
+}
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(f"{text!r} is not a size: write bytes, or a number with kb, mb or gb")
+    return int(found[1]) * _FACTORS[found[2].lower()]
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.strip())
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not a number") from None
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return _BOOLEANS[text.strip().lower()]
+    except KeyError:
+        raise ConfigurationError(f"{text!r} is neither true nor false") from None
+
+
+def _path(text: str) -> str | None:
+    return text.strip() or None
+
+
+def _syncs(text: str) -> str:
+    return "ALWAYS" if _boolean(text) else "NEVER"
+
+
+_PAGE_FILE: Final = "the index is a SQLite database, not a page file"
+
+#: All of ActiveMQ 5.17 and 6.3 by their names there, but for `directory` and the locker.
+ACTIVEMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
+    "indexDirectory": ActiveMQOption("", _path, "index_directory"),
+    "journalMaxFileLength": ActiveMQOption("32mb", _size, "journal_max_file_length_bytes"),
+    "journalMaxWriteBatchSize": ActiveMQOption("4mb", _size, "journal_max_write_batch_size_bytes"),
+    "journalDiskSyncStrategy": ActiveMQOption("ALWAYS", str, "journal_disk_sync_strategy"),
+    "journalDiskSyncInterval": ActiveMQOption("1000", _integer, "journal_disk_sync_interval_ms"),
+    "enableJournalDiskSyncs": ActiveMQOption(
+        "true", _syncs, "journal_disk_sync_strategy", "old: true is journalDiskSyncStrategy=ALWAYS, false is NEVER"
+    ),
+    "preallocationScope": ActiveMQOption("ENTIRE_JOURNAL", str, "preallocation_scope"),
+    "preallocationStrategy": ActiveMQOption("SPARSE_FILE", str, "preallocation_strategy"),
+    "checksumJournalFiles": ActiveMQOption("true", _boolean, about="every batch has a checksum"),
+    "checkForCorruptJournalFiles": ActiveMQOption("false", _boolean, "check_for_corrupt_journal_files"),
+    "ignoreMissingJournalfiles": ActiveMQOption("false", _boolean, "ignore_missing_journal_files"),
+    "archiveDataLogs": ActiveMQOption("false", _boolean, "archive_data_logs"),
+    "directoryArchive": ActiveMQOption("", _path, "directory_archive"),
+    "archiveCorruptedIndex": ActiveMQOption("false", _boolean, "archive_corrupted_index"),
+    "forceRecoverIndex": ActiveMQOption("false", _boolean, "force_recover_index"),
+    "checkpointInterval": ActiveMQOption("5000", _integer, "checkpoint_interval_ms"),
+    "cleanupInterval": ActiveMQOption("30000", _integer, "cleanup_interval_ms"),
+    "cleanupOnStop": ActiveMQOption("true", _boolean, "cleanup_on_stop"),
+    "enableAckCompaction": ActiveMQOption("true", _boolean, "enable_ack_compaction"),
+    "compactAcksAfterNoGC": ActiveMQOption("10", _integer, "compact_acks_after_no_gc"),
+    "compactAcksIgnoresStoreGrowth": ActiveMQOption("false", _boolean, "compact_acks_ignores_store_growth"),
+    "indexCacheSize": ActiveMQOption("10000", _integer, "index_cache_size_pages"),
+    "indexWriteBatchSize": ActiveMQOption("1000", _integer, about=_PAGE_FILE),
+    "enableIndexWriteAsync": ActiveMQOption("false", _boolean, about=_PAGE_FILE),
+    "enableIndexDiskSyncs": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
+    "enableIndexRecoveryFile": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
+    "enableIndexPageCaching": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
+    "useIndexLFRUEviction": ActiveMQOption("false", _boolean, about=_PAGE_FILE),
+    "indexLFUEvictionFactor": ActiveMQOption("0.2", _number, about=_PAGE_FILE),
+    "concurrentStoreAndDispatchQueues": ActiveMQOption("true", _boolean, "concurrent_store_and_dispatch_queues"),
+    "concurrentStoreAndDispatchTopics": ActiveMQOption(
+        "false", _boolean, about="a message of a topic is always written before it is delivered"
+    ),
+    "concurrentStoreAndDispatchTransactions": ActiveMQOption(
+        "false", _boolean, about="a transaction is always written before its end is answered, in ActiveMQ too"
+    ),
+    "maxAsyncJobs": ActiveMQOption("10000", _integer, "max_async_jobs"),
+    "maxFailoverProducersToTrack": ActiveMQOption("64", _integer, "max_failover_producers_to_track"),
+    "failoverProducersAuditDepth": ActiveMQOption("2048", _integer, "failover_producers_audit_depth"),
+    "enableSubscriptionStatistics": ActiveMQOption("false", _boolean, about="pending messages are counted anyway"),
+    "purgeRecoveredXATransactionStrategy": ActiveMQOption("NEVER", str, "purge_recovered_xa_transaction_strategy"),
+    "useLock": ActiveMQOption("true", _boolean, "use_lock"),
+    "lockKeepAlivePeriod": ActiveMQOption("0", _integer, "lock_keep_alive_period_ms"),
+    "lockAcquireSleepInterval": ActiveMQOption("10000", _integer, "lock_acquire_sleep_interval_ms"),
+    "databaseLockedWaitDelay": ActiveMQOption(
+        "10000", _integer, "lock_acquire_sleep_interval_ms", "old name of lockAcquireSleepInterval"
+    ),
+    "failIfDatabaseIsLocked": ActiveMQOption("false", _boolean, "fail_if_database_is_locked"),
+    "storeOpenWireVersion": ActiveMQOption("11", _integer, "store_open_wire_version", "an attribute of the broker"),
+}

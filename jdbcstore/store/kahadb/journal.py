@@ -30,7 +30,22 @@ from jdbcstore.message import Message
 from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, UpdateMessage
 from jdbcstore.store.kahadb.decoding import READERS, Malformed, varint
 
-__all__ = ["AnyJournal", "Batch", "Damage", "Journal", "JournalFile", "Location", "Record", "file_number", "reading"]
+__all__ = [
+    "CONTROL",
+    "CONTROL_HEAD",
+    "END_RECORD",
+    "USER_RECORD",
+    "AnyJournal",
+    "Batch",
+    "Damage",
+    "Journal",
+    "JournalFile",
+    "Location",
+    "Record",
+    "file_name",
+    "file_number",
+    "reading",
+]
 
 #: Bytes that are read at once; a larger batch is read whole.
 CHUNK_BYTES: Final = 4 << 20
@@ -39,12 +54,16 @@ _STRIDE_BYTES: Final = 64 << 10
 #: More damages of one file are counted, not listed.
 DAMAGES_MAX: Final = 10_000
 
-_CONTROL_HEAD: Final = b"\x00\x00\x00\x1c\x02WRITE BATCH"
-_CONTROL: Final = struct.Struct(">16siq")
-_END_RECORD: Final = b"-qMa4"
+#: How a control record begins.
+CONTROL_HEAD: Final = b"\x00\x00\x00\x1c\x02WRITE BATCH"
+#: A control record: how it begins, the bytes of its records, their checksum.
+CONTROL: Final = struct.Struct(">16siq")
+#: Stands behind the last batch of a file.
+END_RECORD: Final = b"-qMa4"
 _NO_RECORD: Final = bytes(5)
 _RECORD: Final = struct.Struct(">ibb")
-_USER_RECORD: Final = 1
+#: The type of all records but control and end records.
+USER_RECORD: Final = 1
 #: Size, type, number of the command, length of the command.
 _RECORD_LEAST: Final = 7
 _COMMANDS: Final = len(COMMANDS)
@@ -138,7 +157,7 @@ class JournalFile:
         """
         self.damages, self.damages_unlisted, self.append_offset = [], 0, self._start
         window = _Window(self._source, self.number, self._chunk_bytes)
-        size, control, adler32 = window.size, _CONTROL, zlib.adler32
+        size, control, adler32 = window.size, CONTROL, zlib.adler32
         stop = size if self._stop is None else min(self._stop, size)
         data, base, o = window.data, self._start, 0
         view = memoryview(data)
@@ -149,7 +168,7 @@ class JournalFile:
                 if o + control.size > len(data):
                     break
             head, length, checksum = control.unpack_from(data, o)
-            if head == _CONTROL_HEAD and 0 < length <= size - base - o - control.size:
+            if head == CONTROL_HEAD and 0 < length <= size - base - o - control.size:
                 start = o + control.size
                 end = start + length
                 if end > len(data):
@@ -174,6 +193,18 @@ class JournalFile:
         if base + o < stop:
             self._tail(window, base + o)
 
+    def is_blank_behind(self) -> bool:
+        """Whether nothing stands behind `append_offset`, once all batches were read: no leftovers of any batch.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        window = _Window(self._source, self.number, self._chunk_bytes)
+        offset = self.append_offset
+        if window.peek(offset, len(END_RECORD)) == END_RECORD:
+            offset += len(END_RECORD)
+        return window.is_blank(offset)
+
     def starts(self, distance: int) -> list[int]:
         """Offsets at which a file may be cut: its parts together give the records and the damages of the whole.
 
@@ -193,13 +224,13 @@ class JournalFile:
         found, o = [0], 0
         window = _Window(self._source, self.number, _STRIDE_BYTES)
         while True:
-            data, _, at = window.at(o, _CONTROL.size)
-            if at + _CONTROL.size <= len(data):
-                head, length, _ = _CONTROL.unpack_from(data, at)
-                behind = o + _CONTROL.size + length
-                if head == _CONTROL_HEAD and length > 0 and behind < found[-1] + distance:
-                    data, _, at = window.at(behind, len(_CONTROL_HEAD))
-                    if data.startswith(_CONTROL_HEAD, at):
+            data, _, at = window.at(o, CONTROL.size)
+            if at + CONTROL.size <= len(data):
+                head, length, _ = CONTROL.unpack_from(data, at)
+                behind = o + CONTROL.size + length
+                if head == CONTROL_HEAD and length > 0 and behind < found[-1] + distance:
+                    data, _, at = window.at(behind, len(CONTROL_HEAD))
+                    if data.startswith(CONTROL_HEAD, at):
                         o = behind
                         continue
             rest = JournalFile(self._source, self.number, chunk_bytes=_STRIDE_BYTES, start=o)
@@ -212,15 +243,15 @@ class JournalFile:
 
     @staticmethod
     def _is_end(first: bytes, head: bytes, length: int) -> bool:
-        return first == _END_RECORD or (head == _CONTROL_HEAD and length == 0)
+        return first == END_RECORD or (head == CONTROL_HEAD and length == 0)
 
     def _behind(self, window: _Window, offset: int) -> int | None:
         """Note that the batch at this offset is damaged; the offset of the next one."""
         head: bytes
         length: int
-        head, length, checksum = _CONTROL.unpack(window.peek(offset, _CONTROL.size))
-        remaining = window.size - offset - _CONTROL.size
-        if head == _CONTROL_HEAD:
+        head, length, checksum = CONTROL.unpack(window.peek(offset, CONTROL.size))
+        remaining = window.size - offset - CONTROL.size
+        if head == CONTROL_HEAD:
             what = "a batch with a wrong checksum" if checksum else "a batch of zeros"
             if not 0 <= length <= remaining:
                 what = f"a batch of {length} bytes where {remaining} remain"
@@ -228,18 +259,18 @@ class JournalFile:
             what = "no batch begins here"
         # A message may contain a whole journal. So a control record is looked for behind the batch first.
         if 0 < length <= remaining:
-            behind = offset + _CONTROL.size + length
-            follows = window.peek(behind, len(_CONTROL_HEAD))
-            if follows == _CONTROL_HEAD:
+            behind = offset + CONTROL.size + length
+            follows = window.peek(behind, len(CONTROL_HEAD))
+            if follows == CONTROL_HEAD:
                 self._damaged(offset, behind, what)
                 return behind
-            if follows.startswith(_END_RECORD):
+            if follows.startswith(END_RECORD):
                 self._damaged(offset, behind, what, at_the_end=True)
                 return None
-        found = window.find(_CONTROL_HEAD, offset + 1)
+        found = window.find(CONTROL_HEAD, offset + 1)
         if found is not None:
             self._damaged(offset, found, what)
-        elif head != _CONTROL_HEAD and window.is_blank(offset):
+        elif head != CONTROL_HEAD and window.is_blank(offset):
             pass  # a file of an older broker, or one that is not used yet
         else:
             self._damaged(offset, window.size, what, at_the_end=True)
@@ -247,8 +278,8 @@ class JournalFile:
 
     def _tail(self, window: _Window, offset: int) -> None:
         """The file ends with fewer bytes than a control record has."""
-        rest = window.peek(offset, _CONTROL.size)
-        if rest and not _END_RECORD.startswith(rest[:5]) and rest.strip(b"\x00"):
+        rest = window.peek(offset, CONTROL.size)
+        if rest and not END_RECORD.startswith(rest[:5]) and rest.strip(b"\x00"):
             self._damaged(offset, window.size, "a batch that was cut off", at_the_end=True)
 
     def _damaged(self, offset: int, end: int, what: str, at_the_end: bool = False) -> None:
@@ -270,7 +301,7 @@ class JournalFile:
         """
         number, new, unpack, read = self.number, tuple.__new__, _RECORD.unpack_from, _command
         for offset, data, o, end in self.batches():
-            base = offset + _CONTROL.size - o
+            base = offset + CONTROL.size - o
             while end - o >= _RECORD_LEAST:
                 size, kind, code = unpack(data, o)
                 stop = o + size
@@ -310,7 +341,7 @@ class JournalFile:
 
 def _command(data: bytes, o: int, stop: int, kind: int, code: int) -> Command:
     """The command of a record of at least `_RECORD_LEAST` bytes from `o` to `stop`."""
-    if kind != _USER_RECORD:
+    if kind != USER_RECORD:
         raise Malformed(f": a record of type {kind}")
     if not 0 <= code < _COMMANDS:
         raise Malformed(f": command {code} is unknown")
@@ -340,7 +371,7 @@ class _Window:
     def __init__(self, source: BinaryIO, number: int, chunk_bytes: int) -> None:
         self._source = source
         self._number = number
-        self._chunk_bytes = max(chunk_bytes, _CONTROL.size)
+        self._chunk_bytes = max(chunk_bytes, CONTROL.size)
         with reading(f"db-{number}.log"):
             self.size = source.seek(0, 2)
         self.data = b""
@@ -383,7 +414,7 @@ class _Window:
             data = self.peek(offset, self._chunk_bytes)
             offset += self._chunk_bytes
             if offset >= self.size:
-                data = data.removesuffix(_END_RECORD)
+                data = data.removesuffix(END_RECORD)
             if data.count(0) != len(data):
                 return False
         return True
@@ -479,6 +510,11 @@ class Journal(AnyJournal):
             source = path.open("rb")
         with source:
             yield source
+
+
+def file_name(number: int) -> str:
+    """The name of a journal file."""
+    return f"db-{number}.log"
 
 
 def file_number(name: str) -> int | None:

@@ -152,7 +152,7 @@ def test_bad_fields(cls: type[Command], data: bytes, what: str) -> None:
 def test_remembering_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[bytes, Destination] = {}
     monkeypatch.setattr("jdbcstore.store.kahadb.decoding._DESTINATIONS", known)
-    monkeypatch.setattr("jdbcstore.store.kahadb.decoding._REMEMBERED_MAX", 10)
+    monkeypatch.setattr("jdbcstore.store.kahadb.decoding.REMEMBERED_MAX", 10)
     for number in range(25):
         decode(RemoveDestination, field(9, 1) + field(1, Queue(f"Q{number}")))
     assert len(known) == 5

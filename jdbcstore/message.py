@@ -162,6 +162,24 @@ class Message:
             other.message_id = self.message_id.copy()
         return other
 
+    def divided(self) -> list[Message]:
+        """The message for each of its destinations: itself, or copies for the parts of a composite.
+
+        Raises:
+            ValueError: it has no destination.
+        """
+        destination = self.destination
+        if destination is None:
+            raise ValueError("a message without destination cannot be sent")
+        if not destination.is_composite:
+            return [self]
+        messages: list[Message] = []
+        for element in destination.elements():
+            single = self.copy()
+            single.destination, single.original_destination = element, destination
+            messages.append(single)
+        return messages
+
     def uncompressed_content(self, body_bytes_max: int = BODY_BYTES_MAX) -> bytes | None:
         """`content`, inflated if it is compressed; None if there is none.
 

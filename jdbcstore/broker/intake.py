@@ -145,15 +145,7 @@ class Intake:
 
 def _singles(message: Message) -> list[Message]:
     """The message for each of its destinations. It is kept, whatever its delivery mode: the load was promised."""
-    destination = message.destination
-    if destination is None or message.message_id is None:
+    if message.destination is None or message.message_id is None:
         raise ProtocolError("the message has no destination or no id")
     message.persistent = True
-    if not destination.is_composite:
-        return [message]
-    singles = []
-    for element in destination.elements():
-        single = message.copy()
-        single.destination, single.original_destination = element, destination
-        singles.append(single)
-    return singles
+    return message.divided()

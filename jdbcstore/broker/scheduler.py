@@ -218,20 +218,15 @@ class Scheduler:
 
     def _singles(self, message: Message) -> list[Message]:
         """The message for each of its destinations that is there."""
-        destination = message.destination
-        if destination is None:
+        if message.destination is None:
             raise ProtocolError("the message has no destination")
-        singles = []
-        for element in destination.elements():
-            if element.is_temporary and not self._broker.knows_temporary(element):
-                log.warning("scheduled message dropped, its temporary destination is gone destination=%s", element)
-                continue
-            single = message.copy()
-            single.destination = element
-            if destination.is_composite:
-                single.original_destination = destination
-            singles.append(single)
-        return singles
+        return [single for single in message.divided() if self._is_there(single.destination)]
+
+    def _is_there(self, destination: Destination | None) -> bool:
+        if destination is None or not destination.is_temporary or self._broker.knows_temporary(destination):
+            return True
+        log.warning("scheduled message dropped, its temporary destination is gone destination=%s", destination)
+        return False
 
     def _answered(self, mastership: int, job: ScheduledJob, count: int, error: BaseException | None) -> None:
         if mastership != self._mastership:

@@ -416,21 +416,12 @@ class Session:
 
         One that is to be sent later is divided then.
         """
-        if self._broker.scheduler.takes(message):
-            for element in destination.elements():
-                self._check_target(element)
-            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
-            return [message]
-        if not destination.is_composite:
-            self._check_target(destination)
-            return [message]
-        singles = []
         for element in destination.elements():
             self._check_target(element)
-            single = message.copy()
-            single.destination, single.original_destination = element, destination
-            singles.append(single)
-        return singles
+        if self._broker.scheduler.takes(message):
+            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
+            return [message]
+        return message.divided()
 
     def _check_target(self, destination: Destination) -> None:
         if destination.is_temporary and not self._broker.knows_temporary(destination):

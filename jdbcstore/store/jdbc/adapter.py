@@ -229,7 +229,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         dialect = dialect_for(self.url.get_backend_name())
         names = self.options.table_names
         report = self._schema(engine)
-        if report.has_loads and self.options.locker != "none" and self._recover_loads():
+        if report.has_loads and self.options.locker != "none" and self._has_unfinished_loads(engine):
+            self._recover_loads()
             report = self._schema(engine)  # indexes may have been made
         with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
             if not report.has_paging_index:
@@ -279,15 +280,24 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             require_term(report)
         return report
 
-    def _recover_loads(self) -> bool:
-        """Remove what bulk loads have left unfinished: their driver is dead, or it would still be master."""
+    def _has_unfinished_loads(self, engine: Engine) -> bool:
+        kind, names = dialect_for(self.url.get_backend_name()), self.options.table_names
+        dialect = kind(self.options, Statements(names), has_page_index=False)
+        with _mapped(dialect), engine.connect() as connection:
+            return bool(Loads(connection, dialect, names).unfinished())
+
+    def _recover_loads(self) -> None:
+        """Remove what bulk loads have left unfinished: their driver is dead, or it would still be master.
+
+        That may take long, so it is done in a session that has the patience.
+        """
         dialect = dialect_for(self.url.get_backend_name())
         options = replace(self.options, query_timeout_s=max(self.options.query_timeout_s, _INDEX_S))
         statements = Statements(self.options.table_names, epoch_ms=dialect.epoch_ms)
         engine, _ = watched_engine(self.url, options, poolclass=NullPool)
         try:
             with _mapped(patient := dialect(options, statements, has_page_index=False)), engine.connect() as connection:
-                return bool(Loads(connection, patient, self.options.table_names).recover(self._fence))
+                Loads(connection, patient, self.options.table_names).recover(self._fence)
         finally:
             engine.dispose()
 

@@ -1,10 +1,12 @@
-"""Store URLs: ``sqlite:///data/broker.db``, ``postgresql://…``, ``mysql://…``, ``mariadb://…``, ``memory:``."""
+"""Store URLs: ``sqlite:///data/broker.db``, ``postgresql://…``, ``mysql://…``, ``kahadb:data/kahadb``, ``memory:``."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl
 
 from sqlalchemy import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -12,10 +14,13 @@ from sqlalchemy.exc import ArgumentError
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
-__all__ = ["open_engine", "open_store", "store_options", "store_url"]
+__all__ = ["kahadb_options", "open_engine", "open_store", "store_options", "store_url"]
+
+log = logging.getLogger(__name__)
 
 _DRIVERS: Final = {
     "sqlite": "sqlite",
@@ -39,7 +44,10 @@ _ACTIVEMQ_NAMES: Final = {
     "queryTimeout": "query_timeout_s",
     "tablePrefix": "table_prefix",
 }
-_EXAMPLES: Final = "use sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…, mariadb://… or memory:"
+_EXAMPLES: Final = (
+    "use sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…, mariadb://…, kahadb:DIRECTORY or memory:"
+)
+_KAHADB: Final = "kahadb:"
 
 
 def store_url(text: str) -> URL:
@@ -80,7 +88,8 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     Args:
         text: a store URL. The folder of a SQLite file is made when it is missing. ``?table_prefix=…`` and the other
             fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL, also by ActiveMQ's
-            names for them: ``?lockKeepAlivePeriod=3000``.
+            names for them: ``?lockKeepAlivePeriod=3000``. Of a KahaDB directory (``kahadb:DIRECTORY``) those of
+            `KahaDBOptions`, by both names: ``?journalMaxFileLength=16mb``.
         options: options of a SQL store; parameters of the URL go before.
         locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
             broker.
@@ -90,6 +99,11 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     """
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
+    if text.startswith(_KAHADB):
+        from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+
+        directory, kahadb = kahadb_options(text)
+        return KahaDBPersistenceAdapter(directory, replace(kahadb, use_lock=False) if locker == "none" else kahadb)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
     url, options = store_options(text, options)
@@ -98,6 +112,41 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     return JdbcPersistenceAdapter(url, options)
+
+
+def kahadb_options(text: str) -> tuple[Path, KahaDBOptions]:
+    """Read the URL of a KahaDB directory, ``kahadb:DIRECTORY?journalMaxFileLength=16mb``.
+
+    What is accepted and means nothing here is logged.
+
+    Returns:
+        The directory, and the options by ActiveMQ's names or by those of `KahaDBOptions`.
+
+    Raises:
+        ConfigurationError: no directory, or an option that is unknown, given twice, or cannot be.
+    """
+    path, _, query = text.removeprefix(_KAHADB).partition("?")
+    path = path.removeprefix("//")
+    if not path:
+        raise ConfigurationError(f"the URL {text!r} names no directory: use kahadb:DIRECTORY")
+    given: dict[str, list[tuple[str, str]]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        known = ACTIVEMQ_OPTIONS.get(name)
+        given.setdefault(known.field if known is not None and known.field else name, []).append((name, value))
+    of_activemq: dict[str, str] = {}
+    ours: dict[str, list[tuple[str, str]]] = {}
+    for field, pairs in given.items():
+        if len(pairs) > 1:
+            raise ConfigurationError(f"the URL gives {' and '.join(spelled for spelled, _ in pairs)}: say it once")
+        if pairs[0][0] == field and field in KahaDBOptions.__dataclass_fields__:
+            ours[field] = pairs
+        else:
+            of_activemq.update(pairs)
+    options, notes = KahaDBOptions.from_activemq(of_activemq)
+    for note in notes:
+        log.warning("%s", note)
+    found = _fields_of(options, ours)
+    return Path(path), replace(options, **found)  # type: ignore[arg-type]  # each is of its field's type
 
 
 def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, JdbcOptions]:
@@ -135,7 +184,9 @@ def _given(url: URL) -> dict[str, list[tuple[str, str]]]:
     return given
 
 
-def _fields_of(options: JdbcOptions | LockerOptions, given: dict[str, list[tuple[str, str]]]) -> dict[str, object]:
+def _fields_of(
+    options: JdbcOptions | LockerOptions | KahaDBOptions, given: dict[str, list[tuple[str, str]]]
+) -> dict[str, object]:
     """The parameters that are fields of these options, each of its field's type."""
     found: dict[str, object] = {}
     for field in fields(options):

@@ -327,16 +327,30 @@ class JournalFile:
         if self._window is None:
             self._window = _Window(self._source, self.number, self._chunk_bytes)
         data, _, o = self._window.at(location.offset, location.size)
-        stop = o + location.size
-        if o + _RECORD_LEAST > len(data):
-            raise JournalDamaged(f"{location}: no record of {location.size} bytes")
-        size, kind, code = _RECORD.unpack_from(data, o)
-        if size != location.size or size < _RECORD_LEAST or stop > len(data):
-            raise JournalDamaged(f"{location}: a record that does not fit into {location.size} bytes")
-        try:
-            return _command(data, o, stop, kind, code)
-        except Malformed as error:
-            raise JournalDamaged(f"{location}: a record that cannot be read{error}") from None
+        return command_at(data, o, location)
+
+
+def command_at(data: bytes, o: int, location: Location) -> Command:
+    """The command of a record that was read.
+
+    Args:
+        data: with the record in it.
+        o: where the record begins in it.
+        location: of the record.
+
+    Raises:
+        JournalDamaged: there is no such record at this place.
+    """
+    stop = o + location.size
+    if o + _RECORD_LEAST > len(data):
+        raise JournalDamaged(f"{location}: no record of {location.size} bytes")
+    size, kind, code = _RECORD.unpack_from(data, o)
+    if size != location.size or size < _RECORD_LEAST or stop > len(data):
+        raise JournalDamaged(f"{location}: a record that does not fit into {location.size} bytes")
+    try:
+        return _command(data, o, stop, kind, code)
+    except Malformed as error:
+        raise JournalDamaged(f"{location}: a record that cannot be read{error}") from None
 
 
 def _command(data: bytes, o: int, stop: int, kind: int, code: int) -> Command:

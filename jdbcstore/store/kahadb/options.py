@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 
 __all__ = ["ACTIVEMQ_OPTIONS", "ActiveMQOption", "KahaDBOptions"]
 
@@ -72,6 +73,12 @@ class KahaDBOptions:
         fail_if_database_is_locked: end instead of waiting for the lock.
         store_open_wire_version: of new messages in the journal; the journal does not tell it, so a broker that reads it
             has to know. (An attribute of the broker in ActiveMQ.)
+        virtual_topic_consumers: queues that are to be known although they are empty, several separated by commas, with
+            wildcards; empty for none. (ActiveMQ takes them from its virtual destinations.)
+        message_bytes_max: the largest stored message.
+        transaction_messages_max: the most messages that one transaction adds, removes and acknowledges.
+        transaction_bytes_max: the most message bytes in one transaction.
+        producer_memory_s: how long the number of a producer's last message is remembered after it was sent.
 
     Raises:
         ConfigurationError: a value that nothing can be done with.
@@ -107,6 +114,11 @@ class KahaDBOptions:
     lock_acquire_sleep_interval_ms: int = 10_000
     fail_if_database_is_locked: bool = False
     store_open_wire_version: int = 11
+    virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
+    message_bytes_max: int = 100 << 20
+    transaction_messages_max: int = 10_000
+    transaction_bytes_max: int = 100 << 20
+    producer_memory_s: float = 24 * 3600.0
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -133,6 +145,10 @@ class KahaDBOptions:
             ("lock_keep_alive_period_ms", 0, _INT_MAX),
             ("lock_acquire_sleep_interval_ms", 1, _INT_MAX),
             ("store_open_wire_version", 1, 12),
+            ("message_bytes_max", 1, _INT_MAX // 2),
+            ("transaction_messages_max", 1, _INT_MAX),
+            ("transaction_bytes_max", 1, _INT_MAX // 2),
+            ("producer_memory_s", 1, _INT_MAX),
         ):
             if not least <= getattr(self, name) <= most:
                 raise ConfigurationError(f"{name} must be {least} to {most}, got {getattr(self, name)}")

@@ -423,6 +423,7 @@ def _listed(transaction: TransactionId, operations: list[_Operation]) -> StoredT
             listed.acknowledged.append(
                 Acknowledgement(operation.destination, operation.message_id, operation.subscription_key)
             )
+            listed.acknowledged_at.append(location)
         else:
             listed.added.append((operation.destination, operation.message_id, location))
     return listed

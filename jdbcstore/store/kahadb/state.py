@@ -165,6 +165,8 @@ class StoredTransaction:
     """Messages it sends, invisible until its commit: destination, message id, where it stands."""
     acknowledged: list[Acknowledgement] = field(default_factory=list)
     """Messages that it takes. Until its end they are in the store, and no consumer gets them."""
+    acknowledged_at: list[Location] = field(default_factory=list)
+    """Where the records of these acknowledgements stand."""
 
 
 @dataclass(slots=True)

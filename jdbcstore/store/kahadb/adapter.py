@@ -1,0 +1,347 @@
+"""The KahaDB store: a journal that brokers read and write, an index of our own, one thread that commits.
+
+A message on its way in: `messages` makes a record of it and gives it its number, `committing` writes it with others to
+the journal (`appending`) and applies it to the index (`applying`, `index`). On its way out: the index says where it
+stands, `reading` reads it there. At the start `recovery` brings the index up to date.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, StoreUnavailable
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import (
+    Expired,
+    ExpiredPage,
+    MessageStore,
+    PersistenceAdapter,
+    TopicMessageStore,
+    TransactionStore,
+)
+from jdbcstore.store.intake import TakenIn
+from jdbcstore.store.jobs import JobChange
+from jdbcstore.store.kahadb import remarks
+from jdbcstore.store.kahadb.appending import Appender
+from jdbcstore.store.kahadb.committing import Committer
+from jdbcstore.store.kahadb.index import Index
+from jdbcstore.store.kahadb.known import KnownDestination, destination_name, subscription_text
+from jdbcstore.store.kahadb.messages import KahaDBMessageStore
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.reading import RecordReader
+from jdbcstore.store.kahadb.recovery import open_index
+from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
+from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
+from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["KahaDBPersistenceAdapter"]
+
+log = logging.getLogger(__name__)
+
+#: How long to wait for a disk that did not answer when the store was abandoned.
+_SETTLE_S: Final = 30.0
+
+
+class KahaDBPersistenceAdapter(PersistenceAdapter):
+    """A KahaDB directory.
+
+    Args:
+        directory: where the journal is; made if it is not there.
+        options: how it is kept.
+    """
+
+    def __init__(self, directory: Path | str, options: KahaDBOptions | None = None) -> None:
+        self.directory: Final = Path(directory)
+        self.options: Final = options or KahaDBOptions()
+        #: Held while a number is given out and its message submitted: messages are committed in the order of their
+        #: numbers.
+        self.order: Final = threading.Lock()
+        self.reader: Final = RecordReader(self.directory)
+        self.committer: Committer
+        self._appender: Appender
+        self._index: Index | None = None
+        self._stores: dict[Destination, KahaDBMessageStore] = {}
+        self._transactions: KahaDBTransactionStore
+        virtual = filter(None, (name.strip() for name in self.options.virtual_topic_consumers.split(",")))
+        self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._index is not None:
+            raise StoreError("the store is started already")
+        self._wait_for_abandoned()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"cannot make {self.directory}: {error.strerror}") from error
+        self._open()
+
+    def _wait_for_abandoned(self) -> None:
+        """What `abandon` did not wait for may not come in between."""
+        committer: Committer | None = getattr(self, "committer", None)
+        if committer is not None and not committer.has_ended(_SETTLE_S):
+            raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")
+
+    def _open(self) -> None:
+        appender = self._appender = Appender(self.directory, self.options)
+        appender.open()
+        try:
+            index = open_index(self.directory, self.options)
+        except BaseException:
+            appender.abandon()
+            raise
+        self._index = index
+        self._transactions = KahaDBTransactionStore(self)
+        self.committer = Committer(
+            index,
+            appender,
+            self.options,
+            self.reader.read,
+            self._prove,
+            round(self.options.producer_memory_s * 1000),
+        )
+        self.committer.start()
+
+    def _prove(self) -> None:
+        """Raise `LeaseLost` unless we are master."""
+
+    def stop(self) -> None:
+        index, self._index = self._index, None
+        if index is None:
+            return
+        self.committer.stop()
+        self._stores.clear()
+        self.reader.close()
+        try:
+            self._appender.close()
+        finally:
+            index.close()
+
+    def abandon(self) -> None:
+        """As the contract says. The journal is closed by the thread that writes it, when the disk answers."""
+        index, self._index = self._index, None
+        if index is None:
+            return
+        self.committer.abandon()
+        index.close()
+        self._stores.clear()
+        self.reader.close()
+
+    def reading(self) -> Index:
+        """The index, to read.
+
+        Raises:
+            StoreClosed: stopped.
+            StoreUnavailable: a write failed in a way that leaves open what is stored.
+        """
+        index = self._opened()
+        self.committer.require_sound()
+        return index
+
+    def require_open(self) -> None:
+        """Raise `StoreClosed` unless started."""
+        self._opened()
+
+    def _opened(self) -> Index:
+        index = self._index
+        if index is None:
+            raise StoreClosed("the store is stopped; start it first")
+        return index
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def destinations(self) -> set[Destination]:
+        return {
+            known.destination
+            for known in self._opened().known
+            if known.count > 0 or known.subscriptions or known.is_kept
+        }
+
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> KahaDBMessageStore:
+        index = self._opened()
+        store = self._stores.get(queue)
+        if store is None:
+            _check_name(queue)
+            with self.order:
+                known = index.known.of(queue)
+                store = KahaDBMessageStore(self, queue, known, prioritized=prioritized)
+                store = self._stores.setdefault(queue, store)
+            if not known.is_kept and any(pattern.matches(queue) for pattern in self._virtual_topic_consumers):
+                known.is_kept = True
+                self._submit(Remark(remarks.known(destination_name(queue))))
+        return store
+
+    def remove_queue_message_store(self, queue: Queue) -> None:
+        self._stores.pop(queue, None)
+
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> KahaDBTopicMessageStore:
+        """As `SupportsTopics`."""
+        index = self._opened()
+        store = self._stores.get(topic)
+        if store is None:
+            _check_name(topic)
+            with self.order:
+                store = KahaDBTopicMessageStore(self, topic, index.known.of(topic), prioritized=prioritized)
+                store = self._stores.setdefault(topic, store)
+        assert isinstance(store, KahaDBTopicMessageStore)
+        return store
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """As `SupportsTopics`."""
+        self._stores.pop(topic, None)
+
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        if isinstance(destination, Topic):
+            done = self.topic_message_store(destination).remove_everything()
+        else:
+            _check_name(destination)
+            known = self._opened().known.of(destination)
+            done = self._submit(Forget(known), is_alone=True)
+        self._stores.pop(destination, None)
+        return done
+
+    def transaction_store(self) -> TransactionStore:
+        """As `SupportsTransactions`."""
+        self._opened()
+        return self._transactions
+
+    def clean_up(self) -> int:
+        """As `SupportsTopics`; there is never anything left."""
+        self._opened()
+        return 0
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        """The next number. The caller holds `order`."""
+        index = self._opened()
+        index.given += 1
+        return index.given
+
+    def _submit(self, *parts: Part, is_alone: bool = False) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        self.committer.submit(Write(completion, parts=parts, is_alone=is_alone))
+        return completion
+
+    def commit_together(
+        self,
+        adds: Sequence[tuple[MessageStore, Message]],
+        removes: Sequence[tuple[MessageStore, MessageId]],
+        producers: Mapping[ProducerId, int] | None = None,
+        follows: Sequence[Completion[Any]] = (),
+        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
+        jobs: Sequence[JobChange] = (),
+        taken: TakenIn | None = None,
+    ) -> Completion[None]:
+        self._opened()
+        if jobs:
+            raise StoreError("this store keeps no scheduled messages")
+        if taken is not None:
+            raise StoreError("a KahaDB directory is not loaded in bulk")
+        targets = [(store, message) for store, message in ((self.own(store), message) for store, message in adds)]
+        prepared = [(store, message, store.prepared_add(message)) for store, message in targets]
+        sources = [(self.own(store), message_id) for store, message_id in removes]
+        done = [(self.own_topic(store), key, message_id) for store, key, message_id in acknowledged]
+        came = {str(producer): last for producer, last in (producers or {}).items()}
+        completion: Completion[None] = Completion()
+        with self.order:
+            added: list[Add] = []
+            shown: dict[str, Add] = {}
+            for store, message, record in prepared:
+                if not store.is_needed:
+                    store.number(message)
+                    continue
+                added.append(store.add_of(message, record))
+                assert message.message_id is not None
+                producer = str(message.message_id.producer_id)
+                if came.get(producer, -1) <= message.message_id.producer_sequence_id and _is_shown(message.message_id):
+                    shown[producer] = added[-1]
+            parts: list[Part] = [*added]
+            parts += [Came(producer, last, shown.get(producer)) for producer, last in came.items()]
+            parts += [Remove(store.known, Meant.of(message_id)) for store, message_id in sources]
+            parts += [  # perhaps messages that have got their numbers just now
+                Acknowledge(store.known, subscription_text(key), [Meant.of(message_id)])
+                for store, key, message_id in done
+            ]
+            may_cancel = 0
+            if len(added) == 1 and not sources and not done and added[0].known.destination.is_queue:
+                may_cancel = added[0].hint.sequence
+            self.committer.submit(Write(completion, parts=parts, follows=follows, may_cancel=may_cancel))
+        return completion
+
+    def own(self, store: MessageStore) -> KahaDBMessageStore:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
+        if not isinstance(store, KahaDBMessageStore) or self._stores.get(store.destination) is not store:
+            raise StoreError(f"{store!r} is not an open store of this adapter")
+        return store
+
+    def own_topic(self, store: TopicMessageStore) -> KahaDBTopicMessageStore:
+        """The same, of a topic."""
+        own = self.own(store)
+        if not isinstance(own, KahaDBTopicMessageStore):
+            raise StoreError(f"{own.destination} is no topic: it has no durable subscriptions")
+        return own
+
+    def delete_all_messages(self) -> None:
+        index = self._opened()
+        with self.order:
+            for known in index.known:
+                known.asked.clear()
+            done = self._submit(DeleteAll(), is_alone=True)
+        done.result()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        index = self.reading()
+        rows = index.expired(now_ms, messages_max, after)
+        found: list[Expired] = []
+        for sequence, id, level, _ in rows:
+            known = index.known.by_id(id)
+            keys = _waiting(index, known, level, sequence)
+            if keys or not known.destination.is_topic:
+                found.append(Expired(known.destination, sequence, level, keys))
+        is_end = len(rows) < messages_max
+        return ExpiredPage(found, None if is_end else (rows[-1][3], rows[-1][0]))
+
+    def last_message_broker_sequence_id(self) -> int:
+        return self._opened().given
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        self._opened()
+        self._submit().result()  # behind what was submitted before
+        return self.reading().last_of_producer(str(producer_id))
+
+    def checkpoint(self) -> None:
+        self._opened()
+        self.committer.require_sound()
+
+
+def _waiting(index: Index, known: KnownDestination, level: int, sequence: int) -> list[SubscriptionKey]:
+    """The subscriptions that have not acknowledged a message."""
+    subscriptions = list(known.subscriptions.values())
+    return [one.info.key for one in subscriptions if index.is_pending(one.id, level, sequence)]
+
+
+def _is_shown(message_id: MessageId) -> bool:
+    """Whether the text of an id tells its producer and its number."""
+    return message_id.text_view is None
+
+
+def _check_name(destination: Destination) -> None:
+    name = destination.qualified_name
+    if destination.is_composite or destination.is_wildcard:
+        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name!r} has characters that the journal does not take") from None

@@ -1,0 +1,401 @@
+"""What happens at the start: the index is brought up to date with the journal, or made anew from it.
+
+The index says which batch was the last that is in it. If that batch is there, what stands behind it is applied.
+Otherwise, and if a broker was here meanwhile, the journal is replayed from its first record, as a broker does that has
+lost its index, and what comes out is loaded into a new index. A broker leaves traces of having been here: its index
+``db.data``, which we remove, since it would be overtaken by what we write; and in the journal a remark at each start.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.errors import StoreError
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.kahadb import index as sql
+from jdbcstore.store.kahadb import remarks
+from jdbcstore.store.kahadb.appending import BatchPlace
+from jdbcstore.store.kahadb.applying import Applier, ForeignRecord, expiration_of, level_of
+from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, id_hash
+from jdbcstore.store.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record
+from jdbcstore.store.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.replay import Replay
+from jdbcstore.store.kahadb.state import State, StoredMessage, StoredTransaction
+
+__all__ = ["open_index"]
+
+log = logging.getLogger(__name__)
+
+#: What a broker's index consists of.
+_BROKERS_INDEX: Final = ("db.data", "db.redo", "db.free")
+#: Records that are applied in one go.
+_RECORDS: Final = 4000
+
+
+def open_index(directory: Path, options: KahaDBOptions) -> Index:
+    """The index of a directory, as the journal has it. The end of the journal is repaired already.
+
+    Args:
+        directory: of the journal.
+        options: where the index is, how much of it is in memory.
+
+    Raises:
+        StoreError: the journal cannot be read, or the index not be written.
+    """
+    place = Path(options.index_directory) if options.index_directory else directory
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / sql.FILE_NAME
+    try:
+        reason = _reason_to_rebuild(directory, place, options)
+        if reason is None:
+            index = Index(path, options.index_cache_size_pages)
+            try:
+                reason = _catch_up(index, directory)
+                if reason is None:
+                    return _known(index)
+            except BaseException:
+                index.close()
+                raise
+            index.close()
+    except (sqlite3.Error, ForeignRecord, LookupError, ValueError) as error:
+        reason = f"it cannot be used: {error}"
+    log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
+    return _known(_rebuilt(path, directory, options))
+
+
+def _known(index: Index) -> Index:
+    """Nothing more is asked for than what is there."""
+    for known in index.known:
+        known.asked = {one.info.key: one.info for one in known.subscriptions.values()}
+    return index
+
+
+def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions) -> str | None:
+    if any((where / _BROKERS_INDEX[0]).exists() for where in {directory, place}):
+        return "a broker was here: there is a db.data"
+    return "forceRecoverIndex is set" if options.force_recover_index else None
+
+
+class _Behind(JournalFile):
+    """A journal file from a batch on that is known; tells where the last batch is."""
+
+    last: BatchPlace | None = None
+    known: BatchPlace | None = None
+    is_found = True
+
+    def batches(self) -> Iterator[Batch]:
+        for batch in super().batches():
+            checksum = CONTROL.unpack_from(batch.data, batch.start - CONTROL.size)[2]
+            place = BatchPlace(self.number, batch.offset, checksum)
+            if self.known is not None:
+                self.is_found = place == self.known
+                self.known = None
+                if not self.is_found:
+                    return
+                continue
+            self.last = place
+            yield batch
+        if self.known is not None:
+            self.is_found = False
+
+
+def _catch_up(index: Index, directory: Path) -> str | None:
+    """Apply what the index has not. Returns why that is not possible, if so."""
+    journal = Journal(directory)
+    position = index.position
+    if index.is_new:
+        if any(_has_records(journal, number) for number in journal.files):
+            return "there is none"
+        index.checkpoint(time.time_ns() // 1_000_000)
+        return None
+    if position.file and position.file not in journal.files:
+        return f"there is no db-{position.file}.log"
+    applier, applied = Applier(index), 0
+    with index.lock:
+        for number in [number for number in journal.files if number >= position.file]:
+            with journal.opened(number) as source:
+                file = _Behind(source, number, start=position.offset if number == position.file else 0)
+                file.known = position if number == position.file else None
+                for batch in _in_batches(file):
+                    applier.apply((location, command, None) for location, command in batch)
+                    applied += len(batch)
+                if not file.is_found:
+                    return f"the batch at {position.offset} of db-{number}.log is another one"
+                if file.last is not None:
+                    index.position = file.last
+    if applied:
+        log.info("applied what stood behind the last checkpoint records=%d", applied)
+    return None
+
+
+def _in_batches(file: _Behind) -> Iterator[list[Record]]:
+    """The records of each batch."""
+    records: list[Record] = []
+    last: BatchPlace | None = None
+    for record in file.records():
+        if file.last is not last:
+            if records:
+                yield records
+            records, last = [], file.last
+        records.append(record)
+    if records:
+        yield records
+
+
+def _has_records(journal: Journal, number: int) -> bool:
+    with journal.opened(number) as source:
+        return next(JournalFile(source, number).batches(), None) is not None
+
+
+# -- from the journal alone --------------------------------------------------------------------------------------------
+
+
+class _Noted:
+    """What the records say and the state that a replay gives does not: when messages expire, and our own remarks."""
+
+    def __init__(self) -> None:
+        self.expirations: dict[Location, int] = {}
+        self.levels: dict[Location, int] = {}
+        self.producers: dict[str, int] = {}
+        self.kept: dict[str, None] = {}
+        self.last: BatchPlace | None = None
+
+    def noting(self, records: Iterator[Record]) -> Iterator[Record]:
+        """The records, while they go by."""
+        for location, command in records:
+            if isinstance(command, Trace):
+                self._remark(command)
+            elif isinstance(command, AddMessage | UpdateMessage):
+                self._message(location, command)
+            yield location, command
+
+    def _message(self, location: Location, command: AddMessage | UpdateMessage) -> None:
+        add = command.message if isinstance(command, UpdateMessage) else command
+        if add is None:
+            return
+        if expiration := expiration_of(add):
+            self.expirations[location] = expiration
+        if (level := level_of(add)) != DEFAULT_LEVEL:
+            self.levels[location] = level
+
+    def _remark(self, trace: Trace) -> None:
+        match remarks.of_trace(trace):
+            case "known", name:
+                self.kept[name] = None
+            case "released", name:
+                self.kept.pop(name, None)
+            case "producer", about:
+                last, _, producer = about.partition(" ")
+                self.producers[producer] = max(int(last), self.producers.get(producer, -1))
+            case "producers", _:
+                self.producers.clear()
+
+
+class _Noting(Journal):
+    """A journal whose batches are told."""
+
+    def __init__(self, directory: Path, noted: _Noted) -> None:
+        super().__init__(directory)
+        self._noted = noted
+
+    def records(self, *, chunk_bytes: int = 4 << 20) -> Iterator[Record]:
+        self.damages, self.damages_unlisted = [], 0
+        for number in self.files:
+            with self.opened(number) as source:
+                file = _Behind(source, number, chunk_bytes=chunk_bytes)
+                yield from self._noted.noting(file.records())
+                self._noted.last = file.last or self._noted.last
+                self.damages += file.damages
+                self.damages_unlisted += file.damages_unlisted
+
+
+def _rebuilt(path: Path, directory: Path, options: KahaDBOptions) -> Index:
+    """A new index from the journal, after what it has to be read for."""
+    began_s = time.monotonic()
+    noted = _Noted()
+    journal = _Noting(directory, noted)
+    progress = Replay(journal.files)
+    progress.apply(journal.records())
+    state = progress.finish()
+    for damage in [*journal.damages, *state.damages]:
+        log.warning("%s: left out", damage)
+    if options.archive_corrupted_index and path.exists():
+        path.rename(path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
+    Index.remove(path)
+    index = Index(path, options.index_cache_size_pages)
+    try:
+        messages = _load(index, state, noted)
+        index.checkpoint(time.time_ns() // 1_000_000, force=True)
+    except BaseException:
+        index.close()
+        raise
+    for where in {directory, path.parent}:
+        for name in _BROKERS_INDEX:
+            (where / name).unlink(missing_ok=True)
+    log.info("made the index messages=%d seconds=%.1f", messages, time.monotonic() - began_s)
+    return index
+
+
+def _load(index: Index, state: State, noted: _Noted) -> int:
+    """Fill an index; the number of messages."""
+    with index.lock:
+        loading = _Loading(index, noted)
+        for name in noted.kept:
+            index.known.of(named_destination(name)).is_kept = True
+        messages = loading.messages(state)
+        for transaction in state.prepared.values():
+            loading.prepared(transaction)
+        loading.finish()
+        for file, message_files in state.ack_files.items():
+            for message_file in message_files:
+                index.refer(file, message_file)
+        for producer, last in noted.producers.items():
+            index.producers[producer] = max(last, index.producers.get(producer, -1))
+        index.position = noted.last or BatchPlace(0, 0, 0)
+    return messages
+
+
+class _Loading:
+    """Rows of a new index.
+
+    Args:
+        index: new.
+        noted: while the journal was read.
+    """
+
+    def __init__(self, index: Index, noted: _Noted) -> None:
+        self._index = index
+        self._noted = noted
+        self._sequence = 0
+        self._rows: list[tuple[object, ...]] = []
+        self._pending: list[tuple[int, int, int]] = []
+        #: Sequence and level of messages that are acknowledged in doubt, by destination and id.
+        self._places: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def messages(self, state: State) -> int:
+        """All that are there, in the order in which they came to be."""
+        index = self._index
+        found: list[tuple[int, KnownDestination, StoredMessage, list[KnownSubscription]]] = []
+        in_doubt = {(ack.destination, ack.message_id) for one in state.prepared.values() for ack in one.acknowledged}
+        for destination, stored in state.destinations.items():
+            known = index.known.of(destination)
+            subscriptions = []
+            for text, one in stored.subscriptions.items():
+                subscription = KnownSubscription(
+                    self._subscription(known, text, one.info_bytes, one.location, retroactive=one.retroactive),
+                    text,
+                    one.info_bytes,
+                    one.location,
+                    destination,
+                    retroactive=one.retroactive,
+                )
+                known.subscriptions[text] = subscription
+                subscriptions.append((subscription, one.pending))
+            found += [
+                (
+                    message.order,
+                    known,
+                    message,
+                    [subscription for subscription, pending in subscriptions if message.sequence in pending],
+                )
+                for message in stored.all()
+            ]
+        found.sort(key=lambda one: one[0])
+        for _, known, message, waiting in found:
+            sequence, level = self._add(known, message.message_id, message.location, len(waiting), VISIBLE)
+            known.count += 1
+            for subscription in waiting:
+                subscription.count += 1
+                self._pending.append((subscription.id, level, sequence))
+            if (known.destination, message.message_id) in in_doubt:
+                self._places[known.id, message.message_id] = sequence, level
+        return len(found)
+
+    def _subscription(
+        self, known: KnownDestination, text: str, info: bytes, location: Location, *, retroactive: bool
+    ) -> int:
+        id = self._index.connection.execute(
+            "INSERT INTO subscriptions (destination, text, info, retroactive, file, offset, size, count)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+            (known.id, text, info, retroactive, *location),
+        ).lastrowid
+        assert id is not None
+        return id
+
+    def _add(
+        self, known: KnownDestination, message_id: str, location: Location, waiting: int, state: int
+    ) -> tuple[int, int]:
+        index, noted = self._index, self._noted
+        self._sequence = sequence = self._sequence + 1
+        index.written = index.given = sequence
+        level = noted.levels.get(location, DEFAULT_LEVEL)
+        known.levels.add(level)
+        index.live[location.file] = index.live.get(location.file, 0) + 1
+        producer, _, number = message_id.rpartition(":")
+        if producer and number.lstrip("-").isdecimal():
+            index.producers[producer] = max(int(number), index.producers.get(producer, -1))
+        expiration = noted.expirations.get(location, 0)
+        row = (sequence, known.id, level, message_id, id_hash(message_id), *location, expiration, waiting, state)
+        self._rows.append(row)
+        if len(self._rows) == _RECORDS:
+            self._flush()
+        return sequence, level
+
+    def _flush(self) -> None:
+        self._index.connection.executemany(sql.ADD, self._rows)
+        self._index.connection.executemany(sql.PEND, self._pending)
+        self._rows.clear()
+        self._pending.clear()
+
+    def prepared(self, transaction: StoredTransaction) -> None:
+        """What a transaction in doubt has done."""
+        self._flush()
+        index, connection, xid = self._index, self._index.connection, transaction.transaction_id
+        if not isinstance(xid, XATransactionId):
+            raise StoreError(f"the local transaction {xid} is prepared")
+        operations: list[tuple[bool, int, int, int]] = []
+        files: set[int] = set()
+        for destination, message_id, location in transaction.added:
+            sequence, _ = self._add(index.known.of(destination), message_id, location, 0, WAITING)
+            operations.append((True, sequence, 0, location.file))
+            files.add(location.file)
+        self._flush()
+        for ack, at in zip(transaction.acknowledged, transaction.acknowledged_at, strict=True):
+            known = index.known.of(ack.destination)
+            place = self._places.get((known.id, ack.message_id))
+            if place is None:
+                continue
+            sequence, level = place
+            files.add(at.file)
+            if ack.subscription_key is None:
+                connection.execute("UPDATE messages SET state = ? WHERE sequence = ?", (HIDDEN, sequence))
+                known.count -= 1
+                operations.append((False, sequence, 0, at.file))
+                continue
+            subscription = known.subscriptions.get(ack.subscription_key)
+            if subscription is None:
+                continue
+            values = (subscription.id, level, sequence)
+            if connection.execute(sql.ACKNOWLEDGE, values).rowcount:
+                subscription.count -= 1
+                operations.append((False, sequence, subscription.id, at.file))
+        last = (index.live and max(index.live)) or 0
+        id = connection.execute(
+            "INSERT INTO transactions (format, global, branch, first_file, last_file) VALUES (?, ?, ?, ?, ?)",
+            (xid.format_id, xid.global_transaction_id, xid.branch_qualifier, min(files, default=last), last),
+        ).lastrowid
+        connection.executemany(
+            "INSERT INTO operations VALUES (?, ?, ?, ?, ?, ?)",
+            [(id, place, *operation) for place, operation in enumerate(operations)],
+        )
+
+    def finish(self) -> None:
+        """The last rows."""
+        self._flush()

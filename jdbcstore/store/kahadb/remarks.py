@@ -1,0 +1,80 @@
+"""What only this store needs to know, as Trace records: their text begins with ``jdbcstore``, and brokers ignore them.
+
+=========================  ============================================================================
+``sequences 5+3 9``        the messages that this batch makes visible or prepares get 5, 6, 7 and 9; without it they go
+                           on behind the last one
+``message 7``              the next record is about the message of this sequence, one of several with its id
+``producer 5 ID:a:1:1``    how far a producer came that numbers its messages itself, if no message shows it
+``producers forgotten``    what was known of producers does not count any more
+``known 0:A``              the destination is to be known although it is empty
+``released 0:A``           not any more
+=========================  ============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jdbcstore.store.kahadb.commands import Trace
+
+__all__ = ["PREFIX", "forgotten", "known", "message", "of_trace", "producer", "released", "sequences", "sequences_of"]
+
+PREFIX: Final = "jdbcstore "
+
+
+def sequences(numbers: Iterable[int]) -> Trace:
+    """The sequences of a batch, in the order of its records."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][0] + runs[-1][1] == number:
+            runs[-1][1] += 1
+        else:
+            runs.append([number, 1])
+    return _trace("sequences", " ".join(str(first) if many == 1 else f"{first}+{many}" for first, many in runs))
+
+
+def sequences_of(text: str) -> list[int]:
+    """The other way round. Raises ValueError when the text is something else."""
+    found: list[int] = []
+    for run in text.split():
+        first, _, many = run.partition("+")
+        found += range(int(first), int(first) + int(many or 1))
+    return found
+
+
+def message(sequence: int) -> Trace:
+    """Which message is meant."""
+    return _trace("message", str(sequence))
+
+
+def producer(name: str, last: int) -> Trace:
+    """How far a producer came."""
+    return _trace("producer", f"{last} {name}")
+
+
+def forgotten() -> Trace:
+    """No producer is known."""
+    return _trace("producers", "forgotten")
+
+
+def known(name: str) -> Trace:
+    """A destination is to be known."""
+    return _trace("known", name)
+
+
+def released(name: str) -> Trace:
+    """Not any more."""
+    return _trace("released", name)
+
+
+def of_trace(trace: Trace) -> tuple[str, str] | None:
+    """What it says and about what; None when it is a broker's."""
+    if trace.message is None or not trace.message.startswith(PREFIX):
+        return None
+    what, _, about = trace.message[len(PREFIX) :].partition(" ")
+    return what, about
+
+
+def _trace(what: str, about: str) -> Trace:
+    return Trace(f"{PREFIX}{what} {about}")

@@ -1,0 +1,228 @@
+"""What a KahaDB store finds when it starts: behind a clean stop, a kill, a broker, and with no index at all."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.store.contract import Cursor
+from jdbcstore.store.kahadb import Journal, replay
+from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.kahadb.index import FILE_NAME
+from jdbcstore.store.kahadb.known import destination_name
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+from jdbcstore.testing.messages import text_message
+from tests.unit.kahadb.journals import unpack
+from tests.unit.kahadb.test_kahadb_vectors import NAMES
+
+#: Small files, so that there are several, and no checkpoint unless somebody asks.
+SMALL = KahaDBOptions(journal_max_file_length_bytes=8 << 10, checkpoint_interval_ms=0)
+KEYS = [SubscriptionKey("ann", "news"), SubscriptionKey("bob", "news")]
+TOPIC = Topic("T")
+
+
+def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
+    """Everything that an index says, with names instead of its own numbers."""
+    index = adapter.reading()
+    with index.lock:
+        names = {known.id: destination_name(known.destination) for known in index.known}
+        keys = {one.id: (names[known.id], one.text) for known in index.known for one in known.subscriptions.values()}
+        rows = index.connection.execute("SELECT * FROM messages ORDER BY sequence").fetchall()
+        pending = index.connection.execute("SELECT * FROM pending ORDER BY sequence").fetchall()
+        transactions = index.connection.execute("SELECT * FROM transactions ORDER BY id").fetchall()
+        operations = index.connection.execute("SELECT * FROM operations ORDER BY of, place").fetchall()
+        return {
+            "messages": [(row[0], names[row[1]], *row[2:]) for row in rows],
+            "pending": sorted((keys[row[0]], *row[1:]) for row in pending),
+            "transactions": transactions,
+            "operations": [(*row[:4], keys.get(row[4]), row[5]) for row in operations],
+            "destinations": {
+                names[known.id]: (known.count, known.levels if known.count else None, known.is_kept)
+                for known in index.known
+                if known.count or known.subscriptions or known.is_kept
+            },
+            "subscriptions": {
+                keys[one.id]: (one.info, one.count, one.location, one.retroactive)
+                for known in index.known
+                for one in known.subscriptions.values()
+            },
+            "live": dict(index.live),
+            "ack_files": {file: set(files) for file, files in index.ack_files.items()},
+            "written": index.written,
+            "position": index.position,
+        }
+
+
+class Doings:
+    """Does one random thing after the other."""
+
+    def __init__(self, seed: int, *, twins: bool = True) -> None:
+        self.random = random.Random(seed)
+        self.twins = twins
+        self.number = 0
+
+    def message(self) -> Message:
+        self.number += 1
+        expiration = self.random.choice([0, 0, 1_700_000_000_000 + self.number])
+        priority = self.random.randint(0, 9)
+        text = "x" * self.random.randint(0, 300)
+        return text_message(self.number, text, priority=priority, expiration=expiration)
+
+    def do(self, adapter: KahaDBPersistenceAdapter) -> None:
+        queues = [adapter.queue_message_store(Queue(name), prioritized=name == "B") for name in "AB"]
+        topic = adapter.topic_message_store(TOPIC, prioritized=True)
+        store = self.random.choice([*queues, topic])
+        present = [message.message_id for message in store.recover() if message.message_id is not None]
+        key = self.random.choice(KEYS)
+        doings: list[tuple[int, Callable[[], Any]]] = [
+            (30, lambda: store.add_message(self.message())),
+            (10, lambda: [store.add_message(self.message()) for _ in range(20)][-1]),
+            (15, lambda: store.remove_message(self.random.choice(present)) if present else None),
+            (15, lambda: topic.acknowledge(key, *self.random.sample(present, len(present) // 2))),
+            (4, lambda: self.update(store)),
+            (2, lambda: store.remove_all_messages()),
+            (2, lambda: adapter.remove_destination(Queue("A"))),
+            (6, lambda: topic.add_subscription(SubscriptionInfo(key, TOPIC, TOPIC), retroactive=self.number % 2 == 0)),
+            (2, lambda: topic.delete_subscription(key)),
+            (6, lambda: adapter.move_message(present[0], store, self.message(), queues[0]) if present else None),
+            (6, lambda: self.prepare(adapter, present)),
+            (5, lambda: self.decide(adapter)),
+            (1, lambda: adapter.queue_message_store(Queue(f"Consumer.{self.number}.VirtualTopic.A"))),
+            (2 * self.twins, lambda: self.same_again(store)),
+        ]
+        done = self.random.choices([one for _, one in doings], [weight for weight, _ in doings])[0]()
+        if hasattr(done, "result"):
+            done.result(30)
+
+    def update(self, store: Any) -> Any:
+        found = store.recover_next_messages(Cursor(), 5, 1 << 20).messages
+        if not found:
+            return None
+        found[-1].redelivery_counter += 1
+        return store.update_message(found[-1])
+
+    def same_again(self, store: Any) -> Any:
+        """A message whose id is there already."""
+        found = store.recover_next_messages(Cursor(), 5, 1 << 20).messages
+        return store.add_message(found[-1]) if found else None
+
+    def prepare(self, adapter: KahaDBPersistenceAdapter, present: list[MessageId]) -> Any:
+        self.number += 1
+        transaction = adapter.transaction_store().begin(XATransactionId(-4, str(self.number).encode(), b"b"))
+        topic = adapter.topic_message_store(TOPIC, prioritized=True)
+        queue = adapter.queue_message_store(Queue("A"))
+        for store in (topic, queue):
+            transaction.add_message(store, self.message())
+        for message_id in present[:2]:
+            transaction.remove_message(queue, message_id)
+            transaction.acknowledge(topic, KEYS[0], message_id)
+        return transaction.prepare()
+
+    def decide(self, adapter: KahaDBPersistenceAdapter) -> Any:
+        store = adapter.transaction_store()
+        prepared = store.prepared_transactions()
+        if not prepared:
+            return None
+        xid = self.random.choice(prepared).transaction_id
+        return store.commit_prepared(xid) if self.random.random() < 0.6 else store.rollback_prepared(xid)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_behind_a_kill_everything_is_as_it_was(tmp_path: Path, seed: int) -> None:
+    doings = Doings(seed)
+    adapter = KahaDBPersistenceAdapter(tmp_path, SMALL)
+    for _ in range(6):
+        adapter.start()
+        for _ in range(25):
+            doings.do(adapter)
+        before = dump(adapter)
+        adapter.abandon()
+        adapter.start()
+        assert dump(adapter) == before
+        (adapter.stop if doings.random.random() < 0.5 else adapter.abandon)()
+    adapter.start()
+    adapter.stop()
+
+
+def contents(adapter: KahaDBPersistenceAdapter, *, prioritized: bool = False) -> dict[Destination, Any]:
+    """What readers of a store see."""
+    found: dict[Destination, Any] = {}
+    for destination in adapter.destinations():
+        if isinstance(destination, Topic):
+            topic = adapter.topic_message_store(destination, prioritized=prioritized)
+            found[destination] = {
+                info.key: [str(message.message_id) for message in pages(topic, info.key)]
+                for info in topic.all_subscriptions()
+            }
+        else:
+            assert isinstance(destination, Queue)
+            store = adapter.queue_message_store(destination, prioritized=prioritized)
+            found[destination] = [str(message.message_id) for message in store.recover()]
+            assert store.message_count == len(found[destination])
+    return found
+
+
+def pages(topic: Any, key: SubscriptionKey) -> list[Message]:
+    found = list(topic.recover_next_subscription_messages(key, Cursor(), 100_000, 1 << 30).messages)
+    assert topic.subscription_message_count(key) == len(found)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_broker_has_written_is_found(name: str, tmp_path: Path) -> None:
+    for store in unpack(name, tmp_path)["stores"]:
+        if store["kind"] == "scheduler":
+            continue
+        directory = tmp_path / store["path"]
+        shutil.copytree(directory, copy := tmp_path / "copy")
+        state = replay(Journal(directory))
+        expected: dict[Destination, Any] = {}
+        for destination, stored in state.destinations.items():
+            if destination.is_topic:
+                expected[destination] = {
+                    SubscriptionKey(one.info.client_id or "", one.info.subscription_name or ""): [
+                        message.message_id
+                        for message in sorted(state.pending(destination, text), key=lambda message: message.order)
+                    ]
+                    for text, one in stored.subscriptions.items()
+                }
+            else:
+                waiting = sorted(state.dispatchable(destination), key=lambda message: message.order)
+                expected[destination] = [message.message_id for message in waiting]
+        expected = {destination: one for destination, one in expected.items() if one}
+        for _ in range(2):  # made anew, and then found
+            with KahaDBPersistenceAdapter(copy) as adapter:
+                assert {destination: one for destination, one in contents(adapter).items() if one} == expected
+                prepared = {one.transaction_id: one for one in adapter.transaction_store().prepared_transactions()}
+                assert set(prepared) == set(state.prepared)
+                for xid, one in prepared.items():
+                    added = [str(message.message_id) for message in one.added]
+                    assert added == [message_id for _, message_id, _ in state.prepared[xid].added]
+                    assert len(one.removed) + len(one.acknowledged) == len(state.prepared[xid].acknowledged)
+                ack_files = {file: files for file, files in adapter.reading().ack_files.items() if files}
+                assert ack_files == state.ack_files
+        assert not list(copy.glob("db.*"))
+        shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_its_index_it_finds_the_same(tmp_path: Path, seed: int) -> None:
+    doings = Doings(seed, twins=False)
+    adapter = KahaDBPersistenceAdapter(tmp_path, SMALL)
+    with adapter:
+        for _ in range(120):
+            doings.do(adapter)
+    with adapter:
+        before = contents(adapter, prioritized=True)
+    (tmp_path / FILE_NAME).unlink()
+    with adapter:
+        assert contents(adapter, prioritized=True) == before

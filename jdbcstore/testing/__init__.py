@@ -8,7 +8,7 @@ Subclass `DurablePersistenceAdapterContract`, `DurableTopicContract` for a store
 """
 
 from jdbcstore.testing.contract import DurablePersistenceAdapterContract, OpenAdapter, PersistenceAdapterContract
-from jdbcstore.testing.lockers import ExclusiveLockerContract, LockerContract, OpenLocker
+from jdbcstore.testing.lockers import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker
 from jdbcstore.testing.messages import text_message
 from jdbcstore.testing.scheduling import DurableScheduleContract, ScheduleContract
 from jdbcstore.testing.topics import DurableTopicContract, TopicContract
@@ -20,6 +20,7 @@ __all__ = [
     "DurableTopicContract",
     "DurableTransactionContract",
     "ExclusiveLockerContract",
+    "LeaseLockerContract",
     "LockerContract",
     "OpenAdapter",
     "OpenLocker",

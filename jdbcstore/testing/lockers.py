@@ -21,7 +21,7 @@ from jdbcstore.errors import LeaseLost, LockHeld
 from jdbcstore.store.contract import Locker, LockStatus
 from jdbcstore.store.lease import Clock, LockerOptions, boot_time_ns
 
-__all__ = ["ExclusiveLockerContract", "LockerContract", "OpenLocker"]
+__all__ = ["ExclusiveLockerContract", "LeaseLockerContract", "LockerContract", "OpenLocker"]
 
 #: How long something may take before a test calls it lost.
 _WAIT_S = 30.0
@@ -191,74 +191,9 @@ class ExclusiveLockerContract(LockerContract):
             one.renew()
             assert other.acquire() is None
 
-    def test_a_lease_that_is_not_renewed_ends_and_renewing_it_then_is_a_lost_lease(self, new: OpenLocker) -> None:
-        one, other = new(_SHORT), new(_SHORT)
-        first = one.acquire()
-        assert first is not None
-        lease = one.lease
-        assert lease is not None
-        second: list[int] = []
-
-        def taken_over() -> bool:
-            term = other.acquire()
-            if term is None:
-                return False
-            assert not lease.is_trusted(boot_time_ns())  # the trust ends before anybody else may come
-            second.append(term)
-            return True
-
-        _until(taken_over)
-        assert second[0] > first
-        with pytest.raises(LeaseLost):
-            one.renew()
-        assert one.lease is None
-        other.renew()
-
-    def test_renewing_after_the_end_is_a_lost_lease_although_nobody_came(self, new: OpenLocker) -> None:
-        one = new(_SHORT)
-        one.acquire()
-        time.sleep(2.5)
-        with pytest.raises(LeaseLost):
-            one.renew()
-        assert one.lease is None
-
     def test_renewing_what_one_never_had_is_a_lost_lease(self, new: OpenLocker) -> None:
         with pytest.raises(LeaseLost):
             new(_LONG).renew()
-
-    def test_who_has_lost_it_comes_back_as_somebody_else(self, new: OpenLocker) -> None:
-        one = new(_SHORT)
-        first = one.acquire()
-        lost = one.lease
-        time.sleep(2.5)
-        with pytest.raises(LeaseLost):
-            one.renew()
-        _until(lambda: one.acquire() is not None)
-        found = one.lease
-        assert first is not None
-        assert lost is not None
-        assert found is not None
-        assert found.term > first
-        assert found.holder != lost.holder
-
-    def test_the_trust_is_counted_from_before_the_request(self, new: OpenLocker) -> None:
-        watcher = new(_LONG)
-        watcher.acquire()
-        watcher.release()
-        holders_seen: dict[int, str | None] = {}
-
-        def clock() -> int:
-            now_ns = boot_time_ns()
-            holders_seen[now_ns] = watcher.status().holder
-            return now_ns
-
-        one = new(_LONG, clock)
-        one.acquire()
-        lease = one.lease
-        assert lease is not None
-        assert watcher.status().holder == lease.holder
-        assert holders_seen[lease.asked_ns] is None
-        assert lease.trusted_until_ns == lease.asked_ns + _LONG.trust_ms * 1_000_000
 
     # -- looking on ----------------------------------------------------------------------------------------------
 
@@ -322,6 +257,75 @@ class ExclusiveLockerContract(LockerContract):
         began = time.monotonic()
         other.wait(10.0)
         assert time.monotonic() - began < 2.0
+
+
+class LeaseLockerContract(ExclusiveLockerContract):
+    """What a locker does whose mastership runs out unless it is renewed."""
+
+    def test_a_lease_that_is_not_renewed_ends_and_renewing_it_then_is_a_lost_lease(self, new: OpenLocker) -> None:
+        one, other = new(_SHORT), new(_SHORT)
+        first = one.acquire()
+        assert first is not None
+        lease = one.lease
+        assert lease is not None
+        second: list[int] = []
+
+        def taken_over() -> bool:
+            term = other.acquire()
+            if term is None:
+                return False
+            assert not lease.is_trusted(boot_time_ns())  # the trust ends before anybody else may come
+            second.append(term)
+            return True
+
+        _until(taken_over)
+        assert second[0] > first
+        with pytest.raises(LeaseLost):
+            one.renew()
+        assert one.lease is None
+        other.renew()
+
+    def test_renewing_after_the_end_is_a_lost_lease_although_nobody_came(self, new: OpenLocker) -> None:
+        one = new(_SHORT)
+        one.acquire()
+        time.sleep(2.5)
+        with pytest.raises(LeaseLost):
+            one.renew()
+        assert one.lease is None
+
+    def test_who_has_lost_it_comes_back_as_somebody_else(self, new: OpenLocker) -> None:
+        one = new(_SHORT)
+        first = one.acquire()
+        lost = one.lease
+        time.sleep(2.5)
+        with pytest.raises(LeaseLost):
+            one.renew()
+        _until(lambda: one.acquire() is not None)
+        found = one.lease
+        assert first is not None
+        assert lost is not None
+        assert found is not None
+        assert found.term > first
+        assert found.holder != lost.holder
+
+    def test_the_trust_is_counted_from_before_the_request(self, new: OpenLocker) -> None:
+        watcher = new(_LONG)
+        watcher.acquire()
+        watcher.release()
+        holders_seen: dict[int, str | None] = {}
+
+        def clock() -> int:
+            now_ns = boot_time_ns()
+            holders_seen[now_ns] = watcher.status().holder
+            return now_ns
+
+        one = new(_LONG, clock)
+        one.acquire()
+        lease = one.lease
+        assert lease is not None
+        assert watcher.status().holder == lease.holder
+        assert holders_seen[lease.asked_ns] is None
+        assert lease.trusted_until_ns == lease.asked_ns + _LONG.trust_ms * 1_000_000
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -1,17 +1,21 @@
-"""The lockers of the SQL store under their contract suite, on every database."""
+"""The lockers of the stores under their contract suite, those of the SQL store on every database."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from jdbcstore.config.urls import open_engine, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import Locker
-from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.lease import Clock, LockerOptions, boot_time_ns
-from jdbcstore.testing import ExclusiveLockerContract, LockerContract, OpenLocker
+from jdbcstore.store.unlocked import NoLocker
+from jdbcstore.testing import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker
 
 
 def on(url: str, kind: type[LeaseDatabaseLocker] | type[DatabaseLocker]) -> OpenLocker:
@@ -26,16 +30,22 @@ def on(url: str, kind: type[LeaseDatabaseLocker] | type[DatabaseLocker]) -> Open
     return new
 
 
-class TestLease(ExclusiveLockerContract):
+class TestLease(LeaseLockerContract):
     @pytest.fixture
     def open_locker(self, database_url: str) -> OpenLocker:
         return on(database_url, LeaseDatabaseLocker)
 
 
-class TestDatabase(ExclusiveLockerContract):
+class TestDatabase(LeaseLockerContract):
     @pytest.fixture
     def open_locker(self, sql_server_url: str) -> OpenLocker:
         return on(sql_server_url, DatabaseLocker)
+
+
+class TestFile(ExclusiveLockerContract):
+    @pytest.fixture
+    def open_locker(self, tmp_path: Path) -> OpenLocker:
+        return lambda options, clock=boot_time_ns: SharedFileLocker(tmp_path / "store", options, clock)
 
 
 class TestNone(LockerContract):

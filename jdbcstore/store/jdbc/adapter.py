@@ -51,7 +51,7 @@ from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
 from jdbcstore.store.jdbc.loads import Loads
-from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker, NoLocker
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
@@ -76,6 +76,7 @@ from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
 from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.keeper import LockKeeper
+from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["JdbcPersistenceAdapter", "engine_for"]

@@ -30,42 +30,15 @@ from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.watch import watched_engine
-from jdbcstore.store.lease import Clock, Lease, LockerOptions, boot_time_ns
+from jdbcstore.store.lease import Clock, Lease, boot_time_ns
 
-__all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "NoLocker", "signal_name"]
+__all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "signal_name"]
 
 log = logging.getLogger(__name__)
 
 #: A session that locks nothing may be silent for so long at least.
 _SILENT_LEAST_MS: Final = 60_000
 _WHAT_TO_RUN: Final = "Run: jdbcstore schema upgrade URL"
-
-
-class NoLocker(Locker):
-    """For a broker that shares its tables with nobody. Always master, and its commits prove nothing."""
-
-    fence: Final = None
-
-    def __init__(self, options: LockerOptions | None = None) -> None:
-        self.options = options or LockerOptions()
-        self._lease: Lease | None = None
-
-    @property
-    def lease(self) -> Lease | None:
-        return self._lease
-
-    def acquire(self) -> int:
-        self._lease = Lease.unlimited("", 0)
-        return 0
-
-    def renew(self) -> None:
-        pass
-
-    def release(self) -> None:
-        self._lease = None
-
-    def status(self) -> LockStatus:
-        return LockStatus(None, 0, None)
 
 
 def signal_name(url: URL, statements: Statements) -> str:

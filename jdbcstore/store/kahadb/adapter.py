@@ -21,6 +21,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     Expired,
     ExpiredPage,
+    Locker,
     MessageStore,
     PersistenceAdapter,
     TopicMessageStore,
@@ -33,6 +34,7 @@ from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.committing import Committer
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.known import KnownDestination, destination_name, subscription_text
+from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.messages import KahaDBMessageStore
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
@@ -40,6 +42,7 @@ from jdbcstore.store.kahadb.recovery import open_index
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
+from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["KahaDBPersistenceAdapter"]
@@ -72,6 +75,31 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._transactions: KahaDBTransactionStore
         virtual = filter(None, (name.strip() for name in self.options.virtual_topic_consumers.split(",")))
         self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
+        options = self.options
+        self._locker: Final = SharedFileLocker(directory, options.lock) if options.use_lock else NoLocker(options.lock)
+        self._acquired_itself = False
+
+    # -- mastership ----------------------------------------------------------------------------------------------
+
+    def locker(self) -> Locker:
+        """The adapter's locker, the same from construction on: the shared file lock, which Java brokers take, too.
+
+        Who wants to wait for mastership acquires it first, then calls `start`; the way back is `stop`, then
+        `Locker.release`. `start` acquires and in the end releases by itself what nobody has acquired before.
+        """
+        return self._locker
+
+    def _become_master(self) -> None:
+        locker = self._locker
+        if isinstance(locker, SharedFileLocker) and locker.lease is None:
+            if locker.acquire() is None:
+                raise locker.held_by_another()
+            self._acquired_itself = True
+
+    def _resign(self) -> None:
+        if self._acquired_itself:
+            self._acquired_itself = False
+            self._locker.release()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -79,11 +107,12 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         if self._index is not None:
             raise StoreError("the store is started already")
         self._wait_for_abandoned()
+        self._become_master()
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"cannot make {self.directory}: {error.strerror}") from error
-        self._open()
+            self._open()
+        except BaseException:
+            self._resign()
+            raise
 
     def _wait_for_abandoned(self) -> None:
         """What `abandon` did not wait for may not come in between."""
@@ -106,13 +135,10 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             appender,
             self.options,
             self.reader.read,
-            self._prove,
+            self._locker.prove,
             round(self.options.producer_memory_s * 1000),
         )
         self.committer.start()
-
-    def _prove(self) -> None:
-        """Raise `LeaseLost` unless we are master."""
 
     def stop(self) -> None:
         index, self._index = self._index, None
@@ -125,6 +151,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             self._appender.close()
         finally:
             index.close()
+            self._resign()
 
     def abandon(self) -> None:
         """As the contract says. The journal is closed by the thread that writes it, when the disk answers."""
@@ -135,6 +162,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         index.close()
         self._stores.clear()
         self.reader.close()
+        self._resign()
 
     def reading(self) -> Index:
         """The index, to read.

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
+from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["ACTIVEMQ_OPTIONS", "ActiveMQOption", "KahaDBOptions"]
 
@@ -152,6 +153,17 @@ class KahaDBOptions:
         ):
             if not least <= getattr(self, name) <= most:
                 raise ConfigurationError(f"{name} must be {least} to {most}, got {getattr(self, name)}")
+
+    @property
+    def lock(self) -> LockerOptions:
+        """The options of the directory's locker. The lock of a file knows no lease; it is as long as it has to be."""
+        alive_ms, sleep_ms = self.lock_keep_alive_period_ms, self.lock_acquire_sleep_interval_ms
+        return LockerOptions(
+            lease_ms=max(LockerOptions().lease_ms, 2 * alive_ms + 1, sleep_ms),
+            lock_keep_alive_period_ms=alive_ms,
+            lock_acquire_sleep_interval_ms=sleep_ms,
+            fail_if_locked=self.fail_if_database_is_locked,
+        )
 
     @classmethod
     def from_activemq(cls, given: Mapping[str, str]) -> tuple[Self, tuple[str, ...]]:

@@ -56,6 +56,8 @@ public final class ActiveMq {
             case "kahadb":
                 KahaDBPersistenceAdapter journal = new KahaDBPersistenceAdapter();
                 journal.setDirectory(new File(option("data"), "kahadb"));
+                journal.getLocker().setLockAcquireSleepInterval(200); // so that a standby is quick
+                journal.setLockKeepAlivePeriod(200); // so that it stops when the lock is touched
                 return journal;
             case "jdbc":
                 return jdbcStore();

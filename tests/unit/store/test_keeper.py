@@ -13,9 +13,9 @@ import pytest
 
 from jdbcstore.errors import LeaseLost, SchemaMismatch, TransientStoreError
 from jdbcstore.store.contract import Locker, LockStatus
-from jdbcstore.store.jdbc.lockers import NoLocker
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.lease import Lease, LockerOptions, boot_time_ns
+from jdbcstore.store.unlocked import NoLocker
 
 WAIT_S = 10.0
 #: Renewed every 100 ms, trusted for 900.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from jdbcstore.store.contract import Locker, LockStatus
@@ -32,6 +33,10 @@ class NoLocker(Locker):
 
     def prove(self) -> None:
         """Nobody else is asked."""
+
+    def hold(self) -> Callable[[], object]:
+        """Nobody is kept out."""
+        return lambda: None
 
     def release(self) -> None:
         self._lease = None

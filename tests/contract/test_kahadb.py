@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from jdbcstore import faults
 from jdbcstore.config.urls import open_store
+from jdbcstore.destination import Queue
+from jdbcstore.errors import LockHeld, StoreUnavailable
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableTopicContract,
     DurableTransactionContract,
     OpenAdapter,
 )
+from jdbcstore.testing.messages import text_message
 
 
 class TestKahaDB(DurablePersistenceAdapterContract):
@@ -31,3 +36,26 @@ class TestKahaDBTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"kahadb:{tmp_path / 'kahadb'}")
+
+
+def test_nobody_else_is_master_while_an_abandoned_store_is_still_writing(tmp_path: Path) -> None:
+    first, second = (open_store(f"kahadb:{tmp_path}") for _ in range(2))
+    writing, go_on = threading.Event(), threading.Event()
+
+    def stall() -> None:
+        writing.set()
+        go_on.wait(30)
+
+    first.start()
+    with faults.inject("writer.before_commit", stall):
+        answer = first.queue_message_store(Queue("A")).add_message(text_message(1))
+        assert writing.wait(30)
+        first.abandon()
+        assert isinstance(answer.exception(0), StoreUnavailable)
+        with pytest.raises(LockHeld):
+            second.start()
+        go_on.set()
+    first.start()  # when the thread is over
+    first.stop()
+    with second:
+        assert second.queue_message_store(Queue("A")).message_count == 0

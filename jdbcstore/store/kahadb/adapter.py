@@ -121,12 +121,14 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")
 
     def _open(self) -> None:
+        let_go = self._locker.hold()
         appender = self._appender = Appender(self.directory, self.options)
-        appender.open()
         try:
+            appender.open()
             index = open_index(self.directory, self.options)
         except BaseException:
             appender.abandon()
+            let_go()
             raise
         self._index = index
         self._transactions = KahaDBTransactionStore(self)
@@ -136,6 +138,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             self.options,
             self.reader.read,
             self._locker.prove,
+            let_go,
             round(self.options.producer_memory_s * 1000),
         )
         self.committer.start()

@@ -80,6 +80,7 @@ class Committer:
         options: lengths of batches, when there are checkpoints.
         read: gives a record of the journal.
         prove: raises `LeaseLost` if we are not master; called before each batch is written and before it is answered.
+        let_go: called when nothing is written any more.
         producer_memory_ms: how long it is remembered how far a producer came.
     """
 
@@ -90,6 +91,7 @@ class Committer:
         options: KahaDBOptions,
         read: Callable[[Location], Command],
         prove: Callable[[], object],
+        let_go: Callable[[], object],
         producer_memory_ms: int,
     ) -> None:
         self._index = index
@@ -97,6 +99,7 @@ class Committer:
         self._options = options
         self._read = read
         self._prove = prove
+        self._let_go = let_go
         self._producer_memory_ms = producer_memory_ms
         self._applier = Applier(index)
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
@@ -212,8 +215,10 @@ class Committer:
                 self._checkpoint(force=True)
         except _Abandoned:
             pass
-        if self._abandoned.is_set():
-            self._appender.abandon()
+        finally:
+            if self._abandoned.is_set():
+                self._appender.abandon()
+            self._let_go()
 
     def _idle_s(self) -> float | None:
         """How long to wait for work before something else is to be done."""

@@ -26,7 +26,7 @@ import secrets
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +164,21 @@ class SharedFileLocker(Locker):
                     f"{self.path} was {'written by somebody else' if is_there else 'removed or replaced'}: another"
                     " broker may be master"
                 )
+
+    def hold(self) -> Callable[[], object]:
+        """Keep others out for as long as we may still be writing, also beyond `release`.
+
+        Returns:
+            What to call in the end, once.
+
+        Raises:
+            LeaseLost: we are not master.
+        """
+        with self._busy:
+            if self._descriptor is None:
+                raise LeaseLost(f"{self.path} is not locked by us")
+            copy = os.dup(self._descriptor)  # the lock is that of the open file, which goes with the last descriptor
+        return lambda: os.close(copy)
 
     def release(self) -> None:
         with self._busy:

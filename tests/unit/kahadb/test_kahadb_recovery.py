@@ -46,7 +46,7 @@ def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
             "transactions": transactions,
             "operations": [(*row[:4], keys.get(row[4]), row[5]) for row in operations],
             "destinations": {
-                names[known.id]: (known.count, known.levels if known.count else None, known.is_kept)
+                names[known.id]: (known.count, set(known.levels) if known.count else None, known.is_kept)
                 for known in index.known
                 if known.count or known.subscriptions or known.is_kept
             },

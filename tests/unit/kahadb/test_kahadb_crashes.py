@@ -1,0 +1,224 @@
+"""A KahaDB store is killed, and the machine fails: every answered write is there, and no half batch is."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jdbcstore.destination import Queue
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.kahadb import adapter as adapter_module
+from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.kahadb.appending import Appender
+from jdbcstore.store.kahadb.disk import Disk, DiskFile
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.testing.messages import text_message
+from tests.unit.kahadb.test_kahadb_recovery import Doings, dump
+
+#: No disk has to be safe here, and nothing comes into the index but what a test asks for.
+FAST = KahaDBOptions(
+    journal_max_file_length_bytes=16 << 10, journal_disk_sync_strategy="NEVER", checkpoint_interval_ms=0
+)
+
+
+def written(directory: Path, seed: int, doings: int) -> list[tuple[tuple[int, int], dict[str, Any]]]:
+    """Do something after a checkpoint, end without another one; what was there after each step, and where it ended."""
+    adapter = KahaDBPersistenceAdapter(directory, FAST)
+    todo = Doings(seed)
+    with adapter:
+        for _ in range(30):
+            todo.do(adapter)
+    adapter.start()
+    states: list[tuple[tuple[int, int], dict[str, Any]]] = []
+    for step in range(doings + 1):
+        if step:
+            todo.do(adapter)
+        adapter.last_producer_sequence_id(ProducerId("", 0, 0))  # behind all that was submitted
+        states.append((adapter._appender.end, dump(adapter)))
+    adapter.abandon()
+    adapter._wait_for_abandoned()
+    return states
+
+
+def cut(directory: Path, file: int, offset: int, *, zeros: bool) -> None:
+    """What a crash leaves that came after so many bytes."""
+    for path in directory.glob("db-*.log"):
+        if int(path.stem[3:]) > file:
+            path.unlink()
+    with (directory / f"db-{file}.log").open("r+b") as journal:
+        size = journal.seek(0, 2)
+        journal.truncate(offset)
+        if zeros:
+            journal.truncate(size)
+
+
+def places(states: list[tuple[tuple[int, int], dict[str, Any]]], chosen: random.Random) -> Iterator[tuple[int, int]]:
+    """Every byte of some batches, and some bytes of all."""
+    ends = [end for end, _ in states]
+    for (file, offset), (next_file, next_offset) in pairwise(ends):
+        start = offset if next_file == file else 0
+        length = next_offset - start
+        if length <= 400 and chosen.random() < 0.1:
+            yield from ((next_file, start + o) for o in range(length + 1))
+        else:
+            yield from ((next_file, start + chosen.randint(0, length)) for _ in range(2))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, seed: int) -> None:
+    states = written(tmp_path / "whole", seed, 40)
+    chosen = random.Random(seed)
+    tried = 0
+    for file, offset in places(states, chosen):
+        shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+        cut(tmp_path / "cut", file, offset, zeros=chosen.random() < 0.5)
+        adapter = KahaDBPersistenceAdapter(tmp_path / "cut", FAST)
+        adapter.start()
+        expected = [state for end, state in states if end <= (file, offset)][-1]
+        assert dump(adapter) == expected
+        if chosen.random() < 0.1:  # it goes on, and what it writes is found
+            store = adapter.queue_message_store(Queue("A"))
+            store.add_message(text_message(1)).result(30)
+            went_on = dump(adapter)
+            adapter.abandon()
+            adapter.start()
+            assert dump(adapter) == went_on
+        adapter.abandon()
+        adapter._wait_for_abandoned()
+        shutil.rmtree(tmp_path / "cut")
+        tried += 1
+    assert tried > 100
+
+
+class ForgettingFile(DiskFile):
+    """What is written is on the disk when it was forced there, and not before."""
+
+    def __init__(self, path: Path, disk: ForgettingDisk, *, create: bool) -> None:
+        super().__init__(path, create=create)
+        self._disk = disk
+        self._writes: list[tuple[bytes, int]] = []
+
+    def write(self, data: bytes | bytearray, offset: int) -> None:
+        if self._disk.refuses_write is not None:
+            raise self._disk.refuses_write
+        self._writes.append((bytes(data), offset))
+
+    def sync(self) -> None:
+        if self._disk.refuses_sync is not None:
+            raise self._disk.refuses_sync
+        for data, offset in self._writes:
+            super().write(data, offset)
+        self._writes.clear()
+        super().sync()
+
+
+class ForgettingDisk(Disk):
+    """A disk with a cache that is lost."""
+
+    refuses_sync: OSError | None = None
+    refuses_write: OSError | None = None
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        return ForgettingFile(self.directory / name, self, create=create)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForgettingDisk:
+    """What the stores of this test write to."""
+    (tmp_path / "store").mkdir()
+    disk = ForgettingDisk(tmp_path / "store")
+    monkeypatch.setattr(adapter_module, "Appender", partial(Appender, disk=disk))
+    return disk
+
+
+def test_what_was_answered_is_there_although_the_machine_fails(tmp_path: Path, disk: ForgettingDisk) -> None:
+    answered: set[str] = set()
+    adapter = KahaDBPersistenceAdapter(tmp_path / "store", KahaDBOptions(journal_max_file_length_bytes=64 << 10))
+
+    def produce(number: int) -> None:
+        producer = ProducerId(f"ID:test-{number}", 1, 1)
+        for n in range(1000):
+            message = text_message(n, producer_id=producer)
+            try:
+                store.add_message(message).result(30)
+            except JdbcStoreError:
+                return
+            answered.add(str(message.message_id))
+
+    for _ in range(3):
+        adapter.start()
+        store = adapter.queue_message_store(Queue("A"))
+        before = len(answered)
+        with ThreadPoolExecutor(4) as pool:
+            for number in range(4):
+                pool.submit(produce, len(answered) + number)
+            while len(answered) < before + 150:
+                threading.Event().wait(0.001)
+            adapter.abandon()  # and what was not forced to the disk is gone
+        adapter.start()
+        there = {str(message.message_id) for message in adapter.queue_message_store(Queue("A")).recover()}
+        assert answered <= there
+        adapter.stop()
+
+
+def test_behind_a_sync_that_failed_nothing_is_written_until_it_is_started_again(
+    tmp_path: Path, disk: ForgettingDisk
+) -> None:
+    adapter = KahaDBPersistenceAdapter(tmp_path / "store")
+    adapter.start()
+    store = adapter.queue_message_store(Queue("A"))
+    store.add_message(text_message(1)).result(30)
+    disk.refuses_sync = OSError(5, "Input/output error")
+    with pytest.raises(OutcomeUnknown, match="Input/output error"):
+        store.add_message(text_message(2)).result(30)
+    disk.refuses_sync = None
+    calls: list[Callable[[], object]] = [
+        lambda: store.add_message(text_message(3)).result(30),
+        lambda: list(store.recover()),
+        adapter.checkpoint,
+    ]
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="opened anew"):
+            call()
+    adapter.abandon()
+    adapter.start()
+    store = adapter.queue_message_store(Queue("A"))
+    store.add_message(text_message(4)).result(30)
+    assert [message.message_id.producer_sequence_id for message in store.recover() if message.message_id] == [1, 4]
+    adapter.stop()
+
+
+def test_a_full_disk_fails_what_needs_room_and_nothing_of_it_stays(tmp_path: Path, disk: ForgettingDisk) -> None:
+    adapter = KahaDBPersistenceAdapter(tmp_path / "store")
+    adapter.start()
+    store = adapter.queue_message_store(Queue("A"))
+    store.add_message(text_message(1)).result(30)
+    disk.refuses_write = OSError(28, "No space left on device")
+    with pytest.raises(StoreFull, match="No space"):
+        store.add_message(text_message(2)).result(30)
+    disk.refuses_write = None
+    store.add_message(text_message(3)).result(30)
+    before = dump(adapter)
+    adapter.abandon()
+    adapter.start()
+    assert dump(adapter) == before
+    store = adapter.queue_message_store(Queue("A"))
+    assert [message.message_id.producer_sequence_id for message in store.recover() if message.message_id] == [1, 3]
+    adapter.stop()
+
+
+def test_two_stores_on_one_directory(tmp_path: Path) -> None:
+    with KahaDBPersistenceAdapter(tmp_path) as first:
+        with pytest.raises((StoreError, JdbcStoreError), match="locked"):
+            KahaDBPersistenceAdapter(tmp_path).start()
+        first.checkpoint()

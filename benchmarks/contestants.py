@@ -50,7 +50,10 @@ class Database:
 
 @contextmanager
 def database(kind: str, folder: Path) -> Iterator[Database]:
-    """A fresh database of a kind, on a server that ends with the block; without a server, a file in `folder`."""
+    """A fresh database of a kind, on a server that ends with the block; without a server, something in `folder`."""
+    if kind == "kahadb":
+        yield Database(f"kahadb:{folder / 'kahadb'}", None)  # where a real ActiveMQ has it, too
+        return
     if kind not in _SERVERS:
         yield Database(f"sqlite:///{folder / 'store.db'}", None)
         return
@@ -140,13 +143,14 @@ class Contestant:
         return _jdbcstore(folder, url)
 
 
-#: The peer is ActiveMQ's JDBC store on the same database; SQLite is compared with KahaDB, its embedded store.
+#: The peer is ActiveMQ on the same store; SQLite is compared with KahaDB, its embedded store.
 CONTESTANTS = [
     Contestant("activemq", "postgresql", None),
     Contestant("jdbcstore", "postgresql", "activemq/postgresql"),
     Contestant("activemq", "mariadb", None),
     Contestant("jdbcstore", "mariadb", "activemq/mariadb"),
     Contestant("activemq", "kahadb", None),
+    Contestant("jdbcstore", "kahadb", "activemq/kahadb"),
     Contestant("jdbcstore", "sqlite", "activemq/kahadb"),
     Contestant("jdbcstore", "mysql", "activemq/mariadb"),
 ]

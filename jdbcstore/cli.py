@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
     "loads": "jdbcstore.console.loads:loads",
+    "kahadb": "jdbcstore.console.kahadb:kahadb",
     "schedule": "jdbcstore.console.schedule:schedule",
     "transactions": "jdbcstore.console.transactions:transactions",
     "pipeline": "jdbcstore.console.pipeline:pipeline",

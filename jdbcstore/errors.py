@@ -14,6 +14,7 @@
     │   ├── UnknownTransaction    no transaction of this id is prepared
     │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
     │   ├── JournalDamaged        a record of a KahaDB journal is not what it should be
+    │   ├── IndexDamaged          the index of a KahaDB directory is not what it should be
     │   ├── SchemaMismatch        tables are missing, old or of another shape; ``jdbcstore schema`` tells more
     │   └── StoreClosed           the adapter is stopped
     ├── LockError                 mastership
@@ -32,6 +33,7 @@ __all__ = [
     "CodecError",
     "ConfigurationError",
     "DuplicateMessage",
+    "IndexDamaged",
     "JdbcStoreError",
     "JournalDamaged",
     "LeaseLost",
@@ -98,6 +100,10 @@ class OutcomeUnknown(StoreError):
 
 class JournalDamaged(StoreError):
     """A record of a KahaDB journal is not what it should be; the text says which, where and how."""
+
+
+class IndexDamaged(StoreError):
+    """The index of a KahaDB directory is not what it should be. The journal does not need it."""
 
 
 class SchemaMismatch(StoreError):

@@ -9,7 +9,7 @@ from typing import Final
 
 from jdbcstore.config.configuration import Configuration, read_configuration
 from jdbcstore.config.environment import option_variables, with_environment
-from jdbcstore.config.urls import store_url
+from jdbcstore.config.urls import shown_url
 from jdbcstore.errors import ConfigurationError
 
 __all__ = ["Loaded", "Origin", "load_configuration"]
@@ -118,11 +118,7 @@ def _is_xml(beginning: bytes) -> bool:
 
 def _values(configuration: Configuration) -> dict[str, str]:
     """Every option with its table, and its value for people."""
-    shown = configuration.url
-    if not shown.startswith("memory:"):
-        url = store_url(shown)
-        shown = url.set(drivername=url.get_backend_name()).render_as_string()
-    values = {"store.url": shown}
+    values = {"store.url": shown_url(configuration.url)}
     tables = {
         "broker": asdict(configuration.broker),
         "store": asdict(configuration.store),

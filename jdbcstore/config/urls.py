@@ -18,7 +18,7 @@ from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
-__all__ = ["kahadb_options", "open_engine", "open_store", "store_options", "store_url"]
+__all__ = ["kahadb_options", "open_engine", "open_store", "shown_url", "store_options", "store_url"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,18 @@ def store_url(text: str) -> URL:
     if driver != "sqlite" and not url.database:
         raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_EXAMPLES}")
     return url.set(drivername=driver)
+
+
+def shown_url(text: str) -> str:
+    """A store URL for people: without its password.
+
+    Raises:
+        ConfigurationError: it is not one.
+    """
+    if text.startswith(("memory:", _KAHADB)):
+        return text
+    url = store_url(text)
+    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
 
 def open_engine(text: str) -> Engine:

@@ -16,7 +16,7 @@ from jdbcstore.config.build import build_broker
 from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration
 from jdbcstore.config.files import load_configuration
 from jdbcstore.config.logs import set_up_logs
-from jdbcstore.config.urls import store_url
+from jdbcstore.config.urls import shown_url
 from jdbcstore.errors import ConfigurationError
 
 __all__ = ["broker"]
@@ -81,7 +81,7 @@ def broker(
         jdbcstore broker --config /etc/jdbcstore.toml
         jdbcstore broker --config /opt/activemq/conf/activemq.xml
 
-    Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, memory:
+    Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, kahadb:DIRECTORY, memory:
     """
     overridden = {name for name, value in (("store.url", url), ("broker.bind", bind)) if value}
     loaded = load_configuration(config, os.environ, overridden)
@@ -126,13 +126,8 @@ def _welcome(configuration: Configuration, address: tuple[str, int]) -> None:
     host, port = address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    click.echo(f"jdbcstore listens for STOMP clients on {address[0]}:{port}, store {_shown(configuration.url)}")
+    click.echo(f"jdbcstore listens for STOMP clients on {address[0]}:{port}, store {shown_url(configuration.url)}")
     login = " --login LOGIN --passcode PASSCODE" if configuration.broker.users else ""
     click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{login}')
     click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{login}")
     click.echo("  stop:           Ctrl-C or SIGTERM")
-
-
-def _shown(url: str) -> str:
-    """The URL without its password."""
-    return url if url.startswith("memory:") else store_url(url).render_as_string(hide_password=True)

@@ -16,7 +16,7 @@ from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from jdbcstore.store.contract import MessageStore
 
-__all__ = ["browse"]
+__all__ = ["browse", "described"]
 
 _SHOWN_CHARACTERS = 60
 
@@ -41,7 +41,7 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
         messages = islice(_messages(adapter.queue_message_store(destination), limit), limit)
         if as_json:
             for message in messages:
-                print_json(_described(message))
+                print_json(described(message))
         else:
             rows = (_row(message) for message in messages)
             print_table(("ID", "MESSAGE ID", "SENT", "KIND", "BYTES", "BODY"), rows, empty=f"{destination} is empty")
@@ -61,7 +61,8 @@ def _row(message: Message) -> tuple[object, ...]:
     return sequence, str(message.message_id), _time(message.timestamp), _kind(message), size, shown
 
 
-def _described(message: Message) -> dict[str, object]:
+def described(message: Message) -> dict[str, object]:
+    """A message as JSON shows it."""
     try:
         properties: object = {name: java_text(value) for name, value in message.properties.items()}
     except CodecError as error:

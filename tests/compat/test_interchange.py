@@ -1,4 +1,4 @@
-"""One database, served in turn by a real ActiveMQ and by us, with clients on both sides that do what clients do.
+"""One store, served in turn by a real ActiveMQ and by us, with clients on both sides that do what clients do.
 
 Every message follows from its number, so whoever receives one can say what it has to be. What is sent in one round is
 received in part, and the rest is left to the next broker. In the end everything was received once.
@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from jdbcstore.selector import CONVERT_STRINGS
+from jdbcstore.store.kahadb import Journal, replay
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.compat.stomp_client import Collector, client
@@ -290,7 +291,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def containers(url: str) -> set[str]:
-    """The destinations that have rows."""
+    """The destinations that have messages."""
+    if url.startswith("kahadb:"):
+        stored = replay(Journal(url.removeprefix("kahadb:"))).destinations.values()
+        return {one.destination.qualified_name for one in stored if len(one)}
     engine = create_engine(url)
     with engine.connect() as connection:
         found = {name for (name,) in connection.execute(text("SELECT DISTINCT CONTAINER FROM ACTIVEMQ_MSGS"))}
@@ -310,6 +314,28 @@ POLICY = """<beans xmlns="http://www.springframework.org/schema/beans">
     [(True, False), (False, False), (False, True)],
 )
 def test_in_turn(url: str, class_path: str, tmp_path: Path, java_begins: bool, prioritized: bool) -> None:
+    in_turn(url, JdbcStore(url), class_path, tmp_path, java_begins=java_begins, prioritized=prioritized)
+
+
+@pytest.mark.parametrize(("java_begins", "prioritized", "is_killed"), [(True, False, False), (False, True, True)])
+def test_in_turn_on_a_journal(
+    class_path: str, tmp_path: Path, java_begins: bool, prioritized: bool, is_killed: bool
+) -> None:
+    url = f"kahadb:{tmp_path / 'kahadb'}"
+    in_turn(url, "kahadb", class_path, tmp_path, java_begins=java_begins, prioritized=prioritized, is_killed=is_killed)
+
+
+def in_turn(
+    url: str,
+    store: JdbcStore | Literal["kahadb"],
+    class_path: str,
+    tmp_path: Path,
+    *,
+    java_begins: bool,
+    prioritized: bool,
+    is_killed: bool = False,
+) -> None:
+    """Play five rounds, at one broker and the other in turn; each ends cleanly or is killed."""
     configuration = tmp_path / "activemq.xml"
     configuration.write_text(POLICY)
     arguments = ("--config", str(configuration)) if prioritized else ()
@@ -318,12 +344,15 @@ def test_in_turn(url: str, class_path: str, tmp_path: Path, java_begins: bool, p
     for number in range(5):
         is_last = number == 4
         if java_begins == (number % 2 == 0):
-            with ActiveMQ(class_path, tmp_path, JdbcStore(url), prioritized=prioritized) as activemq:
+            with ActiveMQ(class_path, tmp_path, store, prioritized=prioritized) as activemq:
                 rounds.play(JavaPeer(activemq, red), is_last=is_last)
-                activemq.stop()
+                if not is_killed:
+                    activemq.stop()
         else:
             with BrokerProcess(url, tmp_path, *arguments) as broker:
                 rounds.play(StompPeer(broker.port), is_last=is_last)
+                if is_killed:
+                    broker.kill()
         assert not {name for name in containers(url) if name.startswith("temp-")}
     rounds.check()
     assert not {name for name in containers(url) if name.startswith("queue://")}

@@ -115,6 +115,7 @@ def live(
         cluster.wait_for("consumers have all their receipts", lambda: at_work.unanswered == 0)
     for broker in cluster.brokers:
         broker.stop()
+    cluster.require_sound_journal()
 
 
 def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlencode
 
 from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
@@ -20,6 +21,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.message import TextMessage
 from jdbcstore.store.jdbc.schema import create_tables
+from jdbcstore.store.kahadb import Journal, replay
 from tests.broker_process import BrokerProcess
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
@@ -29,14 +31,17 @@ from tests.servers.shared import KINDS
 
 __all__ = ["DATABASES", "Broker", "Cluster", "Failed", "faked_clock"]
 
-#: What `Cluster` runs on, by the name that a user gives: the kind of server, None for SQLite.
+#: What `Cluster` runs on, by the name that a user gives: the kind of server, None for what has none.
 DATABASES = {
     "postgresql": "postgresql15",
     "postgresql18": "postgresql18",
     "mariadb": "mariadb",
     "mysql": "mysql",
     "sqlite": None,
+    "kahadb": None,
 }
+#: Small, so that files come and go.
+_JOURNAL = {"journalMaxFileLength": "1mb", "cleanupInterval": "500", "checkpointInterval": "250"}
 OBSERVED = Path(__file__).with_name("observed.py")
 #: No wait of the harness takes as long on any machine unless something is wrong.
 PATIENCE_S = 90.0
@@ -181,17 +186,20 @@ class Cluster:
         self, database: str, folder: Path, *, brokers: int = 2, lease_ms: int = 2000, is_fenced: bool = True
     ) -> None:
         self.lease_s = lease_ms / 1000
-        self.history = History(names_sessions=is_fenced and database != "sqlite")
+        self.history = History(names_sessions=is_fenced and DATABASES[database] is not None)
         self.server: DatabaseServer | None = None
         self.brokers: list[Broker] = []
         self._database = database
         self._folder = folder
         self._size = brokers
+        self._is_journal = database == "kahadb"
         self._options = {
             "lease_ms": str(lease_ms),
             "lock_acquire_sleep_interval_ms": "200",
             "query_timeout_s": "5",  # for how long a master waits for an answer that got lost
         }
+        if self._is_journal:
+            self._options = {"lockAcquireSleepInterval": "200", **_JOURNAL}
         if database == "mysql":
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
         self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}
@@ -202,9 +210,10 @@ class Cluster:
         with ExitStack() as stack:
             self._stack = stack
             self._url = stack.enter_context(self._new_database())
-            with self._engine() as engine:
-                create_tables(engine)
-                witness.install(engine)
+            if not self._is_journal:
+                with self._engine() as engine:
+                    create_tables(engine)
+                    witness.install(engine)
             for number in range(self._size):
                 self.brokers.append(self._broker(f"b{number}"))
             self._stack = stack.pop_all()
@@ -222,7 +231,7 @@ class Cluster:
     def _new_database(self) -> Iterator[str]:
         kind = DATABASES[self._database]
         if kind is None:
-            yield f"sqlite:///{self._folder / 'store.db'}"
+            yield f"kahadb:{self._journals}" if self._is_journal else f"sqlite:///{self._folder / 'store.db'}"
             return
         with KINDS[kind](None, None) as self.server:
             self.server.create_database("chaos")
@@ -233,8 +242,15 @@ class Cluster:
         if self.server is not None:
             proxy = self._stack.enter_context(Proxy(self.server.port))
             url = proxy.url(url)
-        url = make_url(url).update_query_dict(self._options).render_as_string(hide_password=False)
+        if self._is_journal:
+            url = f"{url}?{urlencode(self._options)}"
+        else:
+            url = make_url(url).update_query_dict(self._options).render_as_string(hide_password=False)
         return Broker(name, url, self._folder / name, self.history, proxy, self._environment)
+
+    @property
+    def _journals(self) -> Path:
+        return self._folder / "kahadb"
 
     @contextmanager
     def _engine(self) -> Iterator[Engine]:
@@ -279,6 +295,8 @@ class Cluster:
 
     def stored(self) -> int:
         """How many messages are in the store."""
+        if self._is_journal:
+            return sum(map(len, replay(Journal(self._journals)).destinations.values()))
         return self._ask("SELECT COUNT(*) FROM ACTIVEMQ_MSGS") or 0
 
     def last_rows(self, former: Broker) -> tuple[int, int | None]:
@@ -296,8 +314,9 @@ class Cluster:
         """The history, with what the database knows. All brokers have ended."""
         for broker in self.brokers:
             broker.tell()
-        with self._engine() as engine:
-            witness.witnessed(engine, self.history)
+        if not self._is_journal:
+            with self._engine() as engine:
+                witness.witnessed(engine, self.history)
         with open_store(self._url, locker="none") as adapter:
             for destination in adapter.destinations():
                 store = adapter.queue_message_store(Queue.decoded(destination.physical_name))
@@ -307,6 +326,18 @@ class Cluster:
                     self.history.left.append(Left(witness.message_of(body), str(message.message_id), queue))
         self.history.sort()
         return self.history
+
+    def require_sound_journal(self) -> None:
+        """Two who write a journal would write over each other. Nothing is looked at in a database. All have ended.
+
+        Raises:
+            Failed: something is not as a master leaves it.
+        """
+        if not self._is_journal:
+            return
+        damages = replay(Journal(self._journals)).damages
+        if damages:
+            raise Failed(f"the journal is damaged: {damages[0]}")
 
 
 def faked_clock() -> Path:

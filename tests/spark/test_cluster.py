@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from jdbcstore import Queue, TextMessage, open_store
@@ -18,8 +19,23 @@ ROOT = Path(__file__).parents[2]
 COUNT = 1000
 
 
-@pytest.mark.timeout(240)
-def test_reading_and_writing_by_two_workers(postgresql_url: str, tmp_path: Path) -> None:
+def run(*arguments: str) -> str:
+    """What a Python program says that runs where the workers find everything."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path) -> None:
     with open_store(postgresql_url) as store:
         queue = store.queue_message_store(Queue("A"))
         for number in range(COUNT):
@@ -27,17 +43,14 @@ def test_reading_and_writing_by_two_workers(postgresql_url: str, tmp_path: Path)
             message.text, message.priority = f"text {number}", number % 10
             last = queue.add_message(message)
         last.result()
+    marker, archive = tmp_path / "second attempt", tmp_path / "archive"
     with cluster(tmp_path) as master:
-        marker = tmp_path / "second attempt"
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.application", master, postgresql_url, str(marker)],
-            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
+        told = json.loads(run("tests.spark.application", master, postgresql_url, str(marker)))
+        command = ("jdbcstore", "pipeline", "archive", postgresql_url, "--output", str(archive), "--json")
+        archived = json.loads(run(*command, "--quiet", "--master", master))
     assert marker.exists()  # of a task that was slow
-    told = json.loads(done.stdout)
+    assert archived["messages"] == 2 * COUNT
+    assert pq.read_table(archive / "runs").num_rows == 2 * COUNT
     assert told["copied"] == COUNT
     assert sum(count for _, count in told["read"]) == COUNT
     assert len({folder for folder, _ in told["read"]}) == 2  # both took part

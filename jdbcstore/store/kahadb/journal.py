@@ -20,8 +20,10 @@ import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
@@ -499,6 +501,28 @@ class AnyJournal(ABC):
             raise JournalDamaged(f"{location}: there is no such file in the journal")
         with self.opened(location.file) as source:
             return JournalFile(source, location.file, chunk_bytes=location.size).read(location)
+
+    def read_many(self, locations: Iterable[Location]) -> Iterator[tuple[Location, Command | JournalDamaged]]:
+        """Records at these places, which are fastest in their own order, each with what is wrong instead if it is none.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        for number, wanted in groupby(locations, key=attrgetter("file")):
+            if number not in self.files:
+                yield from (
+                    (place, JournalDamaged(f"{place}: there is no such file in the journal")) for place in wanted
+                )
+                continue
+            with self.opened(number) as source:
+                file = JournalFile(source, number)
+                for location in wanted:
+                    found: Command | JournalDamaged
+                    try:
+                        found = file.read(location)
+                    except JournalDamaged as error:
+                        found = error
+                    yield location, found
 
 
 class Journal(AnyJournal):

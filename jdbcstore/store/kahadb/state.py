@@ -168,6 +168,11 @@ class StoredTransaction:
     acknowledged_at: list[Location] = field(default_factory=list)
     """Where the records of these acknowledgements stand."""
 
+    @property
+    def operations(self) -> list[Location]:
+        """Where the records of both stand, in their order."""
+        return sorted([*self.acknowledged_at, *(location for _, _, location in self.added)])
+
 
 @dataclass(slots=True)
 class LostByBroker:

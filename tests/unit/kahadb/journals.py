@@ -27,6 +27,16 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
     return expected
 
 
+def unpack_index(name: str, folder: Path) -> None:
+    """Unpack the index of such a directory, too; brokers were stopped in order where there is one."""
+    with tarfile.open(VECTORS.with_name("kahadb-indexes.tar.xz")) as archive:
+        members = [member for member in archive.getmembers() if member.name.startswith(f"{name}/")]
+        assert members
+        for member in members:
+            member.name = member.name.partition("/")[2]
+            archive.extract(member, folder, filter="data")
+
+
 # --- protobuf ---------------------------------------------------------------------------------------------------------
 
 

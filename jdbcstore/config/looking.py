@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.looking import KahaDBView
 
 __all__ = ["check_url", "looking_into"]
 
@@ -18,8 +19,14 @@ def check_url(url: str) -> None:
     """Refuse what cannot be looked into.
 
     Raises:
-        ConfigurationError: the URL is wrong, names a store in memory, or a SQLite file that is not there.
+        ConfigurationError: the URL is wrong, names a store in memory, or a SQLite file or a directory that is not
+            there.
     """
+    if is_kahadb(url):
+        directory, _ = kahadb_options(url)
+        if not directory.is_dir():
+            raise ConfigurationError(f"there is no directory {directory}")
+        return
     if url.startswith("memory:"):
         raise ConfigurationError("a store in memory can be looked into by its own process only")
     parsed = store_url(url)
@@ -38,6 +45,10 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         StoreError: it cannot be opened.
     """
     check_url(url)
+    if is_kahadb(url):
+        with KahaDBView(kahadb_options(url)[0]) as view:
+            yield view
+        return
     options = JdbcOptions(
         create_tables_on_startup=False,
         pool_size=1,

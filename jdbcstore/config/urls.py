@@ -18,7 +18,7 @@ from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
-__all__ = ["kahadb_options", "open_engine", "open_store", "shown_url", "store_options", "store_url"]
+__all__ = ["is_kahadb", "kahadb_options", "open_engine", "open_store", "shown_url", "store_options", "store_url"]
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     """
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
-    if text.startswith(_KAHADB):
+    if is_kahadb(text):
         from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
         directory, kahadb = kahadb_options(text)
@@ -124,6 +124,11 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     return JdbcPersistenceAdapter(url, options)
+
+
+def is_kahadb(text: str) -> bool:
+    """Whether a URL names a KahaDB directory."""
+    return text.startswith(_KAHADB)
 
 
 def kahadb_options(text: str) -> tuple[Path, KahaDBOptions]:

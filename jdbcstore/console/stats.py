@@ -16,6 +16,7 @@ from jdbcstore.errors import CodecError
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 __all__ = ["stats"]
 
@@ -92,29 +93,47 @@ def collect(url: str) -> list[DestinationStats]:
     """
     check_url(url)
     with looking_into(url) as adapter:
-        names = adapter.options.table_names if isinstance(adapter, JdbcPersistenceAdapter) else ""
-        table = Statements(names).messages
-        engine = open_engine(url)
-        try:
-            with engine.connect() as connection:
-                counted = connection.execute(
-                    text(
-                        f"SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)) FROM {table}"
-                        " WHERE XID IS NULL GROUP BY CONTAINER ORDER BY CONTAINER"
-                    )
-                ).all()
-        finally:
-            engine.dispose()
+        counted = (
+            _counted_in_directory(adapter)
+            if isinstance(adapter, KahaDBPersistenceAdapter)
+            else _counted_rows(url, adapter)
+        )
         now_ms = time.time() * 1000
         subscriptions = _subscriptions(adapter)
         found = [
-            DestinationStats(
-                name, int(depth), int(size or 0), _oldest_age_s(adapter, name, now_ms), subscriptions.pop(name, [])
-            )
+            DestinationStats(name, depth, size, _oldest_age_s(adapter, name, now_ms), subscriptions.pop(name, []))
             for name, depth, size in counted
         ]
         found += [DestinationStats(name, 0, 0, None, waiting) for name, waiting in subscriptions.items()]
         return sorted(found, key=lambda row: row.destination)
+
+
+def _counted_in_directory(adapter: KahaDBPersistenceAdapter) -> list[tuple[str, int, int]]:
+    """Name, messages and bytes of each destination."""
+    sizes = adapter.stored_bytes()
+    return [
+        (str(known.destination), known.count, sizes.get(known.destination, 0))
+        for known in adapter.reading().known
+        if known.count
+    ]
+
+
+def _counted_rows(url: str, adapter: PersistenceAdapter) -> list[tuple[str, int, int]]:
+    """The same of a SQL store."""
+    names = adapter.options.table_names if isinstance(adapter, JdbcPersistenceAdapter) else ""
+    table = Statements(names).messages
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            rows = connection.execute(
+                text(
+                    f"SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)) FROM {table}"
+                    " WHERE XID IS NULL GROUP BY CONTAINER ORDER BY CONTAINER"
+                )
+            ).all()
+            return [(str(name), int(depth), int(size or 0)) for name, depth, size in rows]
+    finally:
+        engine.dispose()
 
 
 def _subscriptions(adapter: PersistenceAdapter) -> dict[str, list[SubscriptionStats]]:

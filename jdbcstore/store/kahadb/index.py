@@ -374,6 +374,13 @@ class Index:
             statement = "SELECT 1 FROM pending WHERE subscription = ? AND level = ? AND sequence = ?"
             return self.connection.execute(statement, (subscription, level, sequence)).fetchone() is not None
 
+    def sizes(self) -> list[tuple[int, int]]:
+        """Of each destination with messages how many bytes their records take."""
+        with self.lock, _errors():
+            return self.connection.execute(
+                "SELECT destination, sum(size) FROM messages WHERE state = 0 GROUP BY destination"
+            ).fetchall()
+
     def prepared(self) -> dict[XATransactionId, int]:
         """The transactions in doubt and their numbers, the first prepared before the others."""
         with self.lock, _errors():

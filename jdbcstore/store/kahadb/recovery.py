@@ -29,7 +29,7 @@ from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.state import State, StoredMessage, StoredTransaction
 
-__all__ = ["open_index"]
+__all__ = ["made_anew", "open_index"]
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,13 @@ def open_index(directory: Path, options: KahaDBOptions) -> Index:
     except (sqlite3.Error, ForeignRecord, LookupError, ValueError) as error:
         reason = f"it cannot be used: {error}"
     log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
-    return _known(_rebuilt(path, directory, options))
+    if options.archive_corrupted_index and path.exists():
+        path.rename(path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
+    index = made_anew(path, directory, options)
+    for where in {directory, place}:
+        for name in _BROKERS_INDEX:
+            (where / name).unlink(missing_ok=True)
+    return index
 
 
 def _known(index: Index) -> Index:
@@ -216,8 +222,17 @@ class _Noting(Journal):
                 self.damages_unlisted += file.damages_unlisted
 
 
-def _rebuilt(path: Path, directory: Path, options: KahaDBOptions) -> Index:
-    """A new index from the journal, after what it has to be read for."""
+def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
+    """A new index from the journal alone.
+
+    Args:
+        path: of the index; one that is there is removed.
+        directory: of the journal.
+        options: how much of the index is in memory.
+
+    Raises:
+        StoreError: the journal cannot be read, or the index not be written.
+    """
     began_s = time.monotonic()
     noted = _Noted()
     journal = _Noting(directory, noted)
@@ -226,8 +241,6 @@ def _rebuilt(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     state = progress.finish()
     for damage in [*journal.damages, *state.damages]:
         log.warning("%s: left out", damage)
-    if options.archive_corrupted_index and path.exists():
-        path.rename(path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
     Index.remove(path)
     index = Index(path, options.index_cache_size_pages)
     try:
@@ -236,11 +249,8 @@ def _rebuilt(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     except BaseException:
         index.close()
         raise
-    for where in {directory, path.parent}:
-        for name in _BROKERS_INDEX:
-            (where / name).unlink(missing_ok=True)
     log.info("made the index messages=%d seconds=%.1f", messages, time.monotonic() - began_s)
-    return index
+    return _known(index)
 
 
 def _load(index: Index, state: State, noted: _Noted) -> int:

@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "kahadb": "jdbcstore.console.kahadb:kahadb",
     "schedule": "jdbcstore.console.schedule:schedule",
     "transactions": "jdbcstore.console.transactions:transactions",
+    "migrate": "jdbcstore.console.migrate:migrate",
     "pipeline": "jdbcstore.console.pipeline:pipeline",
 }
 

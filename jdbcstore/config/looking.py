@@ -12,7 +12,7 @@ from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.looking import KahaDBView
 
-__all__ = ["check_url", "looking_into"]
+__all__ = ["check_url", "is_journal", "looking_into"]
 
 
 def check_url(url: str) -> None:
@@ -34,6 +34,26 @@ def check_url(url: str) -> None:
         raise ConfigurationError(
             f"there is no file {parsed.database}; a path from the root takes four slashes: sqlite:////"
         )
+
+
+def is_journal(source: str) -> bool:
+    """Whether a source names a KahaDB directory rather than a SQL store.
+
+    Raises:
+        ConfigurationError: it names neither.
+    """
+    if source.startswith("kahadb:"):
+        return True
+    if "://" not in source or source.startswith(("file:", "hdfs:", "s3:", "s3a:", "gs:")):
+        path = Path(source.removeprefix("file:"))
+        if "://" not in source.removeprefix("file:") and not path.is_dir():
+            raise ConfigurationError(
+                f"{source} is neither a directory with a KahaDB journal nor the URL of a store (sqlite:///FILE,"
+                " postgresql://…, mysql://…, mariadb://…)"
+            )
+        return True
+    check_url(source)
+    return False
 
 
 @contextmanager

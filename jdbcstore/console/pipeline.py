@@ -90,7 +90,7 @@ def report(source: str, output: str, master: str | None, settings: tuple[str, ..
         jdbcstore pipeline report sqlite:///data/jdbcstore.db --output report
         jdbcstore pipeline report /var/lib/activemq/kahadb --output report
     """
-    from jdbcstore.pipeline.stores import is_journal
+    from jdbcstore.config.looking import is_journal
 
     is_journal(source)
     with _spark(master, settings, quiet, is_short=True) as (spark, watch):
@@ -200,7 +200,7 @@ def migrate(
         jdbcstore pipeline migrate sqlite:///data/jdbcstore.db postgresql://user:secret@db/activemq
         jdbcstore pipeline migrate /var/lib/activemq/kahadb postgresql://user:secret@db/activemq --dry-run
     """
-    from jdbcstore.pipeline.stores import is_journal
+    from jdbcstore.config.looking import is_journal
 
     is_journal(source)
     with _spark(master, settings, quiet) as (spark, watch):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
+from jdbcstore.migration.progress import shown
 from jdbcstore.pipeline.errors import our_words
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ __all__ = ["Interrupted", "Watch"]
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.25
-#: Without a terminal a long step says every so often that it is still at it.
-_SAY_S: Final = 30.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -81,7 +80,7 @@ class Watch:
 
         thread = InheritableThread(target=work, name="spark-step", session=self._spark)
         interrupted = threading.Event()
-        with _listening(interrupted), self._shown(title) as show:
+        with _listening(interrupted), shown(title, self._stream, "tasks", is_quiet=self._is_quiet) as show:
             began = time.monotonic()
             thread.start()
             is_cancelled = False
@@ -131,30 +130,6 @@ class Watch:
                     done += about.numCompletedTasks
                     known += about.numTasks
         return done, known
-
-    @contextmanager
-    def _shown(self, title: str) -> Iterator[Callable[[int, int], None]]:
-        if self._is_quiet:
-            yield lambda done, known: None
-        elif self._is_bar:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            with Progress(*columns, console=Console(file=self._stream), refresh_per_second=4) as bar:
-                task = bar.add_task(title, total=None)
-                yield lambda done, known: bar.update(task, completed=done, total=known or None)
-                bar.update(task, completed=1, total=1)
-        else:
-            said = time.monotonic()
-
-            def say(done: int, known: int) -> None:
-                nonlocal said
-                if time.monotonic() - said >= _SAY_S:
-                    said = time.monotonic()
-                    self.say(f"{title}: {done} of {known} tasks")
-
-            yield say
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from jdbcstore.errors import ConfigurationError, LockHeld
 from jdbcstore.identifiers import MessageId
 from jdbcstore.spark.intervals import Interval
 from jdbcstore.spark.offsets import Offset, batch_of
-from jdbcstore.spark.options import EARLIEST, ReadOptions, StoreLocation
+from jdbcstore.spark.options import EARLIEST, ReadOptions
 from jdbcstore.spark.view import TableView
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.rows import Container
 
 __all__ = ["Consumer", "check_consumer"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias, cast
 
@@ -23,7 +23,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import columns_of, default_names
 from jdbcstore.spark.decoding import OnCorrupt
-from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = [
     "BATCH_BYTES",
@@ -32,7 +32,6 @@ __all__ = [
     "Given",
     "Offsets",
     "ReadOptions",
-    "StoreLocation",
     "WriteOptions",
     "store_location",
 ]
@@ -92,24 +91,6 @@ _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 BATCH_BYTES: Final = 4 << 20
 _BATCH_BYTES_MAX: Final = 512 << 20
 _PARTITIONS_MAX: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLocation:
-    """Where a SQL store is. May be pickled; shows no password.
-
-    Args:
-        url: SQLAlchemy's, with the password.
-        options: of the store, table names among them.
-        driver: the name of the Python driver to read with; None for the fastest that is installed.
-    """
-
-    url: URL = field(repr=False)
-    options: JdbcOptions = field(repr=False, default_factory=JdbcOptions)
-    driver: str | None = None
-
-    def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ the primary key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,32 +17,9 @@ from jdbcstore.spark.filters import Term
 from jdbcstore.spark.intervals import Interval
 from jdbcstore.spark.scan import Scan
 
-__all__ = ["TableView", "snapshot"]
+__all__ = ["TableView"]
 
-_BEGIN: Final = {
-    "postgresql": ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
-    "mysql": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
-    "mariadb": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
-    "sqlite": ("BEGIN",),
-}
 _TRACE_DIGITS: Final = 12
-
-
-@contextmanager
-def snapshot(connection: Connection) -> Iterator[None]:
-    """Whatever is asked inside is about one moment: that of the first question.
-
-    Args:
-        connection: in autocommit mode.
-    """
-    for statement in _BEGIN[connection.dialect.name]:
-        connection.exec_driver_sql(statement)
-    try:
-        yield
-    except BaseException:
-        connection.invalidate()
-        raise
-    connection.exec_driver_sql("ROLLBACK")
 
 
 @dataclass(frozen=True)

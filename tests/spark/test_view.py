@@ -12,7 +12,8 @@ from jdbcstore.config.urls import store_options
 from jdbcstore.spark.filters import Term
 from jdbcstore.spark.intervals import joined
 from jdbcstore.spark.scan import Scan
-from jdbcstore.spark.view import TableView, snapshot
+from jdbcstore.spark.view import TableView
+from jdbcstore.store.jdbc.snapshot import snapshot
 from tests.spark.rows import insert, open_tables
 
 FAR = 1 << 40

@@ -5,16 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from jdbcstore.store.jdbc.copy_format import HEAD, LENGTH, NULL, TAIL, copy_in
 
-__all__ = ["MESSAGE_COLUMNS", "MessageRow", "insert"]
-
-#: All columns of ACTIVEMQ_MSGS.
-MESSAGE_COLUMNS: Final = ("ID", "CONTAINER", "MSGID_PROD", "MSGID_SEQ", "EXPIRATION", "PRIORITY", "XID", "MSG")
-#: Their values. All but the first two may be None in tables of other brokers.
-MessageRow: TypeAlias = tuple[int, str, str | None, int | None, int | None, int | None, str | None, bytes | None]
+__all__ = ["insert"]
 
 _CHUNK_BYTES: Final = 256 << 10
 _ROWS_AT_ONCE: Final = 500

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from jdbcstore.destination import Destination, Topic
+from jdbcstore.destination import Topic
 from jdbcstore.errors import ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import MessageId
+from jdbcstore.migration.holding import Held, hold, opened, release
+from jdbcstore.migration.journals import subscription_info
+from jdbcstore.migration.rows import MESSAGE_COLUMNS, Digest, MessageRow, digests, ranges_of, rows_of
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.pipeline.migrate.bulk import MESSAGE_COLUMNS, MessageRow, insert
+from jdbcstore.pipeline.migrate.bulk import insert
 from jdbcstore.pipeline.migrate.made import Migrated
-from jdbcstore.pipeline.migrate.ranges import Digest, digests, ranges_of, rows_of
-from jdbcstore.pipeline.migrate.target import Held, hold, opened, release
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.live import replayed
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
-from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage, StoredSubscription, Tier
-from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage, Tier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from jdbcstore.spark.options import StoreLocation
+    from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = ["migrate_journal"]
 
@@ -182,20 +182,13 @@ def _subscribed(state: State, held: Held, prioritized: frozenset[str]) -> int:
                 continue
             store = adapter.topic_message_store(destination, prioritized=destination.qualified_name in prioritized)
             for subscription in stored.subscriptions.values():
-                info = _info(destination, subscription)
+                info = subscription_info(destination, subscription)
                 store.add_subscription(info, retroactive=True).result()
                 ids = (_id(message) for message in stored.messages() if message.sequence not in subscription.pending)
                 while some := list(islice(ids, _ROWS_AT_ONCE)):
                     store.acknowledge(info.key, *some).result()
                 count += 1
     return count
-
-
-def _info(topic: Topic, subscription: StoredSubscription) -> SubscriptionInfo:
-    found = subscription.info
-    subscribed: Destination = found.subscribed_destination or found.destination or topic
-    key = SubscriptionKey(found.client_id or "", found.subscription_name or "")
-    return SubscriptionInfo(key, topic, subscribed, found.selector, found.no_local)
 
 
 def _id(message: StoredMessage) -> MessageId:

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from jdbcstore.config.looking import check_url
+from jdbcstore.config.looking import check_url, is_journal
 from jdbcstore.errors import ConfigurationError, StoreError
-from jdbcstore.pipeline.migrate.made import Migrated
-from jdbcstore.pipeline.migrate.ranges import ranges_of
-from jdbcstore.pipeline.migrate.stores import compared, copied, copy_tables
-from jdbcstore.pipeline.migrate.target import (
+from jdbcstore.migration.holding import (
     Held,
     hold,
     location_of,
@@ -19,14 +16,16 @@ from jdbcstore.pipeline.migrate.target import (
     release,
     require_no_master,
 )
+from jdbcstore.migration.rows import ranges_of
+from jdbcstore.pipeline.migrate.made import Migrated
+from jdbcstore.pipeline.migrate.stores import compared, copied, copy_tables
 from jdbcstore.pipeline.progress import Watch
-from jdbcstore.pipeline.stores import is_journal
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jdbcstore.spark.options import StoreLocation
+    from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = ["Migrated", "migrate"]
 

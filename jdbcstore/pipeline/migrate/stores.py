@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from sqlalchemy import Table, inspect, select, text
 
-from jdbcstore.pipeline.migrate.bulk import MESSAGE_COLUMNS, insert
-from jdbcstore.pipeline.migrate.ranges import digests, rows_of
-from jdbcstore.pipeline.migrate.target import Held, Opened, opened
+from jdbcstore.migration.holding import Held, Opened, opened
+from jdbcstore.migration.rows import MESSAGE_COLUMNS, digests, rows_of
+from jdbcstore.pipeline.migrate.bulk import insert
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.spark.options import StoreLocation
+from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.tables import Tables
 
 if TYPE_CHECKING:

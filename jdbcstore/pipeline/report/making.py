@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.looking import is_journal, looking_into
 from jdbcstore.config.urls import store_url
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.report.figures import Figures, Row
 from jdbcstore.pipeline.report.messages import COLUMNS, measured
 from jdbcstore.pipeline.report.page import page
 from jdbcstore.pipeline.report.stores import counted, counting, producers, subscriptions
-from jdbcstore.pipeline.stores import is_journal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -109,11 +109,14 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     Args:
         url: SQLAlchemy's, one of SQLite (a file), PostgreSQL, MySQL, MariaDB.
         options: limits and names.
+        fence: a mastership that the caller has, and keeps until the adapter is stopped; the locker of the options is
+            ``none`` then.
     """
 
-    def __init__(self, url: URL, options: JdbcOptions | None = None) -> None:
+    def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
+        self._given_fence: Final = fence
         #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
         self.order: Final = threading.Lock()
         self._engine: Engine | None = None
@@ -189,7 +192,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             log.warning("could not release, others have to wait for the end of the lease error=%r", str(error))
 
     def _proof(self) -> Fence | None:
-        fence = self._locker.fence
+        fence = self._given_fence or self._locker.fence
         if self.options.locker != "none" and fence is None:
             raise LeaseLost("not master any more: acquire again")
         if fence is not None and os.environ.get(_UNFENCED) == "1":

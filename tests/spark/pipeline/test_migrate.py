@@ -21,8 +21,8 @@ from sqlalchemy import insert, make_url, text
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, JournalDamaged, LeaseLost, LockHeld, StoreError
+from jdbcstore.migration.holding import hold, location_of, opened, release
 from jdbcstore.pipeline.migrate import migrate
-from jdbcstore.pipeline.migrate.target import hold, location_of, opened, release
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.store.jdbc.schema import inspect_schema
@@ -126,8 +126,8 @@ def test_of_two_runs_at_once_the_older_one_writes_nothing(database_url: str) -> 
 
 RUN = """
 import sys
-from jdbcstore.pipeline.migrate import ranges
-ranges._RANGE_ROWS_MAX = 50
+from jdbcstore.migration import rows
+rows._RANGE_ROWS_MAX = 50
 from jdbcstore.cli import run
 sys.exit(run(sys.argv[1:]))
 """

@@ -6,14 +6,18 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlalchemy import text
 
-from jdbcstore.pipeline.migrate.bulk import MESSAGE_COLUMNS, MessageRow
-from jdbcstore.pipeline.migrate.target import Opened
+from jdbcstore.migration.holding import Opened
 
-__all__ = ["Digest", "digests", "ranges_of", "rows_of"]
+__all__ = ["MESSAGE_COLUMNS", "Digest", "MessageRow", "digests", "ranges_of", "rows_of"]
+
+#: All columns of ACTIVEMQ_MSGS.
+MESSAGE_COLUMNS: Final = ("ID", "CONTAINER", "MSGID_PROD", "MSGID_SEQ", "EXPIRATION", "PRIORITY", "XID", "MSG")
+#: Their values. All but the first two may be None in tables of other brokers.
+MessageRow: TypeAlias = tuple[int, str, str | None, int | None, int | None, int | None, str | None, bytes | None]
 
 #: What a range has about.
 _RANGE_BYTES: Final = 32 << 20

@@ -23,10 +23,10 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
-from jdbcstore.spark.options import StoreLocation
 from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.writer import raw_connection
@@ -38,6 +38,7 @@ __all__ = [
     "location_of",
     "opened",
     "release",
+    "require_empty",
     "require_no_master",
 ]
 
@@ -157,6 +158,21 @@ def require_no_master(store: Opened, what: str) -> None:
         raise LockHeld(f"{holder or 'a broker'} is master of the {what}: stop it first, what moves cannot be migrated")
 
 
+def require_empty(store: Opened) -> None:
+    """Make sure that a store has no messages and no subscriptions.
+
+    Raises:
+        ConfigurationError: it has.
+    """
+    for table in (store.statements.messages, store.statements.acks):
+        count = store.connection.execute(text(f"SELECT COUNT(*) FROM {table}")).scalar_one()
+        if count:
+            raise ConfigurationError(
+                f"the target is not empty: {table} has {count} rows. Migrate into an empty store; to add messages to"
+                " this one archive the source, and replay the archive"
+            )
+
+
 def hold(source: str, location: StoreLocation) -> Held:
     """Make the target's tables if there are none, take its lease, and make sure that it is empty or ours.
 
@@ -183,13 +199,7 @@ def hold(source: str, location: StoreLocation) -> Held:
         former = status[0] if status is not None and status[0] else None
         is_resumed = former is not None and former.startswith(name)
         if not is_resumed:
-            for table in (store.statements.messages, store.statements.acks):
-                count = store.connection.execute(text(f"SELECT COUNT(*) FROM {table}")).scalar_one()
-                if count:
-                    raise ConfigurationError(
-                        f"the target is not empty: {table} has {count} rows. Migrate into an empty store; to add"
-                        " messages to this one archive the source, and replay the archive"
-                    )
+            require_empty(store)
         taking = {"holder": holder, "lease_ms": _TEN_YEARS_MS, "dead": former if is_resumed else None}
         if store.dialect.is_row_locked(store.connection) or not store.dialect.take_over(store.connection, taking):
             raise LockHeld(f"{former or 'a broker'} is master of the target: stop it first")

@@ -1,0 +1,329 @@
+"""What is in a KahaDB directory, by its journals alone; also while a broker writes to them.
+
+All files are opened at the beginning, so that none is lost that the broker deletes meanwhile, and read once from the
+first record to the last that is there then. That is a prefix of what the broker has written, so it is what a broker
+would find that is started now.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError, StoreUnavailable
+from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.migration.contents import MARKER, Contents, Counted, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.store.contract import ScheduledJob
+from jdbcstore.store.kahadb import remarks
+from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
+from jdbcstore.store.kahadb.known import named_destination
+from jdbcstore.store.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.kahadb.pagefile import PageFile
+from jdbcstore.store.kahadb.replay import Replay
+from jdbcstore.store.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.kahadb.state import State, StoredSubscription, Tier
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+
+__all__ = ["JournalContents", "contents_of_journals", "scheduler_of", "subscription_info"]
+
+log = logging.getLogger(__name__)
+
+#: Bytes of a file that are read at once where messages are looked up one after the other.
+_LOOK_BYTES: Final = 64 << 10
+#: Descriptors that are left for everything else.
+_DESCRIPTORS_LEFT: Final = 100
+#: How often a directory is listed anew because a file of the list was deleted before it could be opened.
+_LISTINGS: Final = 20
+
+
+@contextmanager
+def contents_of_journals(
+    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False
+) -> Iterator[JournalContents]:
+    """The contents of a KahaDB directory as they are now.
+
+    Args:
+        directory: where the ``db-<n>.log`` are.
+        scheduler: the directory of the scheduler's journal; None if there is none.
+        skips_damage: whether what cannot be read is left out and listed.
+
+    Raises:
+        ConfigurationError: there is no journal.
+        StoreError: it cannot be read, or is damaged.
+    """
+    with ExitStack() as stack:
+        opened = stack.enter_context(_all_opened(directory))
+        if not opened.files:
+            raise ConfigurationError(f"there is no KahaDB journal (db-1.log, db-2.log …) in {directory}")
+        other = Path(directory).parent / "txStore"
+        tx_store = stack.enter_context(_all_opened(other)) if other.is_dir() else None
+        jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler))
+        yield JournalContents(opened, jobs, tx_store, is_live=_is_locked(directory), skips_damage=skips_damage)
+
+
+def scheduler_of(directory: Path) -> Path | None:
+    """Where the scheduled messages of the broker of a KahaDB directory are: ``scheduler`` in it, or beside it."""
+    beside = (directory / "scheduler", directory.absolute().parent / "scheduler")
+    return next((one for one in beside if one.is_dir() and Journal(one).files), None)
+
+
+class _OpenedJournal(Journal):
+    """A journal whose files are open, and stay what they are."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        super().__init__(directory)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = soft + len(self.files)
+        if len(self.files) + _DESCRIPTORS_LEFT > soft:
+            if hard != resource.RLIM_INFINITY and wanted > hard:
+                raise StoreError(
+                    f"{directory} has {len(self.files)} journal files and this process may open {hard}: raise the"
+                    " limit (ulimit -Hn)"
+                )
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        self._sources: dict[int, BinaryIO] = {
+            number: stack.enter_context(path.open("rb", buffering=0)) for number, path in self.files.items()
+        }
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[BinaryIO]:
+        yield self._sources[number]
+
+
+@contextmanager
+def _all_opened(directory: Path) -> Iterator[_OpenedJournal]:
+    """A broker deletes only files that nobody needs any more, but perhaps between our listing and our opening."""
+    for attempt in range(_LISTINGS):
+        with ExitStack() as stack:
+            try:
+                journal = _OpenedJournal(directory, stack)
+            except FileNotFoundError as error:
+                if attempt == _LISTINGS - 1:
+                    raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
+                continue
+            except OSError as error:
+                raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
+            yield journal
+            return
+
+
+def _is_locked(directory: Path) -> bool:
+    """Whether a broker has the directory."""
+    try:
+        return SharedFileLocker(directory).status().holder is not None
+    except StoreUnavailable as error:  # the copy of a directory that nobody may write to
+        log.info("%s", error)
+        return False
+
+
+def _empty_queues(directory: Path) -> set[Destination]:
+    """Queues that a Java broker knows; the journal tells only of those that had a message."""
+    if not (directory / "db.data").exists():
+        return set()
+    try:
+        with PageFile(directory) as index:
+            return {one.destination for one in index.destinations() if isinstance(one.destination, Queue)}
+    except StoreError as error:  # of a broker at work, or one that was killed; nothing else is taken from there
+        log.warning("which empty queues there are is not known: %s", error)
+        return set()
+
+
+class JournalContents(Contents):
+    """The contents of a KahaDB directory. Made by `contents_of_journals` only."""
+
+    def __init__(
+        self, journal: Journal, jobs: Journal | None, tx_store: Journal | None, *, is_live: bool, skips_damage: bool
+    ) -> None:
+        self.name = f"kahadb:{journal.directory}"
+        self.is_live = is_live
+        self.damages = Damages(are_skipped=skips_damage)
+        self._journal = journal
+        self._jobs = jobs
+        self._with_priority: set[Destination] = set()
+        self._known = _empty_queues(journal.directory)
+        self._producers: dict[str, int] = {}
+        self._state = self._replayed(tx_store)
+        for destination, stored in self._state.destinations.items():
+            if any(message.tier is not Tier.DEFAULT for message in stored.all()):
+                self._with_priority.add(destination)
+        self.prioritized = frozenset(self._with_priority)
+        self._infos: dict[tuple[Destination, str], SubscriptionInfo | None] = {
+            (destination, key): self._info(destination, one)
+            for destination, stored in self._state.destinations.items()
+            if isinstance(destination, Topic)
+            for key, one in stored.subscriptions.items()
+        }
+        self._files: dict[int, JournalFile] = {}
+        self._scheduled = None if jobs is None else replay_scheduler(jobs)
+        if jobs is not None:
+            self._meet(jobs, jobs.damages)
+
+    def _replayed(self, tx_store: AnyJournal | None) -> State:
+        journal = self._journal
+        progress = Replay(journal.files)
+        progress.apply(self._looked_at(journal.records()))
+        if tx_store is not None:
+            progress.decide(tx_store)
+        state = progress.finish()
+        self._meet(journal, sorted([*journal.damages, *state.damages]))
+        return state
+
+    def _looked_at(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records, and a look at which destinations have priorities."""
+        found = self._with_priority
+        for record in records:
+            command = record[1]
+            if isinstance(command, AddMessage):
+                if command.priority_supported and command.destination is not None:
+                    found.add(command.destination)
+            elif isinstance(command, Trace):
+                self._remark(command)
+            yield record
+
+    def _remark(self, trace: Trace) -> None:
+        """What our own store notes beside what brokers do."""
+        match remarks.of_trace(trace):
+            case "known", name:
+                self._known.add(named_destination(name))
+            case "released", name:
+                self._known.discard(named_destination(name))
+            case "producer", about:
+                last, _, producer = about.partition(" ")
+                self._producers[producer] = max(int(last), self._producers.get(producer, -1))
+            case "producers", _:
+                self._producers.clear()
+
+    def _meet(self, journal: Journal, damages: Sequence[Damage]) -> None:
+        last = max(journal.files, default=0)
+        for damage in damages:
+            # The last batch of a broker that was killed, or that is writing it just now.
+            if not (damage.at_the_end and damage.file == last):
+                self.damages.meet(str(journal.directory), str(damage))
+
+    def _info(self, topic: Topic, stored: StoredSubscription) -> SubscriptionInfo | None:
+        try:
+            return subscription_info(topic, stored)
+        except CodecError as error:
+            self.damages.meet(f"{stored.location}: subscription {stored.key} to {topic}", error)
+            return None
+
+    # -- what is there -------------------------------------------------------------------------------------------
+
+    def destinations(self) -> Mapping[Destination, Counted]:
+        found = {
+            destination: Counted(len(stored), sum(message.location.size for message in stored.all()))
+            for destination, stored in self._state.destinations.items()
+            if len(stored) or stored.subscriptions or isinstance(destination, Queue)
+        }
+        return {**dict.fromkeys(self._known, Counted(0, 0)), **found}
+
+    def subscriptions(self) -> Sequence[SubscriptionInfo]:
+        return [info for info in self._infos.values() if info is not None]
+
+    def messages(self) -> Iterator[StoredHere]:
+        everything = (
+            (message.order, destination, message)
+            for destination, stored in self._state.destinations.items()
+            for message in stored.all()
+        )
+        for order, destination, found in sorted(everything, key=lambda one: one[0]):
+            waiting: list[SubscriptionKey] = []
+            if destination.is_topic:
+                for key, subscription in self._state.destinations[destination].subscriptions.items():
+                    info = self._infos[destination, key]
+                    if info is not None and found.sequence in subscription.pending:
+                        waiting.append(info.key)
+                if not waiting:
+                    continue
+            message = self._message(found.location, f"{destination}, {found.message_id}")
+            if message is not None:
+                yield StoredHere(order, destination, message, found.location.size, waiting)
+
+    def _message(self, location: Location, what: str) -> Message | None:
+        file = self._files.get(location.file)
+        if file is None:
+            with self._journal.opened(location.file) as source:
+                file = self._files[location.file] = JournalFile(source, location.file, chunk_bytes=_LOOK_BYTES)
+        try:
+            command = file.read(location)
+            add = command.message if isinstance(command, UpdateMessage) else command
+            if not isinstance(add, AddMessage):
+                raise JournalDamaged("no message")
+            message = add.unmarshal()
+            require_id(message)
+        except (CodecError, ConfigurationError, JournalDamaged) as error:
+            self.damages.meet(f"{location}: {what}", error)
+            return None
+        return message
+
+    @property
+    def in_doubt(self) -> Sequence[XATransactionId]:
+        return [one for one in self._state.prepared if isinstance(one, XATransactionId)]
+
+    def prepared(self) -> Sequence[InDoubt]:
+        found = []
+        for xid, transaction in self._state.prepared.items():
+            assert isinstance(xid, XATransactionId)  # only those can be prepared
+            in_doubt = InDoubt(xid)
+            for destination, text, location in transaction.added:
+                message = self._message(location, f"{destination}, {text}, in doubt")
+                if message is not None:
+                    in_doubt.added.append((destination, message))
+            for destination, text, key in transaction.acknowledged:
+                message_id = self._id(destination, text)
+                if message_id is None:
+                    continue
+                if key is None:
+                    in_doubt.removed.append((destination, message_id))
+                elif isinstance(destination, Topic) and (info := self._infos.get((destination, key))) is not None:
+                    in_doubt.acknowledged.append((destination, info.key, message_id))
+            found.append(in_doubt)
+        return found
+
+    def _id(self, destination: Destination, text: str) -> MessageId | None:
+        """The id of a message that is there. Foreign ones cannot be read from their text."""
+        stored = self._state.destinations.get(destination)
+        found = None if stored is None else stored.get(text)
+        message = None if found is None else self._message(found.location, f"{destination}, {text}")
+        return None if message is None else name_of(message)
+
+    def jobs(self) -> Iterator[ScheduledJob]:
+        seen: set[str] = set()
+        for scheduled in (self._scheduled or {}).values():
+            for job in scheduled:
+                try:
+                    message = job.unmarshal()
+                    require_id(message)
+                except (CodecError, ConfigurationError) as error:
+                    self.damages.meet(f"{job.location}: job {job.job_id}", error)
+                    continue
+                # Here one message may be scheduled several times; elsewhere a job's id is its own.
+                job_id, number = job.job_id, 1
+                while job_id in seen:
+                    number += 1
+                    job_id = f"{job.job_id}-{number}"
+                seen.add(job_id)
+                due_ms, repeat = job.next_execution_time, job.repeat
+                yield ScheduledJob(job_id, message, due_ms, job.delay, job.period, repeat, job.cron_entry)
+
+    def producers(self) -> Mapping[ProducerId, int]:
+        return {ProducerId.parse(one): last for one, last in self._producers.items() if not one.startswith(MARKER)}
+
+
+def subscription_info(topic: Topic, stored: StoredSubscription) -> SubscriptionInfo:
+    """A durable subscription as the contract has it.
+
+    Raises:
+        CodecError: its bytes are not OpenWire.
+    """
+    found = stored.info
+    subscribed: Destination = found.subscribed_destination or found.destination or topic
+    key = SubscriptionKey(found.client_id or "", found.subscription_name or "")
+    return SubscriptionInfo(key, topic, subscribed, found.selector, found.no_local)

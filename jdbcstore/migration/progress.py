@@ -1,0 +1,52 @@
+"""Showing how far something is: a bar where there is a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+__all__ = ["shown"]
+
+#: Without a terminal a long step says every so often that it is still at it.
+_SAY_S: Final = 30.0
+
+
+@contextmanager
+def shown(
+    title: str, stream: TextIO, unit: str, *, is_quiet: bool = False, say_s: float = _SAY_S
+) -> Iterator[Callable[[int, int], None]]:
+    """Show one step.
+
+    Args:
+        title: what is done.
+        stream: where to.
+        unit: what is counted, in the plural.
+        is_quiet: show nothing.
+        say_s: without a terminal, seconds from line to line.
+
+    Returns:
+        To be called with how many are done, and how many there are as far as is known.
+    """
+    if is_quiet:
+        yield lambda done, known: None
+    elif stream.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(file=stream), refresh_per_second=4) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, known: bar.update(task, completed=done, total=known or None)
+            bar.update(task, completed=1, total=1)
+    else:
+        said = time.monotonic()
+
+        def say(done: int, known: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= say_s:
+                said = time.monotonic()
+                print(f"{title}: {done} of {known} {unit}", file=stream, flush=True)
+
+        yield say

@@ -1,0 +1,66 @@
+"""``jdbcstore migrate`` to KahaDB, and from there to databases again."""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.config.urls import open_store
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.migration import migrate
+from tests.migration import rich
+from tests.migration.test_resuming import run
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_chain_of_all_kinds_ends_where_it_began(
+    tmp_path: Path, postgresql_url: str, mariadb_url: str, commits: bool
+) -> None:
+    first, last = (f"sqlite:///{tmp_path / name}.db" for name in ("first", "last"))
+    journals = [f"kahadb:{tmp_path / name}?journalMaxFileLength=64kb" for name in ("one", "two")]
+    with open_store(first) as adapter:
+        rich.fill(adapter)
+        before = rich.seen(adapter)
+    for source, target in pairwise([first, journals[0], postgresql_url, journals[1], mariadb_url, last]):
+        done = migrate(source, target)
+        assert (done.messages, done.jobs, len(done.transactions), done.producers) == (144, 2, 2, 1)
+    ends = []
+    with open_store(last) as adapter:
+        assert rich.seen(adapter) == before
+    for url in (first, last):
+        with open_store(url) as adapter:
+            rich.decided(adapter, commits=commits)
+            ends.append(rich.seen(adapter))
+    assert ends[0] == ends[1]
+
+
+def test_killed_on_the_way_to_a_directory(tmp_path: Path) -> None:
+    source, target = f"sqlite:///{tmp_path / 'source.db'}", f"kahadb:{tmp_path / 'target'}"
+    with open_store(source) as adapter:
+        rich.fill(adapter)
+    for point, when in ((5, "after"), (9, "after"), (14, "before"), (21, "after")):
+        assert run(point, when, signal.SIGKILL, source, target).returncode == -signal.SIGKILL
+        assert not (tmp_path / "target").exists()
+    done = run(-1, "", 0, source, target)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "target.migrating").exists()
+    back = f"sqlite:///{tmp_path / 'back.db'}"
+    migrate(target, back)
+    with open_store(source) as before, open_store(back) as after:
+        assert rich.seen(after) == rich.seen(before)
+
+
+def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path / 'source.db'}"
+    with open_store(source):
+        pass
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "lock").touch()
+    for is_dry in (True, False):
+        with pytest.raises(ConfigurationError, match="something in"):
+            migrate(source, f"kahadb:{tmp_path / 'target'}", is_dry=is_dry)
+    (tmp_path / "target" / "lock").unlink()
+    migrate(source, f"kahadb:{tmp_path / 'target'}")  # an empty one will do

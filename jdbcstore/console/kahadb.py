@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,8 @@ from jdbcstore.store.kahadb.checking import CheckReport, check
 from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, Trace, UpdateMessage
 from jdbcstore.store.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
 from jdbcstore.store.kahadb.journal import JournalFile, Location
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.repair import repair
 from jdbcstore.store.kahadb.surveying import Survey, open_journal, survey
 
 __all__ = ["kahadb"]
@@ -396,6 +398,50 @@ def _age(age_s: int | None) -> str | None:
         if age_s >= seconds:
             return f"{age_s / seconds:.1f} {unit}" if age_s < 10 * seconds else f"{age_s // seconds} {unit}"
     return f"{age_s} s"
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+@kahadb.command("repair")
+@_DIRECTORY
+@click.argument("new_directory", type=click.Path(path_type=Path))
+@_INDEX
+@click.option("--journal-max-file-length", default="32mb", show_default=True, help="How long new files become.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def repair_(
+    directory: Path, new_directory: Path, index_directory: Path | None, journal_max_file_length: str, as_json: bool
+) -> int:
+    """Write all that is live in the KahaDB store in DIRECTORY into NEW_DIRECTORY, which must not exist or be empty.
+
+    DIRECTORY is only read; no broker may run on it. The new one has messages, durable subscriptions and prepared
+    transactions, no index and no damage; start a broker on it. Exit code 0: nothing is lost, 1: something is, and it
+    is listed; 2: it cannot be done; 3: a broker runs.
+
+    \b
+    Example:
+        jdbcstore kahadb repair /var/lib/activemq/kahadb /var/lib/activemq/kahadb-new
+    """
+    options, _ = KahaDBOptions.from_activemq(
+        {"journalMaxFileLength": journal_max_file_length, "preallocationScope": "NONE"}
+    )
+    report = repair(directory, new_directory, index_directory=index_directory, options=options)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        print_table(("DESTINATION", "MESSAGES"), sorted(report.messages.items()), empty="no message is live")
+        click.echo(
+            f"{new_directory}: {_count(sum(report.messages.values()), 'message')},"
+            f" {_count(report.subscriptions, 'durable subscription')},"
+            f" {_count(report.prepared, 'prepared transaction')}; read again and compared"
+        )
+        for note in report.notes:
+            click.echo(f"note: {note}")
+        for line in report.lost:
+            click.echo(f"lost: {line}")
+        if not report.lost:
+            click.echo("nothing is lost")
+    return 1 if report.lost else 0
 
 
 # --- dump -------------------------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def _about_the_broker(report: CheckReport) -> None:
     if holder is None:
         report.notes.append("whether a broker runs cannot be told here")
     elif report.survey.running:
-        who = "on another host or in another container" if holder < 0 else f"process {holder}"
+        who = "somebody" if holder < 0 else f"process {holder}"
         report.notes.append(
             f"a broker runs ({who} holds the lock): nothing is changed; what it is just writing is no damage,"
             " and its index is not compared, because it changes meanwhile"

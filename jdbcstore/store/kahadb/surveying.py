@@ -32,8 +32,8 @@ def lock_holder(directory: Path) -> int | None:
     Not to be called in a process that holds this lock itself: POSIX takes it away when the file is closed.
 
     Returns:
-        The process; `NOBODY`; or None if this platform or file system cannot tell. -1 is a process on another host or
-        in another container.
+        The process; `NOBODY`; or None if this platform or file system cannot tell. -1 is somebody of whom the process
+        is not known: on another host, in another container, or a broker of ours, which locks the open file.
     """
     if sys.platform == "win32":
         return None

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from jdbcstore.store.completion import Completion
     from jdbcstore.store.contract import Cursor, MessageStore, Page, PersistenceAdapter
     from jdbcstore.store.jdbc.options import JdbcOptions
+    from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+    from jdbcstore.store.kahadb.options import KahaDBOptions
 
 __all__ = [
     "BlobMessage",
@@ -80,6 +82,8 @@ __all__ = [
     "JdbcOptions",
     "JdbcStoreError",
     "JournalDamaged",
+    "KahaDBOptions",
+    "KahaDBPersistenceAdapter",
     "LeaseLost",
     "LockError",
     "LockHeld",
@@ -137,6 +141,8 @@ _HOMES: Final = {
     "jdbcstore.store.completion": ("Completion",),
     "jdbcstore.store.contract": ("Cursor", "MessageStore", "Page", "PersistenceAdapter"),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
+    "jdbcstore.store.kahadb.adapter": ("KahaDBPersistenceAdapter",),
+    "jdbcstore.store.kahadb.options": ("KahaDBOptions",),
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 

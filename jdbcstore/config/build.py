@@ -15,6 +15,7 @@ from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["build_broker", "open_spool"]
@@ -26,11 +27,15 @@ def build_broker(configuration: Configuration) -> Broker:
     Raises:
         ConfigurationError: the store's URL is wrong.
     """
-    lock, name = configuration.store.lock, configuration.broker.broker_name
+    name = configuration.broker.broker_name
+    name = socket.gethostname() if name == BrokerOptions().broker_name else name
+    lock, kahadb = configuration.store.lock, configuration.kahadb
     if lock.lease_holder_id == LockerOptions().lease_holder_id:  # tell an operator more than that
-        name = socket.gethostname() if name == BrokerOptions().broker_name else name
         lock = replace(lock, lease_holder_id=name)
-    store = open_store(configuration.url, replace(configuration.store, lock=lock))
+    if kahadb.lease_holder_id == KahaDBOptions().lease_holder_id:
+        kahadb = replace(kahadb, lease_holder_id=name)
+    options = kahadb if configuration.url.startswith("kahadb:") else replace(configuration.store, lock=lock)
+    store = open_store(configuration.url, options)
     policies, redeliveries = configuration.destination_policies, configuration.redelivery_policies
     return Broker(store, configuration.broker, open_spool, policies, redeliveries)
 

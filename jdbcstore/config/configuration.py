@@ -14,6 +14,9 @@
     batch_rows_max = 500            # and the other fields of JdbcOptions
     lease_ms = 10000                # and of LockerOptions
 
+    [kahadb]                        # for store.url = "kahadb:DIRECTORY"
+    journal_max_file_length_bytes = 33554432    # and the other fields of KahaDBOptions
+
     [io_exception_handler]          # ActiveMQ's, see `jdbcstore.config.io_exception_handler`
     type = "leaseLockerIOExceptionHandler"
 
@@ -52,6 +55,7 @@ from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["DEFAULT_URL", "Configuration", "LogOptions", "read_configuration"]
@@ -62,7 +66,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
 PolicyTable = TypeVar("PolicyTable", DestinationPolicy, DeadLetterStrategy, RedeliveryPolicy)
-Options = TypeVar("Options", BrokerOptions, "LogOptions")
+Options = TypeVar("Options", BrokerOptions, KahaDBOptions, "LogOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,7 @@ class Configuration:
         url: of the store, as `jdbcstore.config.urls.open_store` reads it.
         broker: options of the broker.
         store: options of a SQL store.
+        kahadb: options of a KahaDB store; the URL says which of the two is used.
         log: options of the log.
         notes: what the log is to say about options that were accepted and mean nothing.
         destination_policies: policies for destinations.
@@ -100,6 +105,7 @@ class Configuration:
     url: str = DEFAULT_URL
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     store: JdbcOptions = field(default_factory=JdbcOptions)
+    kahadb: KahaDBOptions = field(default_factory=KahaDBOptions)
     log: LogOptions = field(default_factory=LogOptions)
     notes: tuple[str, ...] = ()
     destination_policies: tuple[DestinationPolicy, ...] = ()
@@ -125,7 +131,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _configuration(document: Mapping[str, Any]) -> Configuration:
-    _check_names("table", document, ("broker", "store", "io_exception_handler", "policies", "log"))
+    _check_names("table", document, ("broker", "store", "kahadb", "io_exception_handler", "policies", "log"))
     for name, table in document.items():
         if not isinstance(table, dict):
             raise ConfigurationError(f"[{name}] must be a table")
@@ -152,6 +158,7 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
         destination_policies=policies,
         redelivery_policies=redeliveries,
         store=_store_options(store),
+        kahadb=_options(KahaDBOptions(), "kahadb", document.get("kahadb", {})),
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
     )

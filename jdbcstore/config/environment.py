@@ -5,6 +5,7 @@
 ``JDBCSTORE_PREFETCH_QUEUE``   a field of `BrokerOptions`; ``JDBCSTORE_BIND``, ``JDBCSTORE_HEALTH_BIND`` and so on
 ``JDBCSTORE_USERS``            ``LOGIN:PASSCODE``, several with blanks between them
 ``JDBCSTORE_STORE_RETRY_S``    a field of `JdbcOptions` or of its `LockerOptions`
+``JDBCSTORE_KAHADB_USE_LOCK``  a field of `KahaDBOptions`
 ``JDBCSTORE_LOG_LEVEL``        a field of `LogOptions`
 ``JDBCSTORE_CONFIG``           the configuration file
 =============================  =============================================================================
@@ -23,6 +24,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["option_variables", "with_environment"]
@@ -39,6 +41,7 @@ def option_variables() -> dict[str, tuple[str, object]]:
         ("", "broker", BrokerOptions()),
         ("STORE_", "store", JdbcOptions()),
         ("STORE_", "store.lock", LockerOptions()),
+        ("KAHADB_", "kahadb", KahaDBOptions()),
         ("LOG_", "log", LogOptions()),
     ]
     variables: dict[str, tuple[str, object]] = {_URL: ("store.url", "")}
@@ -91,6 +94,8 @@ def _changed(configuration: Configuration, option: str, value: Any) -> Configura
         return replace(configuration, broker=replace(configuration.broker, **{name: value}))
     if table == "log":
         return replace(configuration, log=replace(configuration.log, **{name: value}))
+    if table == "kahadb":
+        return replace(configuration, kahadb=replace(configuration.kahadb, **{name: value}))
     store = configuration.store
     if table == "store.lock":
         return replace(configuration, store=replace(store, lock=replace(store.lock, **{name: value})))

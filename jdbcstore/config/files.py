@@ -123,6 +123,7 @@ def _values(configuration: Configuration) -> dict[str, str]:
         "broker": asdict(configuration.broker),
         "store": asdict(configuration.store),
         "store.lock": asdict(configuration.store.lock),
+        "kahadb": asdict(configuration.kahadb),
         "log": asdict(configuration.log),
     }
     for table, options in tables.items():

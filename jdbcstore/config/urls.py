@@ -76,7 +76,7 @@ def shown_url(text: str) -> str:
     Raises:
         ConfigurationError: it is not one.
     """
-    if text.startswith(("memory:", _KAHADB)):
+    if text.startswith("memory:") or is_kahadb(text):
         return text
     url = store_url(text)
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
@@ -94,7 +94,9 @@ def open_engine(text: str) -> Engine:
     return engine_for(url, options)
 
 
-def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | None = None) -> PersistenceAdapter:
+def open_store(
+    text: str, options: JdbcOptions | KahaDBOptions | None = None, *, locker: str | None = None
+) -> PersistenceAdapter:
     """The store that a URL names, not started yet.
 
     Args:
@@ -102,7 +104,7 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
             fields of `JdbcOptions` and of its `LockerOptions` may be given as parameters of the URL, also by ActiveMQ's
             names for them: ``?lockKeepAlivePeriod=3000``. Of a KahaDB directory (``kahadb:DIRECTORY``) those of
             `KahaDBOptions`, by both names: ``?journalMaxFileLength=16mb``.
-        options: options of a SQL store; parameters of the URL go before.
+        options: of a SQL store or of a KahaDB directory, whichever the URL names; parameters of the URL go before.
         locker: `JdbcOptions.locker`, whatever the URL and the options say: ``none`` to look into a store beside its
             broker.
 
@@ -114,16 +116,16 @@ def open_store(text: str, options: JdbcOptions | None = None, *, locker: str | N
     if is_kahadb(text):
         from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
-        directory, kahadb = kahadb_options(text)
+        directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
         return KahaDBPersistenceAdapter(directory, replace(kahadb, use_lock=False) if locker == "none" else kahadb)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
-    url, options = store_options(text, options)
+    url, jdbc = store_options(text, options if isinstance(options, JdbcOptions) else None)
     if locker is not None:
-        options = replace(options, locker=locker)
+        jdbc = replace(jdbc, locker=locker)
     if url.get_backend_name() == "sqlite" and url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    return JdbcPersistenceAdapter(url, options)
+    return JdbcPersistenceAdapter(url, jdbc)
 
 
 def is_kahadb(text: str) -> bool:
@@ -131,10 +133,14 @@ def is_kahadb(text: str) -> bool:
     return text.startswith(_KAHADB)
 
 
-def kahadb_options(text: str) -> tuple[Path, KahaDBOptions]:
+def kahadb_options(text: str, options: KahaDBOptions | None = None) -> tuple[Path, KahaDBOptions]:
     """Read the URL of a KahaDB directory, ``kahadb:DIRECTORY?journalMaxFileLength=16mb``.
 
     What is accepted and means nothing here is logged.
+
+    Args:
+        text: the URL.
+        options: what the parameters of the URL go before.
 
     Returns:
         The directory, and the options by ActiveMQ's names or by those of `KahaDBOptions`.
@@ -159,7 +165,7 @@ def kahadb_options(text: str) -> tuple[Path, KahaDBOptions]:
             ours[field] = pairs
         else:
             of_activemq.update(pairs)
-    options, notes = KahaDBOptions.from_activemq(of_activemq)
+    options, notes = KahaDBOptions.from_activemq(of_activemq, options)
     for note in notes:
         log.warning("%s", note)
     found = _fields_of(options, ours)

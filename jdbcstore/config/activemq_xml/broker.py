@@ -8,6 +8,7 @@ from typing import Final
 
 from jdbcstore.config.activemq_xml.beans import Bean, Setting
 from jdbcstore.config.activemq_xml.connectors import EXAMPLE, read_connectors
+from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.policies import read_policies
 from jdbcstore.config.activemq_xml.security import read_plugins
@@ -15,6 +16,7 @@ from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.store import read_store
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
 from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
+from jdbcstore.openwire import STORE_VERSION
 
 __all__ = ["read_broker"]
 
@@ -95,9 +97,23 @@ class _Broker:
         elif "store.url" not in self._overridden:
             self._findings.error(
                 place,
-                "<broker> has no <persistenceAdapter>, which would be KahaDB, and that store is not there yet: write"
-                ' <persistenceAdapter><jdbcPersistenceAdapter dataSource="#ID"/></persistenceAdapter>, or'
-                ' persistent="false"',
+                "<broker> has no <persistenceAdapter>, which would be a KahaDB in a directory named after the broker:"
+                ' write <persistenceAdapter><kahaDB directory="DIRECTORY"/></persistenceAdapter>,'
+                ' or persistent="false"',
+            )
+        version = self._open.get("storeOpenWireVersion")
+        if version is not None:
+            with self._findings.errors_at(version.place):
+                self._wire_version(version)
+
+    def _wire_version(self, setting: Setting) -> None:
+        number = integer(self._settings.only_text(setting))
+        if self._options.url.startswith("kahadb:"):
+            given = Given(number, setting.place, f"<broker> {setting.name}")
+            self._options.take("kahadb.store_open_wire_version", given)
+        elif number != STORE_VERSION:
+            raise PlacedError(
+                setting.place, f"<broker> {setting.name}={number}: a database has messages of version {STORE_VERSION}"
             )
 
     def _factory(self, setting: Setting) -> None:

@@ -12,11 +12,12 @@ from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["Options"]
 
-Table = TypeVar("Table", BrokerOptions, JdbcOptions, LockerOptions)
+Table = TypeVar("Table", BrokerOptions, JdbcOptions, KahaDBOptions, LockerOptions)
 
 
 @dataclass(slots=True)
@@ -49,7 +50,7 @@ class Options:
     def take_all(self, given: Mapping[str, Given], *tables: str) -> None:
         """Use those of these values that are options of ours, or of some tables only."""
         for option, value in given.items():
-            if option.startswith(tuple(f"{table}." for table in tables or ("broker", "store"))):
+            if option.startswith(tuple(f"{table}." for table in tables or ("broker", "store", "kahadb"))):
                 self.take(option, value)
 
     def value(self, option: str) -> object:
@@ -64,6 +65,7 @@ class Options:
             url=self.url,
             broker=self._built("broker", BrokerOptions()),
             store=store,
+            kahadb=self._built("kahadb", KahaDBOptions()),
             destination_policies=tuple(self.policies),
             redelivery_policies=tuple(self.redelivery_policies),
         )

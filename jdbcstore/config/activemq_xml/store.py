@@ -23,6 +23,8 @@ __all__ = ["read_store"]
 
 #: ActiveMQ's name of a locker → ours.
 _OUR_LOCKERS: Final = {"database-locker": "database", "lease-database-locker": "lease"}
+#: Where ActiveMQ keeps its journal when nobody says.
+_KAHADB_DIRECTORY: Final = "KahaDB"
 #: What a lease of ActiveMQ lasts when nobody says: the default of ``lockAcquireSleepInterval``.
 _LEASE_MS: Final = 10_000
 #: The writer's and the locker's connections are not of the pool, which may open as many again as it has.
@@ -47,11 +49,39 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
     examined = settings.examine(bean, STORES, may_be_refused=is_url_given)
     if examined.kind.name == "jdbcPersistenceAdapter":
         _JdbcStore(settings, options, examined, is_url_given=is_url_given).read()
+    elif examined.kind.name == "kahaDB":
+        _read_kahadb(settings, options, examined, is_url_given=is_url_given)
     elif examined.kind.name == "memoryPersistenceAdapter":
         options.url = "memory:"
         settings.findings.use("store.url", options.url, bean.place, bean.label)
     else:
         _examine_inside(settings, examined, set())
+
+
+def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is_url_given: bool) -> None:
+    bean = examined.bean
+    options.take_all(examined.given)
+    place, directory = bean.place, _KAHADB_DIRECTORY
+    if "directory" in examined.open:
+        place, directory = examined.open["directory"].place, settings.only_text(examined.open["directory"])
+        if not directory:
+            raise PlacedError(place, f"{bean.label} directory is empty: name the directory of the journal")
+    if not is_url_given:
+        options.url = f"kahadb:{directory}"
+        settings.findings.use("store.url", options.url, place, f"{bean.label} directory")
+    locker = examined.open.get("locker")
+    if locker is not None:
+        with settings.findings.errors_at(locker.place):
+            inside = settings.examine(settings.only_bean(locker), LOCKERS)
+            if inside.kind.name != "shared-file-locker":
+                raise PlacedError(
+                    inside.bean.place, f"{inside.bean.label} is for a database, KahaDB has <shared-file-locker/>"
+                )
+            options.take_all(inside.given)
+    if options.value("kahadb.use_lock") is False:
+        settings.findings.warning(
+            bean.place, f"{bean.label} useLock: nobody looks whether another broker uses the same directory"
+        )
 
 
 def _examine_inside(settings: Settings, examined: Examined, seen: set[Bean]) -> None:
@@ -199,6 +229,11 @@ class _JdbcStore:
         with self._findings.errors_at(setting.place):
             examined = self._settings.examine(self._settings.only_bean(setting), LOCKERS)
             name = examined.kind.name
+            if name == "shared-file-locker":
+                raise PlacedError(
+                    examined.bean.place,
+                    "a file cannot prove anything to a database: use <lease-database-locker/> or <database-locker/>",
+                )
             if name not in _OUR_LOCKERS:
                 return
             if name == "database-locker" and self._is_sqlite:

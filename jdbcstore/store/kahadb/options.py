@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Self
 
 from jdbcstore.errors import ConfigurationError
@@ -32,7 +32,7 @@ class KahaDBOptions:
     """How a KahaDB store is kept. Where ActiveMQ has an option it has this name in camel case, and this default.
 
     Args:
-        index_directory: where the index is; None is the store's directory.
+        index_directory: where the index is; empty for the store's directory.
         journal_max_file_length_bytes: how long a journal file becomes; a larger record makes a longer one.
         journal_max_write_batch_size_bytes: how much one write to the journal carries; one record always fits.
         journal_disk_sync_strategy: when the journal is forced to the disk: ``ALWAYS`` before a write is called stored,
@@ -48,7 +48,7 @@ class KahaDBOptions:
         ignore_missing_journal_files: start although journal files are missing that messages stand in, or are damaged;
             what is lost is logged.
         archive_data_logs: keep journal files that are not needed any more in `directory_archive`.
-        directory_archive: None is ``data-archive`` in the store's directory.
+        directory_archive: empty for ``data-archive`` in the store's directory.
         archive_corrupted_index: keep an index that cannot be read.
         force_recover_index: make the index anew from the journal at the start.
         checkpoint_interval_ms: how often the index is written; after a crash what came later is read from the journal.
@@ -72,6 +72,8 @@ class KahaDBOptions:
             every write, which does.
         lock_acquire_sleep_interval_ms: how often a standby tries to get the lock.
         fail_if_database_is_locked: end instead of waiting for the lock.
+        lease_holder_id: what the master calls itself in the lock file, usually the broker's name; a random part
+            follows it.
         store_open_wire_version: of new messages in the journal; the journal does not tell it, so a broker that reads it
             has to know. (An attribute of the broker in ActiveMQ.)
         virtual_topic_consumers: queues that are to be known although they are empty, several separated by commas, with
@@ -85,7 +87,7 @@ class KahaDBOptions:
         ConfigurationError: a value that nothing can be done with.
     """
 
-    index_directory: str | None = None
+    index_directory: str = ""
     journal_max_file_length_bytes: int = 32 << 20
     journal_max_write_batch_size_bytes: int = 4 << 20
     journal_disk_sync_strategy: str = "ALWAYS"
@@ -95,7 +97,7 @@ class KahaDBOptions:
     check_for_corrupt_journal_files: bool = False
     ignore_missing_journal_files: bool = False
     archive_data_logs: bool = False
-    directory_archive: str | None = None
+    directory_archive: str = ""
     archive_corrupted_index: bool = False
     force_recover_index: bool = False
     checkpoint_interval_ms: int = 5000
@@ -114,6 +116,7 @@ class KahaDBOptions:
     lock_keep_alive_period_ms: int = 0
     lock_acquire_sleep_interval_ms: int = 10_000
     fail_if_database_is_locked: bool = False
+    lease_holder_id: str = "jdbcstore"
     store_open_wire_version: int = 11
     virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     message_bytes_max: int = 100 << 20
@@ -162,15 +165,17 @@ class KahaDBOptions:
             lease_ms=max(LockerOptions().lease_ms, 2 * alive_ms + 1, sleep_ms),
             lock_keep_alive_period_ms=alive_ms,
             lock_acquire_sleep_interval_ms=sleep_ms,
+            lease_holder_id=self.lease_holder_id,
             fail_if_locked=self.fail_if_database_is_locked,
         )
 
     @classmethod
-    def from_activemq(cls, given: Mapping[str, str]) -> tuple[Self, tuple[str, ...]]:
+    def from_activemq(cls, given: Mapping[str, str], options: Self | None = None) -> tuple[Self, tuple[str, ...]]:
         """Options by ActiveMQ's names, as they stand in its ``activemq.xml``.
 
         Args:
             given: texts by the names, for example ``{"journalMaxFileLength": "16mb"}``.
+            options: what they go before; None for the defaults.
 
         Returns:
             The options, and for each that was accepted but means nothing here one clause that says why.
@@ -195,7 +200,7 @@ class KahaDBOptions:
                 raise ConfigurationError(f"{name}={text} contradicts {_named(option.field, name, given)}")
             else:
                 values[option.field] = value
-        return cls(**values), tuple(notes)
+        return replace(options or cls(), **values), tuple(notes)
 
 
 def _nearest(name: str) -> str:
@@ -262,10 +267,6 @@ def _boolean(text: str) -> bool:
         raise ConfigurationError(f"{text!r} is neither true nor false") from None
 
 
-def _path(text: str) -> str | None:
-    return text.strip() or None
-
-
 def _syncs(text: str) -> str:
     return "ALWAYS" if _boolean(text) else "NEVER"
 
@@ -274,7 +275,7 @@ _PAGE_FILE: Final = "the index is a SQLite database, not a page file"
 
 #: All of ActiveMQ 5.17 and 6.3 by their names there, but for `directory` and the locker.
 ACTIVEMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
-    "indexDirectory": ActiveMQOption("", _path, "index_directory"),
+    "indexDirectory": ActiveMQOption("", str.strip, "index_directory"),
     "journalMaxFileLength": ActiveMQOption("32mb", _size, "journal_max_file_length_bytes"),
     "journalMaxWriteBatchSize": ActiveMQOption("4mb", _size, "journal_max_write_batch_size_bytes"),
     "journalDiskSyncStrategy": ActiveMQOption("ALWAYS", str, "journal_disk_sync_strategy"),
@@ -288,7 +289,7 @@ ACTIVEMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
     "checkForCorruptJournalFiles": ActiveMQOption("false", _boolean, "check_for_corrupt_journal_files"),
     "ignoreMissingJournalfiles": ActiveMQOption("false", _boolean, "ignore_missing_journal_files"),
     "archiveDataLogs": ActiveMQOption("false", _boolean, "archive_data_logs"),
-    "directoryArchive": ActiveMQOption("", _path, "directory_archive"),
+    "directoryArchive": ActiveMQOption("", str.strip, "directory_archive"),
     "archiveCorruptedIndex": ActiveMQOption("false", _boolean, "archive_corrupted_index"),
     "forceRecoverIndex": ActiveMQOption("false", _boolean, "force_recover_index"),
     "checkpointInterval": ActiveMQOption("5000", _integer, "checkpoint_interval_ms"),

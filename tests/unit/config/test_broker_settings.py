@@ -61,9 +61,9 @@ def test_a_broker_cannot_be_persistent_and_not(tmp_path: Path) -> None:
     ]
 
 
-def test_activemqs_default_store_is_not_there(tmp_path: Path) -> None:
+def test_a_store_has_to_be_named(tmp_path: Path) -> None:
     (error,) = errors(read(tmp_path, document(store="")))
-    assert error.startswith("activemq.xml:7: <broker> has no <persistenceAdapter>, which would be KahaDB")
+    assert error.startswith("activemq.xml:7: <broker> has no <persistenceAdapter>, which would be a KahaDB")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,6 @@ def test_what_has_no_meaning_here_is_a_warning(tmp_path: Path, attribute: str, l
     [
         'deleteAllMessagesOnStartup="true"',
         'start="false"',
-        'storeOpenWireVersion="6"',
         'rejectDurableConsumers="true"',
         'useMirroredQueues="true"',
     ],
@@ -91,6 +90,11 @@ def test_what_has_no_meaning_here_is_a_warning(tmp_path: Path, attribute: str, l
 def test_what_would_be_something_else_is_an_error(tmp_path: Path, attribute: str) -> None:
     (error,) = errors(read(tmp_path, document(attributes=attribute)))
     assert error.startswith(f"activemq.xml:7: <broker> {attribute} is not supported: ")
+
+
+def test_a_database_has_one_wire_version(tmp_path: Path) -> None:
+    (error,) = errors(read(tmp_path, document(attributes='storeOpenWireVersion="6"')))
+    assert error == "activemq.xml:7: <broker> storeOpenWireVersion=6: a database has messages of version 11"
 
 
 @pytest.mark.parametrize(

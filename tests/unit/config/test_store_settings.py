@@ -8,6 +8,7 @@ import pytest
 
 from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
 
@@ -221,6 +222,93 @@ def test_on_sqlite_the_lock_is_a_lease(tmp_path: Path) -> None:
     assert "<lease-database-locker/>" in error
 
 
+# -- KahaDB ----------------------------------------------------------------------------------------------------------
+
+
+def kahadb(attributes: str = "", inside: str = "", broker: str = "") -> str:
+    """A file with a KahaDB store whose attributes are in line 7, and what is in it in line 8."""
+    store = f"<persistenceAdapter>\n<kahaDB {attributes}>\n{inside}\n</kahaDB></persistenceAdapter>"
+    return document(attributes=broker, store=store, beans="")
+
+
+def test_kahadb_as_everybody_writes_it(tmp_path: Path) -> None:
+    xml = read(tmp_path, kahadb('directory="activemq-data" journalMaxFileLength="16mb"'))
+    assert xml.configuration.url == "kahadb:activemq-data"
+    assert xml.configuration.kahadb == KahaDBOptions(journal_max_file_length_bytes=16 << 20)
+    assert not xml.findings.found
+    assert options(xml)["kahadb.journal_max_file_length_bytes"] == str(16 << 20)
+
+
+def test_kahadb_without_a_directory_is_where_activemq_has_it(tmp_path: Path) -> None:
+    assert read(tmp_path, kahadb()).configuration.url == "kahadb:KahaDB"
+
+
+def test_every_option_of_kahadb_is_taken_with_its_default_and_changes_nothing(tmp_path: Path) -> None:
+    for name, option in ACTIVEMQ_OPTIONS.items():
+        if name != "storeOpenWireVersion":
+            xml = read(tmp_path, kahadb(f'{name}="{option.default}"'))
+            assert xml.configuration.kahadb == KahaDBOptions(), name
+            assert not xml.findings.found, name
+
+
+@pytest.mark.parametrize(
+    ("attributes", "inside", "broker", "expected"),
+    [
+        ('ignoreMissingJournalfiles="true"', "", "", KahaDBOptions(ignore_missing_journal_files=True)),
+        ('enableJournalDiskSyncs="false"', "", "", KahaDBOptions(journal_disk_sync_strategy="NEVER")),
+        ('databaseLockedWaitDelay="500"', "", "", KahaDBOptions(lock_acquire_sleep_interval_ms=500)),
+        (
+            "",
+            '<locker><shared-file-locker lockAcquireSleepInterval="5000" failIfLocked="true"/></locker>',
+            "",
+            KahaDBOptions(lock_acquire_sleep_interval_ms=5000, fail_if_database_is_locked=True),
+        ),
+        ("", "", 'storeOpenWireVersion="6"', KahaDBOptions(store_open_wire_version=6)),
+    ],
+)
+def test_options_of_kahadb(tmp_path: Path, attributes: str, inside: str, broker: str, expected: KahaDBOptions) -> None:
+    xml = read(tmp_path, kahadb(attributes, inside, broker))
+    assert xml.configuration.kahadb == expected
+    assert not xml.findings.found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "inside", "error"),
+    [
+        (
+            'journalMaxFileLenght="16mb"',
+            "",
+            "7: <kahaDB> has no journalMaxFileLenght, did you mean journalMaxFileLength?",
+        ),
+        ('journalMaxFileLength="16 megs"', "", "7: '16 megs' is not a size"),
+        ('journalMaxFileLength="4gb"', "", "7: journal_max_file_length_bytes must be 1024 to"),
+        ('journalDiskSyncStrategy="SOMETIMES"', "", "7: journal_disk_sync_strategy must be one of ALWAYS, PERIODIC"),
+        ('directory=""', "", "7: <kahaDB> directory is empty"),
+        ("", "<locker><lease-database-locker/></locker>", "8: <lease-database-locker> is for a database"),
+        ("", '<locker><shared-file-locker directory="d"/></locker>', "8: <shared-file-locker> directory"),
+        ("", '<locker><shared-file-locker when="d"/></locker>', "8: <shared-file-locker> has no when"),
+    ],
+)
+def test_what_is_wrong_with_a_kahadb_is_told_with_its_line(
+    tmp_path: Path, attributes: str, inside: str, error: str
+) -> None:
+    found = errors(read(tmp_path, kahadb(attributes, inside)))
+    assert any(text.startswith(f"activemq.xml:{error}") for text in found), found
+
+
+def test_what_means_nothing_for_a_kahadb_is_a_warning_that_says_why(tmp_path: Path) -> None:
+    found = warnings(read(tmp_path, kahadb('checksumJournalFiles="false" useLock="false"')))
+    assert found == [
+        'activemq.xml:7: <kahaDB> checksumJournalFiles="false" is not used: every batch has a checksum',
+        "activemq.xml:7: <kahaDB> useLock: nobody looks whether another broker uses the same directory",
+    ]
+
+
+def test_several_kahadb_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    store = f"<persistenceAdapter>{FILE_STORES['mKahaDB']}</persistenceAdapter>"
+    assert "'jdbcstore migrate kahadb:DIRECTORY URL'" in errors(read(tmp_path, document(store=store, beans="")))[0]
+
+
 # -- other stores ----------------------------------------------------------------------------------------------------
 
 
@@ -230,7 +318,6 @@ def test_memory_is_a_store(tmp_path: Path) -> None:
 
 
 FILE_STORES = {
-    "kahaDB": '<kahaDB directory="${activemq.data}/kahadb" journalMaxFileLength="16mb"/>',
     "amqPersistenceAdapter": '<amqPersistenceAdapter directory="${activemq.base}/data" maxFileLength="32mb"/>',
     "levelDB": '<levelDB directory="activemq-data"/>',
     "replicatedLevelDB": '<replicatedLevelDB directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181"/>',
@@ -255,11 +342,6 @@ def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("store", "what"),
     [
-        (
-            '<kahaDB journalMaxFileLenght="16mb"/>',
-            "<kahaDB> has no journalMaxFileLenght, did you mean journalMaxFileLength?",
-        ),
-        ('<kahaDB journalMaxFileLength="16 megs"/>', "'16 megs' is not a size"),
         ('<amqPersistenceAdapter useNIO="true"/>', "did you mean useNio?"),
         (
             "<mKahaDB><filteredPersistenceAdapters><filteredKahaDB que='A'/></filteredPersistenceAdapters></mKahaDB>",
@@ -292,6 +374,12 @@ def test_a_persistence_adapter_holds_a_store(tmp_path: Path) -> None:
 
 
 def test_every_store_is_tried_here() -> None:
-    tried = {*FILE_STORES, "jdbcPersistenceAdapter", "memoryPersistenceAdapter", "journaledJDBC"}
+    tried = {
+        *FILE_STORES,
+        "kahaDB",
+        "jdbcPersistenceAdapter",
+        "memoryPersistenceAdapter",
+        "journaledJDBC",
+    }
     stores = {kind.name for kind in STORE_KINDS if kind.where == "files"} | {"jdbcPersistenceAdapter"}
-    assert stores - tried == {"filteredKahaDB", "journalPersistenceAdapterFactory"}
+    assert stores - tried == {"filteredKahaDB", "journalPersistenceAdapterFactory", "shared-file-locker"}

@@ -19,6 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind, boolean, integer, number, size
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.documentation import DOCUMENT, rendered
 
@@ -180,6 +181,7 @@ TABLES = {
     "broker": BrokerOptions,
     "store": JdbcOptions,
     "store.lock": LockerOptions,
+    "kahadb": KahaDBOptions,
     "policy": DestinationPolicy,
     "dead_letter": DeadLetterStrategy,
     "redelivery": RedeliveryPolicy,

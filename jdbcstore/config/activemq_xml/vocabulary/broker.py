@@ -44,7 +44,9 @@ _BROKER: Final = {
         " errors of a database that is away",
         "defaultIOExceptionHandler",
     ),
-    "storeOpenWireVersion": refused("messages are stored in version 11, as ActiveMQ does since 5.12", "11", "11"),
+    "storeOpenWireVersion": used(
+        "`kahadb.store_open_wire_version`; a database has 11 only, as ActiveMQ writes it since 5.12", "11"
+    ),
     "deleteAllMessagesOnStartup": refused(
         "no start deletes messages; to begin with empty tables, drop them yourself", "false", "false"
     ),

@@ -1,4 +1,4 @@
-"""The elements in ``<persistenceAdapter>``: the JDBC store with its parts, and the stores in files."""
+"""The elements in ``<persistenceAdapter>``: the JDBC store with its parts, KahaDB, and other stores in files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     ignored,
     ignored_all,
     integer,
-    number,
     refused,
     size,
     text,
     used,
 )
+from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
 
@@ -200,8 +200,12 @@ def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
 
 
 _NOT_YET: Final = (
-    'this store is not there yet, only databases are and memory: use <jdbcPersistenceAdapter dataSource="#ID"/>, or'
+    'this store is not there yet: use <kahaDB directory="DIRECTORY"/>, <jdbcPersistenceAdapter dataSource="#ID"/>, or'
     ' persistent="false"'
+)
+_SEVERAL: Final = (
+    "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"
+    " kahadb:DIRECTORY URL' into one store, and name that store"
 )
 _LOCKABLE: Final = _later(
     useLock=(boolean, "true"),
@@ -217,50 +221,24 @@ _IN_FILES: Final = {
     "brokerService": ignored(_NO_JAVA),
     "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
+
+
+def _kahadb(name: str, option: ActiveMQOption) -> Entry:
+    if not option.field:
+        return ignored(option.about, option.default, option.default.lower())
+    says = f"`kahadb.{option.field}`" + (f", {option.about}" if option.about else "")
+    return used(says, option.default, option=f"kahadb.{option.field}", read=option.read)
+
+
 _KAHADB: Final = {
-    **_IN_FILES,
-    **_later(
-        directory=(text, "KahaDB"),
-        indexDirectory=(text, "directory"),
-        journalMaxFileLength=(size, "32mb"),
-        journalMaxWriteBatchSize=(size, "4mb"),
-        journalDiskSyncStrategy=(text, "ALWAYS"),
-        journalDiskSyncInterval=(integer, "1000"),
-        enableJournalDiskSyncs=(boolean, "true"),
-        preallocationScope=(text, "ENTIRE_JOURNAL"),
-        preallocationStrategy=(text, "SPARSE_FILE"),
-        checksumJournalFiles=(boolean, "true"),
-        checkForCorruptJournalFiles=(boolean, "false"),
-        ignoreMissingJournalfiles=(boolean, "false"),
-        archiveDataLogs=(boolean, "false"),
-        directoryArchive=(text, "directory/data-archive"),
-        archiveCorruptedIndex=(boolean, "false"),
-        forceRecoverIndex=(boolean, "false"),
-        checkpointInterval=(integer, "5000"),
-        cleanupInterval=(integer, "30000"),
-        cleanupOnStop=(boolean, "true"),
-        enableAckCompaction=(boolean, "true"),
-        compactAcksAfterNoGC=(integer, "10"),
-        compactAcksIgnoresStoreGrowth=(boolean, "false"),
-        indexCacheSize=(integer, "10000"),
-        indexWriteBatchSize=(integer, "1000"),
-        enableIndexWriteAsync=(boolean, "false"),
-        enableIndexDiskSyncs=(boolean, "true"),
-        enableIndexRecoveryFile=(boolean, "true"),
-        enableIndexPageCaching=(boolean, "true"),
-        useIndexLFRUEviction=(boolean, "false"),
-        indexLFUEvictionFactor=(number, "0.2"),
-        concurrentStoreAndDispatchQueues=(boolean, "true"),
-        concurrentStoreAndDispatchTopics=(boolean, "false"),
-        concurrentStoreAndDispatchTransactions=(boolean, "false"),
-        maxAsyncJobs=(integer, "10000"),
-        maxFailoverProducersToTrack=(integer, "64"),
-        failoverProducersAuditDepth=(integer, "2048"),
-        enableSubscriptionStatistics=(boolean, "false"),
-        purgeRecoveredXATransactionStrategy=(text, "NEVER"),
-        databaseLockedWaitDelay=(integer, "10000"),
-        failIfDatabaseIsLocked=(boolean, "false"),
-    ),
+    "directory": used("`store.url` is `kahadb:` and this", "KahaDB"),
+    **{name: _kahadb(name, option) for name, option in ACTIVEMQ_OPTIONS.items() if name != "storeOpenWireVersion"},
+    "locker": used("a shared-file-locker", "shared-file-locker"),
+    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
     "transactionIdTransformer": ignored(_NO_JAVA),
 }
 _AMQ: Final = {
@@ -423,14 +401,24 @@ STORE_KINDS: Final = (
         "shared-file-locker",
         "The locker of stores in files.",
         {
-            **_later(lockAcquireSleepInterval=(integer, "10000"), directory=(text, "that of the store")),
-            "failIfLocked": used("as above", "false"),
+            "lockAcquireSleepInterval": used(
+                "`kahadb.lock_acquire_sleep_interval_ms`",
+                "10000",
+                option="kahadb.lock_acquire_sleep_interval_ms",
+                read=integer,
+            ),
+            "failIfLocked": used(
+                "`kahadb.fail_if_database_is_locked`",
+                "false",
+                option="kahadb.fail_if_database_is_locked",
+                read=boolean,
+            ),
+            "directory": refused("the lock is where the journal is, so that nobody writes the journal without it"),
             "name": ignored("the log tells the kind of the locker"),
             "lockable": ignored(_NO_JAVA),
         },
         (_PACKAGE + "SharedFileLocker",),
-        refused="a file cannot prove anything to a database: use <lease-database-locker/> or <database-locker/>",
-        where="jdbc",
+        where="files",
     ),
     *(
         Kind(
@@ -468,21 +456,20 @@ STORE_KINDS: Final = (
     ),
     Kind(
         "kahaDB",
-        "ActiveMQ's default store.",
+        "ActiveMQ's default store, on its own files.",
         _KAHADB,
         (_PACKAGE + "kahadb.KahaDBPersistenceAdapter", _PACKAGE + "kahadb.KahaDBStore"),
-        _NOT_YET,
-        "files",
+        where="files",
     ),
     Kind(
-        "mKahaDB", "Several KahaDB.", _MKAHADB, (_PACKAGE + "kahadb.MultiKahaDBPersistenceAdapter",), _NOT_YET, "files"
+        "mKahaDB", "Several KahaDB.", _MKAHADB, (_PACKAGE + "kahadb.MultiKahaDBPersistenceAdapter",), _SEVERAL, "files"
     ),
     Kind(
         "filteredKahaDB",
         "One of them.",
         _FILTERED,
         (_PACKAGE + "kahadb.FilteredKahaDBPersistenceAdapter",),
-        _NOT_YET,
+        _SEVERAL,
         "files",
     ),
     Kind(

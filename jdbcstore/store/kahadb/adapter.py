@@ -139,6 +139,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             self.reader.read,
             self._locker.prove,
             let_go,
+            self.reader.forget,
             round(self.options.producer_memory_s * 1000),
         )
         self.committer.start()
@@ -249,6 +250,23 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         """As `SupportsTopics`; there is never anything left."""
         self._opened()
         return 0
+
+    def remove_unneeded_files(self) -> list[int]:
+        """Look at once for journal files that are not needed. Waits until it is done.
+
+        Returns:
+            The numbers of those that are gone.
+
+        Raises:
+            StoreError: something could not be written.
+        """
+        self._opened()
+        gone: list[int] = []
+        completion: Completion[None] = Completion()
+        task = Write(completion, is_alone=True, task=lambda: gone.extend(self.committer.remove_unneeded_files()))
+        self.committer.submit(task)
+        completion.result()
+        return gone
 
     def stored_bytes(self) -> dict[Destination, int]:
         """How many bytes of the journal the messages of each destination take. Reads the whole index."""

@@ -147,6 +147,12 @@ class Applier:
             case "producer", about:
                 last, _, producer = about.partition(" ")
                 self._came(producer, int(last))
+            case "still", about:
+                _, _, producer = about.partition(" ")
+                self._connection.execute("UPDATE producers SET file = ? WHERE producer = ?", (location.file, producer))
+            case "unknown", _:
+                for known in self._known:
+                    known.is_kept = False
             case "producers", _:
                 self.index.producers.clear()
                 self._connection.execute("DELETE FROM producers")
@@ -229,6 +235,8 @@ class Applier:
         self._files[row.sequence] = location.file
         # The older record has to be there no longer than the newer one, or it would come back.
         self.index.refer(location.file, file)
+        # And the newer one without it: it tells the message's place, and acknowledgements behind it are of this message.
+        self.index.refer(file, location.file)
 
     def _remove(self, location: Location, remove: RemoveMessage, hint: Hint | None) -> None:
         if remove.transaction is not None:
@@ -441,20 +449,24 @@ class Applier:
         self._flush()
         known = self._of(remove.destination)
         for subscription in list(known.subscriptions.values()):
-            self._end(known, subscription)
+            self._end(location, known, subscription)
         for level in list(known.levels):
             among = (known.id, level)
-            self._drop("destination = ? AND level = ? AND state = 0", among)
+            self._drop(location, "destination = ? AND level = ? AND state = 0", among)
         known.levels.clear()
         known.count = 0
 
-    def _drop(self, condition: str, values: tuple[int, ...]) -> int:
-        """Delete messages, and with them what they keep; how many there were."""
+    def _drop(self, location: Location, condition: str, values: tuple[int, ...]) -> int:
+        """Delete messages, and with them what they keep; how many there were.
+
+        Without the record that says so they would be there again after a rebuild.
+        """
         counted = self._connection.execute(
             f"SELECT file, count(*) FROM messages WHERE {condition} GROUP BY file", values
         ).fetchall()
         self._connection.execute(f"DELETE FROM messages WHERE {condition}", values)
         for file, messages in counted:
+            self.index.refer(location.file, file)
             self._unpin(file, messages)
         return sum(messages for _, messages in counted)
 
@@ -465,11 +477,12 @@ class Applier:
         subscription = known.subscriptions.get(text or "")
         if info is None:
             if subscription is not None:
-                self._end(known, subscription)
+                self._end(location, known, subscription)
             return
         if subscription is None:
             self._begin(known, location, text or "", info, retroactive=retroactive)
             return
+        self.index.refer(location.file, subscription.location[0])
         self._connection.execute(
             "UPDATE subscriptions SET info = ?, retroactive = ?, file = ?, offset = ?, size = ? WHERE id = ?",
             (info, retroactive, *location, subscription.id),
@@ -496,8 +509,14 @@ class Applier:
         subscription = KnownSubscription(id, text, info, location, known.destination, retroactive=retroactive)
         known.subscriptions[text] = subscription
         if retroactive:
+            others = [one.location[0] for one in known.subscriptions.values() if one is not subscription]
             for level in list(known.levels):
                 among = (known.id, level)
+                # Without the others nobody would wait for these messages when they are sent.
+                statement = "SELECT DISTINCT file FROM messages WHERE destination = ? AND level = ? AND state = 0"
+                for (file,) in connection.execute(statement, among).fetchall():
+                    for other in others:
+                        self.index.refer(other, file)
                 subscription.count += connection.execute(
                     "INSERT INTO pending SELECT ?, level, sequence FROM messages"
                     " WHERE destination = ? AND level = ? AND state = 0",
@@ -507,8 +526,9 @@ class Applier:
                     "UPDATE messages SET waiting = waiting + 1 WHERE destination = ? AND level = ? AND state = 0", among
                 )
 
-    def _end(self, known: KnownDestination, subscription: KnownSubscription) -> None:
+    def _end(self, location: Location, known: KnownDestination, subscription: KnownSubscription) -> None:
         """A subscription goes, and with it what only it has kept."""
+        self.index.refer(location.file, subscription.location[0])
         connection, id = self._connection, (subscription.id,)
         del known.subscriptions[subscription.text]
         for of_it in (
@@ -516,7 +536,7 @@ class Applier:
             "SELECT sequence FROM operations WHERE subscription = ?",
         ):
             connection.execute(f"UPDATE messages SET waiting = waiting - 1 WHERE sequence IN ({of_it})", id)
-            known.count -= self._drop(f"sequence IN ({of_it}) AND waiting <= 0 AND state = 0", id)
+            known.count -= self._drop(location, f"sequence IN ({of_it}) AND waiting <= 0 AND state = 0", id)
         connection.execute("DELETE FROM pending WHERE subscription = ?", id)
         connection.execute("DELETE FROM operations WHERE subscription = ?", id)
         connection.execute("DELETE FROM subscriptions WHERE id = ?", id)

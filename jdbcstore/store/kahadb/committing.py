@@ -46,13 +46,15 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.applying import Applier
+from jdbcstore.store.kahadb.cleanup import Cleanup
 from jdbcstore.store.kahadb.commands import Command
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.work import Plan, Write
+from jdbcstore.store.kahadb.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
 
 __all__ = ["Committer"]
@@ -81,6 +83,7 @@ class Committer:
         read: gives a record of the journal.
         prove: raises `LeaseLost` if we are not master; called before each batch is written and before it is answered.
         let_go: called when nothing is written any more.
+        forget: told the number of a journal file before it is removed.
         producer_memory_ms: how long it is remembered how far a producer came.
     """
 
@@ -92,6 +95,7 @@ class Committer:
         read: Callable[[Location], Command],
         prove: Callable[[], object],
         let_go: Callable[[], object],
+        forget: Callable[[int], object],
         producer_memory_ms: int,
     ) -> None:
         self._index = index
@@ -110,6 +114,8 @@ class Committer:
         #: Why nothing is written any more.
         self._broken: JdbcStoreError | None = None
         self._checkpoint_due_s = 0.0
+        self._cleanup = Cleanup(index, appender, options, forget)
+        self._cleanup_due_s = 0.0
         self._is_dirty = False
         self._closing = False
         self._ended = False
@@ -124,6 +130,7 @@ class Committer:
     def start(self) -> None:
         """Start the thread."""
         self._postpone_checkpoint()
+        self._postpone_cleanup()
         self._thread.start()
 
     def stop(self) -> None:
@@ -212,6 +219,8 @@ class Committer:
                     self._commit(group)
                 self._look_after()
             if not self._abandoned.is_set() and self._broken is None:
+                if self._options.cleanup_on_stop:
+                    self._clean_up()
                 self._checkpoint(force=True)
         except _Abandoned:
             pass
@@ -225,6 +234,8 @@ class Committer:
         if self._broken is not None:
             return None
         due = [self._checkpoint_due_s] if self._is_dirty and self._options.checkpoint_interval_ms else []
+        if self._options.cleanup_interval_ms:
+            due.append(self._cleanup_due_s)
         if (sync_due_ns := self._appender.sync_due_ns) is not None:
             due.append(time.monotonic() + (sync_due_ns - boot_time_ns()) / _NS_PER_S)
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -239,6 +250,9 @@ class Committer:
             is_due = self._options.checkpoint_interval_ms and time.monotonic() >= self._checkpoint_due_s
             if self._is_dirty and is_due:
                 self._checkpoint()
+            if self._options.cleanup_interval_ms and time.monotonic() >= self._cleanup_due_s:
+                self._postpone_cleanup()
+                self._clean_up()
         except StoreError as error:
             self._break(error)
 
@@ -258,6 +272,29 @@ class Committer:
 
     def _postpone_checkpoint(self) -> None:
         self._checkpoint_due_s = time.monotonic() + self._options.checkpoint_interval_ms / 1000
+
+    def _postpone_cleanup(self) -> None:
+        self._cleanup_due_s = time.monotonic() + self._options.cleanup_interval_ms / 1000
+
+    def _clean_up(self) -> None:
+        """Remove journal files that are not needed; what keeps it from that is logged."""
+        self._commit([Write(Completion(), task=self.remove_unneeded_files)])
+
+    def remove_unneeded_files(self) -> list[int]:
+        """Remove journal files that are not needed, and tell which. In the thread."""
+        gone = self._cleanup.run(self._write_part, self._prove, self.checkpoint)
+        if gone:
+            log.info("removed journal files that are not needed files=%s", ", ".join(map(str, gone)))
+        return gone
+
+    def _write_part(self, part: Part) -> None:
+        """Make something durable that nobody has submitted. In the thread, in a task."""
+        plan = Plan(self._index, part.looks(), self._read)
+        part.plan(plan)
+        payloads = plan.finish()
+        if payloads:
+            self._prove_or_break()
+            self._append(plan, payloads)
 
     def _break(self, error: StoreError) -> None:
         log.error("nothing can be read or written any more until the store is started again error=%r", str(error))
@@ -348,14 +385,17 @@ class Committer:
         payloads = plan.finish()
         if not payloads:
             return group
+        self._prove_or_break()
+        faults.point("writer.before_commit")
+        self._append(plan, payloads)
+        return group
+
+    def _prove_or_break(self) -> None:
         try:
             self._prove()
         except LeaseLost as error:
             self._broken = error
             raise
-        faults.point("writer.before_commit")
-        self._append(plan, payloads)
-        return group
 
     def _refusal(self) -> JdbcStoreError:
         if isinstance(self._broken, LeaseLost):

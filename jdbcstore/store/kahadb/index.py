@@ -40,7 +40,7 @@ WAITING: Final = 1
 HIDDEN: Final = 2
 
 #: Another number is another layout: the index is made anew from the journal.
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 
 _SCHEMA: Final = """
 CREATE TABLE position (file INTEGER, offset INTEGER, checksum INTEGER, written INTEGER, given INTEGER);
@@ -68,8 +68,9 @@ CREATE TABLE operations (
 ) WITHOUT ROWID;
 CREATE TABLE files (number INTEGER PRIMARY KEY, live INTEGER);
 CREATE TABLE ack_files (file INTEGER, message_file INTEGER, PRIMARY KEY (file, message_file)) WITHOUT ROWID;
-CREATE TABLE producers (producer TEXT PRIMARY KEY, last INTEGER, used_ms INTEGER) WITHOUT ROWID;
+CREATE TABLE producers (producer TEXT PRIMARY KEY, last INTEGER, used_ms INTEGER, file INTEGER) WITHOUT ROWID;
 CREATE INDEX producers_by_use ON producers (used_ms);
+CREATE INDEX producers_by_file ON producers (file);
 """
 
 _ROW: Final = "sequence, destination, level, message_id, file, offset, size, waiting, state"
@@ -167,6 +168,8 @@ class Index:
         #: How far producers came since the last checkpoint.
         self.producers: dict[str, int] = {}
         self.is_new = False
+        #: The file of the last batch at the last checkpoint: what came since stands in it or behind it.
+        self._saved_file = 0
         self._ack_files_new: set[tuple[int, int]] = set()
         self._connection: sqlite3.Connection | None = None
         try:
@@ -205,6 +208,7 @@ class Index:
     def _load(self, connection: sqlite3.Connection) -> None:
         file, offset, checksum, self.written, self.given = connection.execute("SELECT * FROM position").fetchone()
         self.position = BatchPlace(file, offset, checksum)
+        self._saved_file = file
         known = self.known = Known()
         for id, name, kept, levels, count in connection.execute("SELECT * FROM destinations"):
             found = known.put(KnownDestination(id, named_destination(name), is_kept=bool(kept), levels=levels))
@@ -276,11 +280,19 @@ class Index:
         connection.executemany("INSERT OR IGNORE INTO ack_files VALUES (?, ?)", self._ack_files_new)
         self._ack_files_new.clear()
         connection.executemany(
-            "INSERT INTO producers VALUES (?, ?, ?) ON CONFLICT (producer)"
-            " DO UPDATE SET last = max(last, excluded.last), used_ms = excluded.used_ms",
-            [(producer, last, now_ms) for producer, last in self.producers.items()],
+            "INSERT INTO producers VALUES (?, ?, ?, ?) ON CONFLICT (producer)"
+            " DO UPDATE SET last = max(last, excluded.last), used_ms = excluded.used_ms, file = excluded.file",
+            [(producer, last, now_ms, self._saved_file) for producer, last in self.producers.items()],
         )
         self.producers.clear()
+        self._saved_file = self.position.file
+
+    def producers_up_to(self, file: int, most: int) -> list[tuple[str, int]]:
+        """Producers whose last record may stand in this file or before it, and how far they came; so many at most. What
+        came since the last checkpoint is not looked at."""
+        statement = "SELECT producer, last FROM producers WHERE file <= ? LIMIT ?"
+        with self.lock, _errors():
+            return self.connection.execute(statement, (file, most)).fetchall()
 
     def forget_producers(self, before_ms: int, most: int) -> None:
         """Forget producers that were not heard of since; so many at most."""

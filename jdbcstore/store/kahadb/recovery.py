@@ -197,7 +197,9 @@ class _Noted:
                 self.kept[name] = None
             case "released", name:
                 self.kept.pop(name, None)
-            case "producer", about:
+            case "unknown", _:
+                self.kept.clear()
+            case "producer" | "still", about:
                 last, _, producer = about.partition(" ")
                 self.producers[producer] = max(int(last), self.producers.get(producer, -1))
             case "producers", _:
@@ -263,8 +265,8 @@ def _load(index: Index, state: State, noted: _Noted) -> int:
         for transaction in state.prepared.values():
             loading.prepared(transaction)
         loading.finish()
-        for file, message_files in state.ack_files.items():
-            for message_file in message_files:
+        for file, needed in [*state.ack_files.items(), *state.needed_files.items()]:
+            for message_file in needed:
                 index.refer(file, message_file)
         for producer, last in noted.producers.items():
             index.producers[producer] = max(last, index.producers.get(producer, -1))

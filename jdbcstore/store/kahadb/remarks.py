@@ -5,9 +5,11 @@
                            on behind the last one
 ``message 7``              the next record is about the message of this sequence, one of several with its id
 ``producer 5 ID:a:1:1``    how far a producer came that numbers its messages itself, if no message shows it
+``still 5 ID:a:1:1``       the same, written again because the record that showed it goes
 ``producers forgotten``    what was known of producers does not count any more
 ``known 0:A``              the destination is to be known although it is empty
 ``released 0:A``           not any more
+``unknown all``            nor is any other, but those that are named after it
 =========================  ============================================================================
 """
 
@@ -18,7 +20,19 @@ from typing import Final
 
 from jdbcstore.store.kahadb.commands import Trace
 
-__all__ = ["PREFIX", "forgotten", "known", "message", "of_trace", "producer", "released", "sequences", "sequences_of"]
+__all__ = [
+    "PREFIX",
+    "forgotten",
+    "known",
+    "message",
+    "of_trace",
+    "producer",
+    "released",
+    "sequences",
+    "sequences_of",
+    "still",
+    "unknown",
+]
 
 PREFIX: Final = "jdbcstore "
 
@@ -53,6 +67,11 @@ def producer(name: str, last: int) -> Trace:
     return _trace("producer", f"{last} {name}")
 
 
+def still(name: str, last: int) -> Trace:
+    """How far a producer came, although it was not heard of again."""
+    return _trace("still", f"{last} {name}")
+
+
 def forgotten() -> Trace:
     """No producer is known."""
     return _trace("producers", "forgotten")
@@ -66,6 +85,11 @@ def known(name: str) -> Trace:
 def released(name: str) -> Trace:
     """Not any more."""
     return _trace("released", name)
+
+
+def unknown() -> Trace:
+    """No destination is to be known although it is empty."""
+    return _trace("unknown", "all")
 
 
 def of_trace(trace: Trace) -> tuple[str, str] | None:

@@ -226,6 +226,9 @@ class Replay:
         if message is None:
             self._store(stored, location, add.message_id, tier)
             return
+        self._need(location, message.location.file)
+        # Its place, and who has acknowledged it, are told by the older record.
+        self._need(message.location, location.file)
         stored.put(message._replace(location=location, tier=tier))
         self._changed(location)
 
@@ -349,8 +352,9 @@ class Replay:
     def _remove_destination(self, location: Location, remove: RemoveDestination) -> None:
         if remove.destination is None:
             self._damaged(location, "a removal of no destination")
-        elif self.state.destinations.pop(remove.destination, None) is not None:
+        elif (stored := self.state.destinations.pop(remove.destination, None)) is not None:
             self._changed(location)
+            self._need_all(location, stored)
 
     def _subscription(self, location: Location, command: Subscription) -> None:
         destination, key, retroactive, info = command
@@ -360,9 +364,11 @@ class Replay:
         stored = self._destination(destination)
         self._changed(location)
         if info is None:
-            self._unsubscribe(stored, key)
+            self._unsubscribe(location, stored, key)
             return
         known = stored.subscriptions.get(key)
+        if known is not None:
+            self._need(location, known.location.file)
         # Whoever changes a subscription in place keeps what waits for him.
         pending = SequenceSet() if known is None else known.pending
         last_ack = LastAck(stored.next_sequence - 1, Tier.LOW)
@@ -370,14 +376,21 @@ class Replay:
             last_ack = LastAck(_NOT_ACKED, Tier.LOW)
             for other in stored.subscriptions.values():
                 pending.update(other.pending)
+                # Without it nobody would wait for these messages when they are sent.
+                self._need(other.location, *{message.location.file for message in stored.all()})
         stored.subscriptions[key] = StoredSubscription(key, location, retroactive, info, last_ack, pending)
 
-    def _unsubscribe(self, stored: StoredDestination, key: str) -> None:
+    def _unsubscribe(self, location: Location, stored: StoredDestination, key: str) -> None:
         subscription = stored.subscriptions.pop(key, None)
+        if subscription is not None:
+            self._need(location, subscription.location.file)
         if not stored.subscriptions:
             # With its last subscription a topic goes.
+            self._need_all(location, stored)
             del self.state.destinations[stored.destination]
         elif subscription is not None:
+            pending = subscription.pending
+            self._need(location, *{one.location.file for one in stored.all() if one.sequence in pending})
             for sequence in subscription.pending:
                 stored.remove_unless_pending(sequence)
 
@@ -405,6 +418,14 @@ class Replay:
         if files is None:
             files = self.state.ack_files[ack.file] = set()
         files.add(message.file)
+
+    def _need(self, location: Location, *files: int) -> None:
+        """What a record has ended would be there again without it."""
+        self.state.needed_files.setdefault(location.file, set()).update(files)
+
+    def _need_all(self, location: Location, stored: StoredDestination) -> None:
+        self._need(location, *{message.location.file for message in stored.all()})
+        self._need(location, *(subscription.location.file for subscription in stored.subscriptions.values()))
 
     def _damaged(self, location: Location, what: str) -> None:
         if len(self.state.damages) < DAMAGES_MAX:

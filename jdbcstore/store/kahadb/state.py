@@ -213,6 +213,9 @@ class State:
     """Transactions that were neither ended nor prepared: a broker that starts rolls them back."""
     ack_files: dict[int, set[int]] = field(default_factory=dict)
     """Which file holds acknowledgements for messages of which files: it must be kept while one of them is."""
+    needed_files: dict[int, set[int]] = field(default_factory=dict)
+    """The same for what brokers forget to ask: which file removes messages or subscriptions of which files in another
+    way, so that they would be there again in a rebuild without it."""
     lost_by_broker: list[LostByBroker] = field(default_factory=list)
     revived_by_broker: list[tuple[Destination, str]] = field(default_factory=list)
     """Messages that are acknowledged, and that a broker delivers again when it has to rebuild its index: a compaction

@@ -268,6 +268,18 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         completion.result()
         return gone
 
+    def compact_acknowledgements(self) -> int | None:
+        """Write the acknowledgements of a journal file again that is kept for them only. Waits until it is done.
+
+        Returns:
+            The number of the file, which the next cleanup removes; None if there is none of which that is worth it.
+
+        Raises:
+            StoreError: something could not be read or written.
+        """
+        self._opened()
+        return self.committer.compact_acknowledgements()
+
     def stored_bytes(self) -> dict[Destination, int]:
         """How many bytes of the journal the messages of each destination take. Reads the whole index."""
         index = self.reading()

@@ -150,6 +150,11 @@ class Applier:
             case "still", about:
                 _, _, producer = about.partition(" ")
                 self._connection.execute("UPDATE producers SET file = ? WHERE producer = ?", (location.file, producer))
+            case "acknowledges", about:
+                for file in about.split():
+                    self.index.refer(location.file, int(file))
+            case "compacted", about:
+                self.index.release(int(about))
             case "unknown", _:
                 for known in self._known:
                     known.is_kept = False
@@ -235,7 +240,7 @@ class Applier:
         self._files[row.sequence] = location.file
         # The older record has to be there no longer than the newer one, or it would come back.
         self.index.refer(location.file, file)
-        # And the newer one without it: it tells the message's place, and acknowledgements behind it are of this message.
+        # And the newer one only with it: it tells the message's place, and what was acknowledged before the update.
         self.index.refer(file, location.file)
 
     def _remove(self, location: Location, remove: RemoveMessage, hint: Hint | None) -> None:

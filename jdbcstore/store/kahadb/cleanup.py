@@ -103,6 +103,10 @@ class Cleanup:
         self._forget = forget
         #: No queue is known by a record before this file.
         self._known_from = 0
+        #: Called when acknowledgements are to be written again.
+        self.compact: Callable[[], object] = lambda: None
+        self._runs_without = 0
+        self._end_before = 0
 
     def files(self) -> list[int]:
         """The journal files that there are, ascending.
@@ -135,6 +139,7 @@ class Cleanup:
         with index.lock:
             found, moved = self._look()
         gone = sorted(found)[:_FILES_MAX]
+        self._count(gone)
         if not gone:
             return []
         producers = index.producers_up_to(gone[-1], _PRODUCERS_MAX + 1)
@@ -151,10 +156,33 @@ class Cleanup:
         prove()
         return [number for number in gone if self._removed(number)]
 
+    def _count(self, gone: Sequence[int]) -> None:
+        """Compact acknowledgements when cleanups find nothing, by ActiveMQ's rules."""
+        options, end = self._options, self._appender.end[0]
+        self._runs_without = 0 if gone else self._runs_without + 1
+        if options.enable_ack_compaction and self._runs_without >= max(1, options.compact_acks_after_no_gc):
+            self._runs_without = 0
+            if end == self._end_before or options.compact_acks_ignores_store_growth:
+                self.compact()
+            self._end_before = end
+
     def unneeded(self) -> set[int]:
         """The files that the next cleanup removes."""
         with self._index.lock:
             return self._look()[0]
+
+    def kept_for_others(self) -> list[tuple[int, frozenset[int]]]:
+        """Files that are kept only because they acknowledge messages of others, the lowest number first; and these."""
+        index = self._index
+        with index.lock:
+            files = self.files()
+            end = min(index.position.file, self._appender.end[0])
+            left = candidates(files, end, index.live.keys(), index.transaction_files()) - index.subscription_files()
+            there = set(files)
+            return [
+                (file, frozenset(index.ack_files.get(file, ())) & there - {file})
+                for file in sorted(left - unneeded(left, files, index.ack_files))
+            ]
 
     def _look(self) -> tuple[set[int], list[tuple[KnownDestination, KnownSubscription]]]:
         """Files that go, and subscriptions that have to be written again before."""
@@ -226,7 +254,8 @@ class _Again:
 
     def plan(self, plan: Plan) -> None:
         for known, one in self._subscriptions:
-            plan.record(Subscription(known.destination, one.text, one.retroactive, one.info_bytes))
+            # Not retroactive: it has had what was there when it began.
+            plan.record(Subscription(known.destination, one.text, info=one.info_bytes))
         for producer, last in self._producers:
             plan.record(remarks.still(producer, last))
         if self._with_known:

@@ -51,8 +51,9 @@ from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.applying import Applier
 from jdbcstore.store.kahadb.cleanup import Cleanup
 from jdbcstore.store.kahadb.commands import Command
+from jdbcstore.store.kahadb.compaction import Compaction
 from jdbcstore.store.kahadb.index import Index
-from jdbcstore.store.kahadb.journal import Location
+from jdbcstore.store.kahadb.journal import Journal, Location
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
@@ -115,6 +116,8 @@ class Committer:
         self._broken: JdbcStoreError | None = None
         self._checkpoint_due_s = 0.0
         self._cleanup = Cleanup(index, appender, options, forget)
+        self._compaction = Compaction(index, self._cleanup, lambda: Journal(appender.directory), self.submit)
+        self._cleanup.compact = self._compaction.start
         self._cleanup_due_s = 0.0
         self._is_dirty = False
         self._closing = False
@@ -141,12 +144,14 @@ class Committer:
             self._thread.join()
         self._ended = True
         self._refuse_waiting()
+        self._compaction.stop()
 
     def abandon(self) -> None:
         """Tell everybody what is known now, and end without waiting: the thread does nothing more that is seen."""
         with self._telling:
             self._closing = self._ended = True
             self._abandoned.set()
+            self._compaction.cancel()
             writes, self._in_hand = self._in_hand, []
             is_sent = self._is_sent
         self._queue.put(None)
@@ -286,6 +291,10 @@ class Committer:
         if gone:
             log.info("removed journal files that are not needed files=%s", ", ".join(map(str, gone)))
         return gone
+
+    def compact_acknowledgements(self) -> int | None:
+        """Write the acknowledgements of one file again, in the caller's thread; the file's number."""
+        return self._compaction.run()
 
     def _write_part(self, part: Part) -> None:
         """Make something durable that nobody has submitted. In the thread, in a task."""

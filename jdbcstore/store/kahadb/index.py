@@ -349,6 +349,12 @@ class Index:
             found = self.connection.execute(ROWS_BY_ID, (id_hash(message_id), message_id, destination))
             return [Row(*row) for row in found]
 
+    def rows_by_hash(self, hashes: Sequence[int]) -> list[Row]:
+        """Messages whose ids have one of these hashes (`id_hash`), whatever their destinations and states."""
+        statement = f"SELECT {_ROW} FROM messages WHERE id_hash IN (SELECT value FROM json_each(?))"
+        with self.lock, _errors():
+            return [Row(*row) for row in self.connection.execute(statement, (json.dumps(hashes),))]
+
     def rows_of(self, destination: int) -> list[Row]:
         """All messages of a destination that are not in doubt."""
         statement = f"SELECT {_ROW} FROM messages WHERE destination = ? AND level = ? AND state = 0"
@@ -422,6 +428,13 @@ class Index:
         if message_file not in files:
             files.add(message_file)
             self._ack_files_new.add((file, message_file))
+
+    def release(self, file: int) -> None:
+        """What a file acknowledges is acknowledged elsewhere, too."""
+        if self.ack_files.pop(file, None) is not None:
+            self._ack_files_new = {new for new in self._ack_files_new if new[0] != file}
+            with self.lock, _errors():
+                self.connection.execute("DELETE FROM ack_files WHERE file = ?", (file,))
 
     def transaction_files(self) -> list[tuple[int, int]]:
         """Of each transaction in doubt the first and the last file that it has to do with."""

@@ -9,6 +9,8 @@
 ``producers forgotten``    what was known of producers does not count any more
 ``known 0:A``              the destination is to be known although it is empty
 ``released 0:A``           not any more
+``acknowledges 1 2``       the next acknowledgements are copies, and of messages in these files
+``compacted 3``            all acknowledgements of this file that are needed were copied
 ``unknown all``            nor is any other, but those that are named after it
 =========================  ============================================================================
 """
@@ -22,6 +24,8 @@ from jdbcstore.store.kahadb.commands import Trace
 
 __all__ = [
     "PREFIX",
+    "acknowledges",
+    "compacted",
     "forgotten",
     "known",
     "message",
@@ -90,6 +94,16 @@ def released(name: str) -> Trace:
 def unknown() -> Trace:
     """No destination is to be known although it is empty."""
     return _trace("unknown", "all")
+
+
+def acknowledges(files: Iterable[int]) -> Trace:
+    """Copies of acknowledgements follow."""
+    return _trace("acknowledges", " ".join(map(str, sorted(files))))
+
+
+def compacted(file: int) -> Trace:
+    """A file is not needed for its acknowledgements."""
+    return _trace("compacted", str(file))
 
 
 def of_trace(trace: Trace) -> tuple[str, str] | None:

@@ -23,7 +23,9 @@ from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
 from tests.servers.shared import remove_shared_servers, shared_server
 
-SQL_SERVERS = ["postgresql15", "postgresql18", "mariadb", "mysql"]
+SQL_SERVERS = ["postgresql15", "mariadb", "mysql"]
+#: One of two versions of the same server is enough for most tests.
+EVERY_SQL_SERVER = [*SQL_SERVERS, "postgresql18"]
 FIXTURES = {"postgresql15": "postgresql"}  # the kinds whose fixture has another name
 RUN_FOLDER = pytest.StashKey[Path]()
 LEAK_GRACE_S = 1.0
@@ -114,10 +116,19 @@ def restartable_mysql() -> Iterator[MySQLServer]:
 @pytest.fixture(params=["sqlite", *SQL_SERVERS])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a fresh empty database, on every database in turn."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'jdbcstore.db'}"
-    else:
-        yield from fresh_database(request, request.param)
+    yield from fresh_store(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", *EVERY_SQL_SERVER])
+def every_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The same, with every version of a server that is installed."""
+    yield from fresh_store(request, tmp_path)
+
+
+@pytest.fixture(params=["kahadb", "sqlite", *SQL_SERVERS])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a fresh empty store, on every kind in turn."""
+    yield from fresh_store(request, tmp_path)
 
 
 @pytest.fixture(params=SQL_SERVERS)
@@ -148,6 +159,16 @@ def mariadb_url(request: pytest.FixtureRequest) -> Iterator[str]:
 def mysql_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a fresh empty database on MySQL."""
     yield from fresh_database(request, "mysql")
+
+
+def fresh_store(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """A store of the kind that the fixture's parameter names."""
+    if request.param == "kahadb":
+        yield f"kahadb:{folder / 'kahadb'}"
+    elif request.param == "sqlite":
+        yield f"sqlite:///{folder / 'jdbcstore.db'}"
+    else:
+        yield from fresh_database(request, request.param)
 
 
 def fresh_database(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:

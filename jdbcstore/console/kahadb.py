@@ -122,13 +122,8 @@ def diagnose(directory: Path, index_directory: Path | None, svg: Path | None, ev
     Example:
         jdbcstore kahadb diagnose /var/lib/activemq/kahadb --svg why.svg
     """
-    with _looking():
-        found = survey(directory, index_directory=index_directory)
-        try:
-            told = _Told(found)
-        finally:
-            if found.index is not None:
-                found.index.close()
+    with _looking(), survey(directory, index_directory=index_directory) as found:
+        told = _Told(found)
     if svg is not None:
         drawn = told.picture(_SVG_BARS_MAX)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import parse_destination
+from jdbcstore.errors import ConfigurationError
 
 __all__ = ["migrate"]
 
@@ -62,6 +64,10 @@ def migrate(
     from jdbcstore.migration import Showing
     from jdbcstore.migration import migrate as run
 
+    if report is not None and not os.access(report.absolute().parent, os.W_OK):
+        raise ConfigurationError(
+            f"the report cannot be written to {report}: there is no such folder, or it is read-only"
+        )
     done = run(
         source,
         target,

@@ -11,6 +11,7 @@ import logging
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -217,6 +218,10 @@ class JournalContents(Contents):
     # -- what is there -------------------------------------------------------------------------------------------
 
     def destinations(self) -> Mapping[Destination, Counted]:
+        return self._destinations
+
+    @cached_property
+    def _destinations(self) -> Mapping[Destination, Counted]:
         found = {
             destination: Counted(len(stored), sum(message.location.size for message in stored.all()))
             for destination, stored in self._state.destinations.items()

@@ -41,7 +41,7 @@ class Moved:
     Args:
         messages, bytes: how many, and what they take as they are compared; in a dry run what is stored.
         content: a hash of them and their order, the same in both stores; empty in a dry run.
-        seconds: the time that reading and handing over took.
+        seconds: from its first message to its last; destinations that are mixed take turns.
     """
 
     messages: int = 0
@@ -243,9 +243,10 @@ def _run(contents: Contents, target: Target, showing: Showing, done: Migrated) -
             f"the stores are not alike: {'; '.join(different[:5])}{more}. The target stays closed to brokers; empty it,"
             " and run the migration again"
         )
+    seconds = copying.seconds
     for name, digest in sorted(summary.destinations.items()):
-        content, seconds = f"{digest.content:016x}", round(copying.seconds[name], 3)
-        done.destinations[name] = Moved(digest.messages, digest.bytes, content, seconds)
+        content = f"{digest.content:016x}"
+        done.destinations[name] = Moved(digest.messages, digest.bytes, content, round(seconds[name], 3))
     done.messages = summary.messages
     done.bytes = sum(one.bytes for one in summary.destinations.values())
     done.subscriptions = {name: one.messages for name, one in summary.subscriptions.items()}
@@ -268,8 +269,14 @@ class _Copying:
         self._total = sum(found.messages for found in contents.destinations().values())
         #: How many messages were committed.
         self.copied = 0
-        #: By destination.
-        self.seconds: dict[str, float] = defaultdict(float)
+        #: By destination, when its first message was read, and when its last one was handed over.
+        self._first: dict[Destination, float] = {}
+        self._last: dict[Destination, float] = {}
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """How long each destination took."""
+        return {one.qualified_name: last - self._first[one] for one, last in self._last.items()}
 
     def run(self) -> Summary:
         """What the source comes to, when all of it is in the target."""
@@ -279,8 +286,8 @@ class _Copying:
         with _step(self._showing, "copying") as self._tell:
             copy = Copy(self._target, contents, self._marker, self._committed)
             is_checked = place < 0
-            then = time.monotonic()
             for stored in contents.messages():
+                self._first.setdefault(stored.destination, time.monotonic())
                 summarizing.message(stored)
                 if stored.place <= place:
                     before[stored.destination] += 1
@@ -290,9 +297,7 @@ class _Copying:
                         self._require_unchanged(copy, before)
                         is_checked = True
                     copy.add(stored)
-                now = time.monotonic()
-                self.seconds[stored.destination.qualified_name] += now - then
-                then = now
+                self._last[stored.destination] = time.monotonic()
             if not is_checked:
                 self._require_unchanged(copy, before)
             copy.finish()

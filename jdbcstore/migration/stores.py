@@ -33,7 +33,10 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 __all__ = ["StoreContents"]
 
 _PAGE_MESSAGES: Final = 500
-_PAGE_BYTES: Final = 4 << 20
+#: What is in memory of all destinations together, as far as single messages are not larger.
+_MEMORY_BYTES: Final = 32 << 20
+_PAGE_BYTES_LEAST: Final = 16 << 10
+_JOBS_BYTES: Final = 4 << 20
 
 
 class StoreContents(Contents):
@@ -70,6 +73,7 @@ class StoreContents(Contents):
         self._transactions: list[PreparedTransaction] = (
             adapter.transaction_store().prepared_transactions() if isinstance(adapter, SupportsTransactions) else []
         )
+        self._page_bytes = _PAGE_BYTES_LEAST
         self._named: dict[tuple[Destination, int], MessageId] = {}
 
     def destinations(self) -> Mapping[Destination, Counted]:
@@ -84,6 +88,8 @@ class StoreContents(Contents):
     def messages(self) -> Iterator[StoredHere]:
         in_doubt = [(where, one) for found in self._transactions for where, one in found.removed]
         acknowledged = [(where, key, one) for found in self._transactions for where, key, one in found.acknowledged]
+        readers = len(self._stores) + len(self.subscriptions())
+        self._page_bytes = max(_PAGE_BYTES_LEAST, _MEMORY_BYTES // max(1, readers))
         named = {(where, one.broker_sequence_id) for where, one in in_doubt}
         named |= {(where, one.broker_sequence_id) for where, _, one in acknowledged}
         sources = [self._of_destination(store) for store in self._stores.values()]
@@ -98,10 +104,10 @@ class StoreContents(Contents):
         waits: list[tuple[SubscriptionKey, _Waiting]] = []
         if isinstance(store, TopicMessageStore):
             for info in store.all_subscriptions():
-                read = partial(_waiting, store, info.key)
+                read = partial(_waiting, store, info.key, self._page_bytes)
                 numbers = map(_number, self._in_order(store, read))
                 waits.append((info.key, _Waiting(numbers, self._doubted(store, info.key))))
-        for message in self._in_order(store, partial(_all, store)):
+        for message in self._in_order(store, partial(_all, store, self._page_bytes)):
             try:
                 place = require_id(message).broker_sequence_id
             except ConfigurationError as error:
@@ -175,7 +181,7 @@ class StoreContents(Contents):
             return
         store, after = self._adapter.job_store(), None
         while True:
-            page = store.jobs(after, _PAGE_MESSAGES, _PAGE_BYTES)
+            page = store.jobs(after, _PAGE_MESSAGES, _JOBS_BYTES)
             for place, error in page.unreadable:
                 self.damages.meet(f"job {place[1]}", error)
             yield from page.jobs
@@ -207,12 +213,12 @@ class _Waiting:
         return self._next == number or number in self._in_doubt
 
 
-def _all(store: MessageStore, cursor: Cursor) -> Page:
-    return store.recover_next_messages(cursor, _PAGE_MESSAGES, _PAGE_BYTES)
+def _all(store: MessageStore, bytes_max: int, cursor: Cursor) -> Page:
+    return store.recover_next_messages(cursor, _PAGE_MESSAGES, bytes_max)
 
 
-def _waiting(store: TopicMessageStore, key: SubscriptionKey, cursor: Cursor) -> Page:
-    return store.recover_next_subscription_messages(key, cursor, _PAGE_MESSAGES, _PAGE_BYTES)
+def _waiting(store: TopicMessageStore, key: SubscriptionKey, bytes_max: int, cursor: Cursor) -> Page:
+    return store.recover_next_subscription_messages(key, cursor, _PAGE_MESSAGES, bytes_max)
 
 
 def _number(message: Message) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Final
 
 from sqlalchemy import text
@@ -96,6 +97,10 @@ class TableContents(Contents):
         return self._containers.setdefault(name, Container(name))
 
     def destinations(self) -> Mapping[Destination, Counted]:
+        return self._destinations
+
+    @cached_property
+    def _destinations(self) -> Mapping[Destination, Counted]:
         sizes = text(f"SELECT {self._statements.container}, COUNT(*), SUM(LENGTH(MSG)) FROM {self._statements.messages}"
                      f" GROUP BY {self._statements.container}")  # fmt: skip
         found = {

@@ -504,9 +504,9 @@ def test_a_transaction_covers_topics_and_acknowledgements(either: Address, open_
 # -- restarts ----------------------------------------------------------------------------------------------------------
 
 
-def test_subscriptions_survive_a_restart(database_url: str) -> None:
+def test_subscriptions_survive_a_restart(store_url: str) -> None:
     """ActiveMQ's InactiveDurableSubscription with a restart, individual acknowledgement and a wildcard."""
-    with serving(database_url) as address:
+    with serving(store_url) as address:
         create(address)
         create(address, "wild", destination="/topic/>")
         create(address, "red", selector="colour = 'red'")
@@ -516,12 +516,12 @@ def test_subscriptions_survive_a_restart(database_url: str) -> None:
             durably(client, "client-individual")
             texts(client, 2)
             client.done("ACK", client.named(client.message()))
-    with serving(database_url) as address:
+    with serving(store_url) as address:
         publish(address, "5", colour="red")
         assert left(address) == ["1", "2", "4", "5"]
         assert left(address, "wild", destination="/topic/>") == ["1", "2", "3", "4", "5"]
         assert left(address, "red", selector="colour = 'red'") == ["1", "2", "3", "5"]
-    with serving(database_url) as address:
+    with serving(store_url) as address:
         assert left(address) == []
         assert left(address, "red", selector="colour = 'red'") == []
 

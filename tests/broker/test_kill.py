@@ -1,4 +1,4 @@
-"""``kill -9`` of the broker under load, on every database: receipted messages are there, acknowledged ones are gone."""
+"""``kill -9`` of the broker under load, on every store: receipted messages are there, acknowledged ones are gone."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def consume(port: int, histories: Histories) -> None:
             client.ack(frame, receipt=frame.text)
 
 
-def test_nothing_receipted_is_lost_and_nothing_acknowledged_returns(database_url: str, tmp_path: Path) -> None:
+def test_nothing_receipted_is_lost_and_nothing_acknowledged_returns(store_url: str, tmp_path: Path) -> None:
     histories = Histories()
     for round_ in range(ROUNDS):
-        broker = BrokerProcess(database_url, tmp_path)
+        broker = BrokerProcess(store_url, tmp_path)
         broker.start()
         before = len(histories.receipted), len(histories.acknowledged)
         clients = [
@@ -95,7 +95,7 @@ def test_nothing_receipted_is_lost_and_nothing_acknowledged_returns(database_url
         for thread in clients:
             thread.join(30)
             assert not thread.is_alive()
-    with open_store(database_url) as adapter:
+    with open_store(store_url) as adapter:
         store = adapter.queue_message_store(Queue("K"))
         left = [message.text for message in store.recover() if isinstance(message, TextMessage) and message.text]
         assert store.message_count == len(left)

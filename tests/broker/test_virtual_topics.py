@@ -98,28 +98,28 @@ def test_an_idle_queue_goes_on_getting_copies(
     assert client.message().text == "x"
 
 
-def test_an_empty_queue_is_known_after_a_restart(database_url: str) -> None:
+def test_an_empty_queue_is_known_after_a_restart(store_url: str) -> None:
     """ActiveMQ's AMQ3445Test."""
 
     def depth() -> int:
-        with open_store(database_url) as adapter:
+        with open_store(store_url) as adapter:
             queue = Queue("Consumer.MyApp.VirtualTopic.FOO")
             assert queue in adapter.destinations()
             return adapter.queue_message_store(queue).message_count
 
-    with serving(database_url) as address, Client(address) as client:
+    with serving(store_url) as address, Client(address) as client:
         client.connect()
         known(client, QUEUE)
     assert depth() == 0
-    with serving(database_url) as address, Client(address) as client:
+    with serving(store_url) as address, Client(address) as client:
         client.connect()
         client.publish(TOPIC, "1")
     assert depth() == 1
-    with serving(database_url) as address, Client(address) as client:
+    with serving(store_url) as address, Client(address) as client:
         client.connect()
         client.publish(TOPIC, "2")
     assert depth() == 2
-    with serving(database_url) as address, Client(address) as client:
+    with serving(store_url) as address, Client(address) as client:
         client.connect()
         client.subscribe(QUEUE)
         assert [client.message().text, client.message().text] == ["1", "2"]

@@ -121,6 +121,8 @@ class ActiveMQ:
         store: a JDBC store, or "kahadb" or "memory".
         name: the broker's name.
         prioritized: whether its queues and topics keep messages in the order of their priority.
+        scheduler: the folder of its scheduler; None for a broker without one.
+        journal_max_file_length: of KahaDB, in bytes; None is ActiveMQ's default.
         java_options: of the virtual machine; the default starts fast and is no basis for a measurement.
     """
 
@@ -132,6 +134,8 @@ class ActiveMQ:
         *,
         name: str = "activemq",
         prioritized: bool = False,
+        scheduler: Path | None = None,
+        journal_max_file_length: int | None = None,
         java_options: Sequence[str] = QUICK_START,
     ) -> None:
         self.class_path = class_path
@@ -139,6 +143,8 @@ class ActiveMQ:
         self.store = store
         self.name = name
         self.prioritized = prioritized
+        self.scheduler = scheduler
+        self.journal_max_file_length = journal_max_file_length
         self.java_options = java_options
         self.stomp_port = free_port()
         self.openwire_port = free_port()
@@ -174,10 +180,14 @@ class ActiveMQ:
             "openwire": str(self.openwire_port),
             "prioritized": str(self.prioritized).lower(),
         }
+        if self.scheduler is not None:
+            arguments["scheduler"] = str(self.scheduler)
         if isinstance(self.store, JdbcStore):
             arguments |= {"store": "jdbc"} | self.store.arguments()
         else:
             arguments["store"] = self.store
+            if self.journal_max_file_length is not None:
+                arguments["journal_max_file_length"] = str(self.journal_max_file_length)
         java = ["java", *self.java_options, "-cp", self.class_path, "ActiveMq"]
         with (self.folder / "activemq.log").open("ab") as log:
             self._process = subprocess.Popen(

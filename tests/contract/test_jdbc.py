@@ -18,8 +18,8 @@ from jdbcstore.testing import (
 
 class TestJdbc(DurablePersistenceAdapterContract):
     @pytest.fixture
-    def open_adapter(self, database_url: str) -> OpenAdapter:
-        return lambda: open_store(database_url)
+    def open_adapter(self, every_database_url: str) -> OpenAdapter:
+        return lambda: open_store(every_database_url)
 
 
 class TestJdbcUnderOtherNames(DurablePersistenceAdapterContract):
@@ -31,17 +31,17 @@ class TestJdbcUnderOtherNames(DurablePersistenceAdapterContract):
 
 class TestJdbcTopics(DurableTopicContract):
     @pytest.fixture
-    def open_adapter(self, database_url: str) -> OpenAdapter:
-        return lambda: open_store(database_url)
+    def open_adapter(self, every_database_url: str) -> OpenAdapter:
+        return lambda: open_store(every_database_url)
 
 
 class TestJdbcSchedule(DurableScheduleContract):
     @pytest.fixture
-    def open_adapter(self, database_url: str) -> OpenAdapter:
-        return lambda: open_store(database_url)
+    def open_adapter(self, every_database_url: str) -> OpenAdapter:
+        return lambda: open_store(every_database_url)
 
 
 class TestJdbcTransactions(DurableTransactionContract):
     @pytest.fixture
-    def open_adapter(self, database_url: str) -> OpenAdapter:
-        return lambda: open_store(database_url)
+    def open_adapter(self, every_database_url: str) -> OpenAdapter:
+        return lambda: open_store(every_database_url)

@@ -13,6 +13,7 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld, StoreUnavailable
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
+    DurableScheduleContract,
     DurableTopicContract,
     DurableTransactionContract,
     OpenAdapter,
@@ -33,6 +34,12 @@ class TestKahaDBTopics(DurableTopicContract):
 
 
 class TestKahaDBTransactions(DurableTransactionContract):
+    @pytest.fixture
+    def open_adapter(self, tmp_path: Path) -> OpenAdapter:
+        return lambda: open_store(f"kahadb:{tmp_path / 'kahadb'}")
+
+
+class TestKahaDBSchedule(DurableScheduleContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"kahadb:{tmp_path / 'kahadb'}")

@@ -32,8 +32,8 @@ def on(url: str, kind: type[LeaseDatabaseLocker] | type[DatabaseLocker]) -> Open
 
 class TestLease(LeaseLockerContract):
     @pytest.fixture
-    def open_locker(self, database_url: str) -> OpenLocker:
-        return on(database_url, LeaseDatabaseLocker)
+    def open_locker(self, every_database_url: str) -> OpenLocker:
+        return on(every_database_url, LeaseDatabaseLocker)
 
 
 class TestDatabase(LeaseLockerContract):

@@ -80,6 +80,7 @@ def test_refused_in_one_line(source: str, tmp_path: Path, capsys: pytest.Capture
         ([source, source], 2, "the same store"),
         ([f"sqlite:///{tmp_path / 'nothing.db'}", full], 2, "there is no file"),
         ([f"kahadb:{tmp_path / 'empty'}", full], 2, "there is no KahaDB journal"),
+        (["--report", str(tmp_path / "no" / "report"), source, full], 2, "report cannot be written"),
         ([source, "postgresql://user:geheim@127.0.0.1:1/x"], 1, "127.0.0.1"),
         ([source, "oracle://user:geheim@127.0.0.1:1/x"], 2, "no store for oracle"),
     ):

@@ -11,9 +11,9 @@ from jdbcstore.config.urls import open_engine
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
+def engine(every_database_url: str) -> Iterator[Engine]:
     """An engine on a fresh empty database, on every database in turn."""
-    yield from opened(database_url)
+    yield from opened(every_database_url)
 
 
 @pytest.fixture

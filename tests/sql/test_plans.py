@@ -24,7 +24,7 @@ from jdbcstore.store.jdbc.rows import Batch, Purge, Write
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing.messages import PRODUCER
-from tests.conftest import SQL_SERVERS, fresh_database
+from tests.conftest import EVERY_SQL_SERVER, fresh_database
 from tests.sql.captured import Sent, captured
 from tests.sql.examining import Examined, examine
 from tests.sql.loading import ByNumber, load
@@ -111,7 +111,7 @@ LOOKED_UP: Final = {
 Seen: TypeAlias = Mapping[tuple[str, str], Sequence[Examined]]
 
 
-@pytest.fixture(scope="module", params=["sqlite", *SQL_SERVERS])
+@pytest.fixture(scope="module", params=["sqlite", *EVERY_SQL_SERVER])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     """What every database does for every page and look-up, by name and state of its statistics."""
     if request.param == "sqlite":

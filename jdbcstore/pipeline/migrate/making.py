@@ -59,7 +59,7 @@ def migrate(
     watch = watch or Watch(spark, is_quiet=True)
     if "://" not in target or target.startswith(("kahadb:", "file:")):
         raise ConfigurationError(
-            "KahaDB cannot be written yet: the target must be a SQL store, sqlite:///FILE or another"
+            "the target must be a SQL store, sqlite:///FILE or another; KahaDB is written by: jdbcstore migrate"
         )
     to = location_of(target)
     if is_journal(source):

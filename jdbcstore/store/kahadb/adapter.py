@@ -39,6 +39,7 @@ from jdbcstore.store.kahadb.messages import KahaDBMessageStore
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
 from jdbcstore.store.kahadb.recovery import open_index
+from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
@@ -73,6 +74,8 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._index: Index | None = None
         self._stores: dict[Destination, KahaDBMessageStore] = {}
         self._transactions: KahaDBTransactionStore
+        self._jobs: Final = KahaDBJobStore(self)
+        self.scheduler: Final = SchedulerJournal(self.directory, self.options)
         virtual = filter(None, (name.strip() for name in self.options.virtual_topic_consumers.split(",")))
         self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
         options = self.options
@@ -125,9 +128,11 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         appender = self._appender = Appender(self.directory, self.options)
         try:
             appender.open()
-            index = open_index(self.directory, self.options)
+            self.scheduler.open()
+            index = open_index(self.directory, self.options, self.scheduler)
         except BaseException:
             appender.abandon()
+            self.scheduler.abandon()
             let_go()
             raise
         self._index = index
@@ -137,6 +142,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             appender,
             self.options,
             self.reader.read,
+            self.scheduler,
             self._locker.prove,
             let_go,
             self.reader.forget,
@@ -153,6 +159,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self.reader.close()
         try:
             self._appender.close()
+            self.scheduler.close()
         finally:
             index.close()
             self._resign()
@@ -246,6 +253,11 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._opened()
         return self._transactions
 
+    def job_store(self) -> KahaDBJobStore:
+        """As `SupportsScheduling`."""
+        self._opened()
+        return self._jobs
+
     def clean_up(self) -> int:
         """As `SupportsTopics`; there is never anything left."""
         self._opened()
@@ -309,8 +321,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         taken: TakenIn | None = None,
     ) -> Completion[None]:
         self._opened()
-        if jobs:
-            raise StoreError("this store keeps no scheduled messages")
+        changes = self.job_store().changes(jobs) if jobs else None
         if taken is not None:
             raise StoreError("a KahaDB directory is not loaded in bulk")
         targets = [(store, message) for store, message in ((self.own(store), message) for store, message in adds)]
@@ -331,7 +342,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
                 producer = str(message.message_id.producer_id)
                 if came.get(producer, -1) <= message.message_id.producer_sequence_id and _is_shown(message.message_id):
                     shown[producer] = added[-1]
-            parts: list[Part] = [*added]
+            parts: list[Part] = [*added] if changes is None else [changes, *added]
             parts += [Came(producer, last, shown.get(producer)) for producer, last in came.items()]
             parts += [Remove(store.known, Meant.of(message_id)) for store, message_id in sources]
             parts += [  # perhaps messages that have got their numbers just now
@@ -339,7 +350,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
                 for store, key, message_id in done
             ]
             may_cancel = 0
-            if len(added) == 1 and not sources and not done and added[0].known.destination.is_queue:
+            if len(added) == 1 and changes is None and not sources and not done and added[0].known.destination.is_queue:
                 may_cancel = added[0].hint.sequence
             self.committer.submit(Write(completion, parts=parts, follows=follows, may_cancel=may_cancel))
         return completion

@@ -15,7 +15,7 @@ directory in which a broker was is replayed there.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from jdbcstore.destination import Destination
@@ -27,17 +27,21 @@ from jdbcstore.store.kahadb import index as sql
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.commands import (
     AddMessage,
+    AddScheduledJob,
     Command,
     Commit,
     Prepare,
     RemoveDestination,
     RemoveMessage,
+    RemoveScheduledJob,
+    RemoveScheduledJobs,
+    RescheduleJob,
     Rollback,
     Subscription,
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, Operation, Row, id_hash
+from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, JobRow, Operation, Row, id_hash
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
 
@@ -56,11 +60,26 @@ class Hint(NamedTuple):
 #: A record, where it stands, and what is known beforehand.
 Applied: TypeAlias = tuple[Location, Command, Hint | None]
 
-_Operation: TypeAlias = tuple[Location, AddMessage | RemoveMessage, Hint | None]
+#: A sequence of a producer has 64 bits.
+_DIGITS: Final = 19
+
+#: Of a transaction; with the sequence of the message that is meant, 0 for the first of its id.
+_Operation: TypeAlias = tuple[Location, AddMessage | RemoveMessage, Hint | None, int]
+
+
+#: What brokers call their only scheduler.
+SCHEDULER: Final = "JMS"
+#: What the scheduler's journal gets, in the order in which the journal of messages has it.
+SCHEDULER_COMMANDS: Final = (AddScheduledJob, RescheduleJob, RemoveScheduledJob, RemoveScheduledJobs)
 
 
 class ForeignRecord(Exception):
     """A broker has written here: the index has to be made anew."""
+
+
+def repeat_after(row: JobRow) -> int:
+    """How often a job is sent after the next time when it was rescheduled once, as brokers count."""
+    return row.repeat - 1 if not row.cron and row.repeat > 0 else row.repeat
 
 
 def level_of(add: AddMessage) -> int:
@@ -97,6 +116,7 @@ class Applier:
         self._acks: list[tuple[int, Row, KnownSubscription]] = []
         self._removes: list[tuple[int]] = []
         self._removed: set[int] = set()
+        self._scheduled: Iterator[Location] = iter(())
         #: Where messages of this batch stand now.
         self._files: dict[int, int] = {}
         self._handlers: Final[dict[type, Callable[[Location, Any, Hint | None], None]]] = {
@@ -109,16 +129,24 @@ class Applier:
             RemoveDestination: self._remove_destination,
             Subscription: self._subscription,
             Trace: self._trace,
+            AddScheduledJob: self._add_job,
+            RescheduleJob: self._reschedule_job,
+            RemoveScheduledJob: self._remove_job,
+            RemoveScheduledJobs: self._remove_jobs,
         }
 
-    def apply(self, batch: Iterable[Applied]) -> None:
+    def apply(self, batch: Iterable[Applied], scheduled: Iterable[Location] = ()) -> None:
         """Apply the records of one batch, in their order.
+
+        Args:
+            batch: records, where they stand, what is known of them.
+            scheduled: where the scheduler's commands among them stand in the scheduler's journal.
 
         Raises:
             ForeignRecord: a record is not by this store.
             sqlite3.Error: the index cannot be written.
         """
-        self._numbers, self._files = [], {}
+        self._numbers, self._files, self._meant, self._scheduled = [], {}, 0, iter(scheduled)
         handlers = self._handlers
         for location, command, hint in batch:
             handler = handlers.get(type(command))
@@ -171,27 +199,30 @@ class Applier:
         if last > producers.get(producer, -1):
             producers[producer] = last
 
+    def _came_with(self, message_id: str) -> None:
+        producer, _, number = message_id.rpartition(":")
+        if producer and len(number) < _DIGITS and number.isdecimal():
+            self._came(producer, int(number))
+
     def _next(self, hint: Hint | None) -> int:
         index = self.index
         sequence = self._numbers.pop() if self._numbers else index.written + 1
         if hint is not None and hint.sequence != sequence:
             raise StoreError(f"the journal says sequence {sequence}, and {hint.sequence} was given")
+        # `given` is not touched: who sends counts it on meanwhile.
         index.written = max(index.written, sequence)
-        index.given = max(index.given, sequence)
         return sequence
 
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _add(self, location: Location, add: AddMessage, hint: Hint | None) -> None:
         if add.transaction is not None:
-            self._begun.setdefault(add.transaction, []).append((location, add, hint))
+            self._begun.setdefault(add.transaction, []).append((location, add, hint, 0))
             return
         sequence = self._next(hint)
         known, message_id = self._of(add.destination), add.message_id or ""
         level, file = level_of(add), location.file
-        producer, _, number = message_id.rpartition(":")
-        if producer and number.lstrip("-").isdecimal():
-            self._came(producer, int(number))
+        self._came_with(message_id)
         subscriptions = known.subscriptions
         if subscriptions:
             self._pending += [(one.id, level, sequence) for one in subscriptions.values()]
@@ -245,7 +276,8 @@ class Applier:
 
     def _remove(self, location: Location, remove: RemoveMessage, hint: Hint | None) -> None:
         if remove.transaction is not None:
-            self._begun.setdefault(remove.transaction, []).append((location, remove, hint))
+            meant, self._meant = self._meant, 0
+            self._begun.setdefault(remove.transaction, []).append((location, remove, hint, meant))
             return
         known = self._of(remove.destination)
         row = self._meant_by(known, remove.message_id, hint)
@@ -332,14 +364,15 @@ class Applier:
         begun = self._begun.pop(xid, []) if xid is not None else []
         if not isinstance(xid, XATransactionId):
             raise ForeignRecord(f"{location}: a local transaction that is prepared")
-        files = {location.file, *(where.file for where, _, _ in begun)}
+        files = {location.file, *(where.file for where, *_ in begun)}
         connection = self._connection
         id = connection.execute(
             "INSERT INTO transactions (format, global, branch, first_file, last_file) VALUES (?, ?, ?, ?, ?)",
             (xid.format_id, xid.global_transaction_id, xid.branch_qualifier, min(files), max(files)),
         ).lastrowid
         operations: list[Operation] = []
-        for where, operation, known_of_it in begun:
+        for where, operation, known_of_it, meant in begun:
+            self._meant = meant
             self.index.refer(location.file, where.file)
             if isinstance(operation, AddMessage):
                 operations.append(self._wait(where, operation, known_of_it))
@@ -353,6 +386,7 @@ class Applier:
     def _wait(self, where: Location, add: AddMessage, hint: Hint | None) -> Operation:
         known, message_id, sequence = self._of(add.destination), add.message_id or "", self._next(hint)
         level = level_of(add)
+        self._came_with(message_id)
         expiration = expiration_of(add) if hint is None else hint.expiration
         self._connection.execute(
             sql.ADD, (sequence, known.id, level, message_id, id_hash(message_id), *where, expiration, 0, WAITING)
@@ -410,9 +444,6 @@ class Applier:
             one.count += 1
         known.count += 1
         known.levels.add(row.level)
-        producer, _, number = row.message_id.rpartition(":")
-        if producer and number.lstrip("-").isdecimal():
-            self._came(producer, int(number))
 
     def _roll_back(self, location: Location, rollback: Rollback, hint: Hint | None) -> None:
         self._flush()
@@ -545,3 +576,35 @@ class Applier:
         connection.execute("DELETE FROM pending WHERE subscription = ?", id)
         connection.execute("DELETE FROM operations WHERE subscription = ?", id)
         connection.execute("DELETE FROM subscriptions WHERE id = ?", id)
+
+    # -- scheduled messages --------------------------------------------------------------------------------------
+
+    def _add_job(self, location: Location, add: AddScheduledJob, hint: Hint | None) -> None:
+        self.put_job(add, next(self._scheduled))
+
+    def put_job(self, add: AddScheduledJob, location: Location, rescheduled: int = 0) -> None:
+        """A job is added; where its record stands in the scheduler's journal."""
+        cron, due_ms = add.cron_entry or "", add.next_execution_time
+        row = JobRow(add.job_id or "", due_ms, add.delay, add.period, add.repeat, cron, rescheduled, *location)
+        self._connection.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def _reschedule_job(self, location: Location, command: RescheduleJob, hint: Hint | None) -> None:
+        next(self._scheduled)
+        row = self.index.job(command.job_id or "")
+        if row is not None and row.due_ms == command.execution_time:
+            self._connection.execute(
+                "UPDATE jobs SET due_ms = ?, repeat = ?, rescheduled = ? WHERE job_id = ?",
+                (command.next_execution_time, repeat_after(row), command.rescheduled_count, row.job_id),
+            )
+
+    def _remove_job(self, location: Location, command: RemoveScheduledJob, hint: Hint | None) -> None:
+        next(self._scheduled)
+        self._connection.execute(
+            "DELETE FROM jobs WHERE job_id = ? AND due_ms = ?", (command.job_id, command.next_execution_time)
+        )
+
+    def _remove_jobs(self, location: Location, command: RemoveScheduledJobs, hint: Hint | None) -> None:
+        next(self._scheduled)
+        self._connection.execute(
+            "DELETE FROM jobs WHERE due_ms BETWEEN ? AND ?", (command.start_time, command.end_time)
+        )

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, IndexDamaged, JournalDamaged
 from jdbcstore.message import Message
-from jdbcstore.store.kahadb.commands import AddMessage, RemoveMessage, UpdateMessage
+from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, UpdateMessage
 from jdbcstore.store.kahadb.journal import Location, file_number
 from jdbcstore.store.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage
@@ -116,7 +116,7 @@ def check(directory: Path | str, *, index_directory: Path | str | None = None, m
     """
     comparison = _Comparison()
     found = survey(directory, index_directory=index_directory, at_last_update=comparison.compare)
-    try:
+    with found:
         report = CheckReport(found)
         _about_the_broker(report)
         _files(report)
@@ -128,9 +128,6 @@ def check(directory: Path | str, *, index_directory: Path | str | None = None, m
         _subscriptions(report)
         if messages:
             _messages(report)
-    finally:
-        if found.index is not None:
-            found.index.close()
     return report
 
 
@@ -169,6 +166,8 @@ def _files(report: CheckReport) -> None:
     unused = [name for name in unused if file_number(name) not in damaged]
     if unused:
         report.notes.append(f"{', '.join(unused)}: no record in it (made ahead, or not used yet)")
+    if found.commands[AddScheduledJob]:
+        report.notes.append("this is the store of a scheduler: its records are checked, and not the messages in them")
     left = sorted(path.name for path in found.directory.glob("tx-*.tmp"))
     if left and not found.running:
         report.notes.append(f"{', '.join(left)}: left over from a crash, may be deleted")
@@ -176,7 +175,8 @@ def _files(report: CheckReport) -> None:
 
 def _damages(report: CheckReport) -> None:
     found = report.survey
-    last = max(found.sizes)
+    # Files behind it are made ahead.
+    last = max([number for number, end in found.ends.items() if end] + [one.file for one in found.state.damages] + [0])
     for damage in found.state.damages:
         place = f"{Location(damage.file, damage.offset, 0)}"
         if damage.file == last and damage.at_the_end:
@@ -191,7 +191,7 @@ def _damages(report: CheckReport) -> None:
                 "It is overwritten when the broker starts"
                 " (with checkForCorruptJournalFiles it refuses unless ignoreMissingJournalfiles is set, too).",
             )
-        elif "record" in damage.what or not damage.what.startswith(("a batch", "no batch")):
+        elif not damage.what.startswith(("a batch", "no batch")):
             report.add(
                 "record",
                 place,

@@ -55,6 +55,7 @@ from jdbcstore.store.kahadb.compaction import Compaction
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.journal import Journal, Location
 from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.scheduling import SchedulerJournal
 from jdbcstore.store.kahadb.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
 
@@ -82,6 +83,7 @@ class Committer:
         appender: open.
         options: lengths of batches, when there are checkpoints.
         read: gives a record of the journal.
+        scheduler: the scheduler's journal, which gets its commands behind this one.
         prove: raises `LeaseLost` if we are not master; called before each batch is written and before it is answered.
         let_go: called when nothing is written any more.
         forget: told the number of a journal file before it is removed.
@@ -94,6 +96,7 @@ class Committer:
         appender: Appender,
         options: KahaDBOptions,
         read: Callable[[Location], Command],
+        scheduler: SchedulerJournal,
         prove: Callable[[], object],
         let_go: Callable[[], object],
         forget: Callable[[int], object],
@@ -103,6 +106,7 @@ class Committer:
         self._appender = appender
         self._options = options
         self._read = read
+        self._scheduler = scheduler
         self._prove = prove
         self._let_go = let_go
         self._producer_memory_ms = producer_memory_ms
@@ -232,6 +236,7 @@ class Committer:
         finally:
             if self._abandoned.is_set():
                 self._appender.abandon()
+                self._scheduler.abandon()
             self._let_go()
 
     def _idle_s(self) -> float | None:
@@ -260,10 +265,14 @@ class Committer:
                 self._clean_up()
         except StoreError as error:
             self._break(error)
+        except Exception as error:
+            log.exception("the index cannot be written for no reason that is known")
+            self._break(StoreError(f"the index cannot be written: {error!r}"))
 
     def checkpoint(self, *, force: bool = False) -> None:
         """Write the index. In the thread, or when it is over."""
         now_ms = time.time_ns() // 1_000_000
+        self._scheduler.force()
         self._index.forget_producers(now_ms - self._producer_memory_ms, _PRODUCERS_SWEPT)
         self._index.checkpoint(now_ms, force=force)
         self._is_dirty = False
@@ -298,7 +307,7 @@ class Committer:
 
     def _write_part(self, part: Part) -> None:
         """Make something durable that nobody has submitted. In the thread, in a task."""
-        plan = Plan(self._index, part.looks(), self._read)
+        plan = Plan(self._index, part.looks(), self._read, self._scheduler.reader.read)
         part.plan(plan)
         payloads = plan.finish()
         if payloads:
@@ -361,6 +370,13 @@ class Committer:
         except (StoreError, LeaseLost) as error:
             log.warning("write failed writes=%d error=%r", len(group), str(error))
             self._tell([write for write in group if not write.completion.done], error)
+        except _Abandoned:
+            raise
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            log.exception("writing failed for no reason that is known")
+            self._break(StoreError(f"writing failed: {error!r}"))
+            unknown = OutcomeUnknown(f"writing failed: {error!r}")
+            self._tell([write for write in group if not write.completion.done], unknown)
         else:
             self._tell(group)
 
@@ -420,7 +436,8 @@ class Committer:
 
     def _plan(self, group: list[Write]) -> tuple[Plan, list[Write]]:
         """The records of a batch, and the writes that are in it."""
-        plan = Plan(self._index, [one for write in group for part in write.parts for one in part.looks()], self._read)
+        looks = [one for write in group for part in write.parts for one in part.looks()]
+        plan = Plan(self._index, looks, self._read, self._scheduler.reader.read)
         let_down: set[int] = set()
         failed: list[tuple[Write, StoreError | None]] = []
         planned: list[Write] = []
@@ -475,10 +492,17 @@ class Committer:
         index, batch = self._index, self._appender.last_batch
         assert batch is not None
         try:
+            scheduled = self._schedule(plan)
             with index.lock:
-                self._applier.apply(zip(locations, plan.commands, plan.hints, strict=True))
+                self._applier.apply(zip(locations, plan.commands, plan.hints, strict=True), scheduled)
                 index.position = batch
+                index.job_position = self._scheduler.last_batch or index.job_position
         except (sqlite3.Error, StoreError) as error:
             self._break(StoreError(f"the index cannot be written: {error}"))
             raise OutcomeUnknown(f"in the journal, but not in the index: {error}") from error
         self._is_dirty = True
+
+    def _schedule(self, plan: Plan) -> list[Location]:
+        """Give the scheduler's journal what belongs there; after a kill, the next start does it."""
+        commands = plan.scheduled() if plan.is_scheduling else []
+        return self._scheduler.append(commands) if commands else []

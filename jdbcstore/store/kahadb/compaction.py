@@ -35,8 +35,12 @@ from jdbcstore.store.kahadb.cleanup import Cleanup
 from jdbcstore.store.kahadb.commands import (
     AckMessageFileMap,
     AddMessage,
+    AddScheduledJob,
     ProducerAudit,
     RemoveMessage,
+    RemoveScheduledJob,
+    RemoveScheduledJobs,
+    RescheduleJob,
     Trace,
     UpdateMessage,
 )
@@ -50,8 +54,18 @@ log = logging.getLogger(__name__)
 
 #: Copies in one batch.
 _COPIES_MAX: Final = 1000
-#: What may stand in a file that goes. Anything else counts where it stands.
-_MAY_GO: Final = (AckMessageFileMap, AddMessage, ProducerAudit, RemoveMessage, Trace)
+#: What may stand in a file that goes; what is said of jobs is in their journal, too. Anything else counts where it is.
+_MAY_GO: Final = (
+    AckMessageFileMap,
+    AddMessage,
+    AddScheduledJob,
+    ProducerAudit,
+    RemoveMessage,
+    RemoveScheduledJob,
+    RemoveScheduledJobs,
+    RescheduleJob,
+    Trace,
+)
 #: Records between two looks whether somebody wants us to stop.
 _RECORDS_UNASKED: Final = 4096
 

@@ -30,7 +30,7 @@ from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.kahadb.appending import BatchPlace
 from jdbcstore.store.kahadb.known import Known, KnownDestination, KnownSubscription, destination_name, named_destination
 
-__all__ = ["FILE_NAME", "HIDDEN", "VISIBLE", "WAITING", "Index", "Operation", "PageRow", "Row", "id_hash"]
+__all__ = ["FILE_NAME", "HIDDEN", "VISIBLE", "WAITING", "Index", "JobRow", "Operation", "PageRow", "Row", "id_hash"]
 
 FILE_NAME: Final = "jdbcstore-index.sqlite"
 
@@ -40,10 +40,13 @@ WAITING: Final = 1
 HIDDEN: Final = 2
 
 #: Another number is another layout: the index is made anew from the journal.
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 
 _SCHEMA: Final = """
-CREATE TABLE position (file INTEGER, offset INTEGER, checksum INTEGER, written INTEGER, given INTEGER);
+CREATE TABLE position (
+    file INTEGER, offset INTEGER, checksum INTEGER, job_file INTEGER, job_offset INTEGER, job_checksum INTEGER,
+    written INTEGER, given INTEGER
+);
 CREATE TABLE destinations (id INTEGER PRIMARY KEY, name TEXT, kept INTEGER, levels INTEGER, count INTEGER);
 CREATE TABLE messages (
     sequence INTEGER PRIMARY KEY, destination INTEGER, level INTEGER, message_id TEXT, id_hash INTEGER, file INTEGER,
@@ -71,6 +74,11 @@ CREATE TABLE ack_files (file INTEGER, message_file INTEGER, PRIMARY KEY (file, m
 CREATE TABLE producers (producer TEXT PRIMARY KEY, last INTEGER, used_ms INTEGER, file INTEGER) WITHOUT ROWID;
 CREATE INDEX producers_by_use ON producers (used_ms);
 CREATE INDEX producers_by_file ON producers (file);
+CREATE TABLE jobs (
+    job_id TEXT PRIMARY KEY, due_ms INTEGER, delay_ms INTEGER, period_ms INTEGER, repeat INTEGER, cron TEXT,
+    rescheduled INTEGER, file INTEGER, offset INTEGER, size INTEGER
+) WITHOUT ROWID;
+CREATE INDEX jobs_by_due ON jobs (due_ms, job_id);
 """
 
 _ROW: Final = "sequence, destination, level, message_id, file, offset, size, waiting, state"
@@ -96,6 +104,7 @@ EXPIRED: Final = (
     " WHERE expiration > 0 AND state = 0 AND (expiration, sequence) > (?, ?) AND expiration < ?"
     " ORDER BY expiration, sequence LIMIT ?"
 )
+JOBS: Final = "SELECT * FROM jobs WHERE (due_ms, job_id) > (?, ?) AND due_ms <= ? ORDER BY due_ms, job_id LIMIT ?"
 ADD: Final = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 REMOVE: Final = "DELETE FROM messages WHERE sequence = ?"
 PEND: Final = "INSERT INTO pending VALUES (?, ?, ?)"
@@ -124,6 +133,22 @@ class PageRow(NamedTuple):
 
     sequence: int
     file: int
+    offset: int
+    size: int
+
+
+class JobRow(NamedTuple):
+    """A scheduled message."""
+
+    job_id: str
+    due_ms: int
+    delay_ms: int
+    period_ms: int
+    repeat: int
+    cron: str
+    rescheduled: int
+    file: int
+    """Of the scheduler's journal, where the record that added it stands."""
     offset: int
     size: int
 
@@ -159,6 +184,8 @@ class Index:
         self.known = Known()
         #: The last batch that is in it; file 0 when none is.
         self.position = BatchPlace(0, 0, 0)
+        #: The same of the scheduler's journal.
+        self.job_position = BatchPlace(0, 0, 0)
         #: The highest sequence of a message that is in the journal, and the highest that was given to one.
         self.written = self.given = 0
         #: How many messages of each journal file are there, those in doubt too.
@@ -201,14 +228,14 @@ class Index:
         for statement in _SCHEMA.split(";"):
             if statement.strip():
                 connection.execute(statement)
-        connection.execute("INSERT INTO position VALUES (0, 0, 0, 0, 0)")
+        connection.execute("INSERT INTO position VALUES (0, 0, 0, 0, 0, 0, 0, 0)")
         connection.execute(f"PRAGMA user_version = {_LAYOUT}")
         self.is_new = True
 
     def _load(self, connection: sqlite3.Connection) -> None:
-        file, offset, checksum, self.written, self.given = connection.execute("SELECT * FROM position").fetchone()
-        self.position = BatchPlace(file, offset, checksum)
-        self._saved_file = file
+        *places, self.written, self.given = connection.execute("SELECT * FROM position").fetchone()
+        self.position, self.job_position = BatchPlace(*places[:3]), BatchPlace(*places[3:])
+        self._saved_file = self.position.file
         known = self.known = Known()
         for id, name, kept, levels, count in connection.execute("SELECT * FROM destinations"):
             found = known.put(KnownDestination(id, named_destination(name), is_kept=bool(kept), levels=levels))
@@ -261,8 +288,9 @@ class Index:
 
     def _save(self, connection: sqlite3.Connection, now_ms: int) -> None:
         connection.execute(
-            "UPDATE position SET file = ?, offset = ?, checksum = ?, written = ?, given = ?",
-            (*self.position, self.written, self.given),
+            "UPDATE position SET file = ?, offset = ?, checksum = ?, job_file = ?, job_offset = ?, job_checksum = ?,"
+            " written = ?, given = ?",
+            (*self.position, *self.job_position, self.written, self.given),
         )
         connection.executemany(
             "INSERT OR REPLACE INTO destinations VALUES (?, ?, ?, ?, ?)",
@@ -417,6 +445,30 @@ class Index:
         with self.lock, _errors():
             found = self.connection.execute("SELECT last FROM producers WHERE producer = ?", (producer,)).fetchone()
             return max(self.producers.get(producer, -1), -1 if found is None else found[0])
+
+    # -- scheduled messages --------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobRow | None:
+        """One of them."""
+        with self.lock, _errors():
+            found = self.connection.execute("SELECT * FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+            return None if found is None else JobRow(*found)
+
+    def jobs(self, after: tuple[int, str], last_ms: int, rows: int) -> list[JobRow]:
+        """Those behind a due time and id that are due until a time, in that order."""
+        with self.lock, _errors():
+            return [JobRow(*row) for row in self.connection.execute(JOBS, (*after, last_ms, rows))]
+
+    def job_due_first(self) -> int | None:
+        """When the first one is due."""
+        with self.lock, _errors():
+            found = self.connection.execute("SELECT min(due_ms) FROM jobs").fetchone()[0]
+            return None if found is None else int(found)
+
+    def job_count(self) -> int:
+        """How many there are."""
+        with self.lock, _errors():
+            return int(self.connection.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
     # -- what keeps journal files --------------------------------------------------------------------------------
 

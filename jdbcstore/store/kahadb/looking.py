@@ -51,6 +51,7 @@ class KahaDBView(KahaDBPersistenceAdapter):
         if index is not None:
             index.close()
             self.reader.close()
+            self.scheduler.close()
             self._stores.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,13 +21,22 @@ from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.kahadb import index as sql
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import BatchPlace
-from jdbcstore.store.kahadb.applying import Applier, ForeignRecord, expiration_of, level_of
-from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.kahadb.applying import (
+    SCHEDULER,
+    SCHEDULER_COMMANDS,
+    Applier,
+    ForeignRecord,
+    expiration_of,
+    level_of,
+)
+from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, Command, Trace, UpdateMessage
 from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, id_hash
 from jdbcstore.store.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record
 from jdbcstore.store.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.replay import Replay
+from jdbcstore.store.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.kahadb.scheduling import DIRECTORY, SchedulerJournal
 from jdbcstore.store.kahadb.state import State, StoredMessage, StoredTransaction
 
 __all__ = ["made_anew", "open_index"]
@@ -35,16 +45,20 @@ log = logging.getLogger(__name__)
 
 #: What a broker's index consists of.
 _BROKERS_INDEX: Final = ("db.data", "db.redo", "db.free")
+_SCHEDULERS_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
+#: How many of the last commands for the scheduler are compared with its journal when the index is made anew.
+_SCHEDULED_MAX: Final = 100_000
 #: Records that are applied in one go.
 _RECORDS: Final = 4000
 
 
-def open_index(directory: Path, options: KahaDBOptions) -> Index:
-    """The index of a directory, as the journal has it. The end of the journal is repaired already.
+def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> Index:
+    """The index of a directory, as the journals have it. Their ends are repaired already.
 
     Args:
         directory: of the journal.
         options: where the index is, how much of it is in memory.
+        scheduler: open; it gets what a crash has kept from it.
 
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
@@ -53,11 +67,11 @@ def open_index(directory: Path, options: KahaDBOptions) -> Index:
     place.mkdir(parents=True, exist_ok=True)
     path = place / sql.FILE_NAME
     try:
-        reason = _reason_to_rebuild(directory, place, options)
+        reason = _reason_to_rebuild(directory, place, options, scheduler)
         if reason is None:
             index = Index(path, options.index_cache_size_pages)
             try:
-                reason = _catch_up(index, directory)
+                reason = _catch_up(index, directory, scheduler)
                 if reason is None:
                     return _known(index)
             except BaseException:
@@ -69,10 +83,12 @@ def open_index(directory: Path, options: KahaDBOptions) -> Index:
     log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
     if options.archive_corrupted_index and path.exists():
         path.rename(path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
-    index = made_anew(path, directory, options)
+    index = made_anew(path, directory, options, scheduler)
     for where in {directory, place}:
         for name in _BROKERS_INDEX:
             (where / name).unlink(missing_ok=True)
+    for name in _SCHEDULERS_INDEX:
+        (scheduler.directory / name).unlink(missing_ok=True)
     return index
 
 
@@ -83,9 +99,11 @@ def _known(index: Index) -> Index:
     return index
 
 
-def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions) -> str | None:
+def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> str | None:
     if any((where / _BROKERS_INDEX[0]).exists() for where in {directory, place}):
         return "a broker was here: there is a db.data"
+    if (scheduler.directory / _SCHEDULERS_INDEX[0]).exists():
+        return "a broker was here: there is a scheduleDB.data"
     return "forceRecoverIndex is set" if options.force_recover_index else None
 
 
@@ -112,33 +130,85 @@ class _Behind(JournalFile):
             self.is_found = False
 
 
-def _catch_up(index: Index, directory: Path) -> str | None:
+def _catch_up(index: Index, directory: Path, scheduler: SchedulerJournal) -> str | None:
     """Apply what the index has not. Returns why that is not possible, if so."""
     journal = Journal(directory)
     position = index.position
     if index.is_new:
-        if any(_has_records(journal, number) for number in journal.files):
+        if any(_has_records(journal, number) for number in journal.files) or scheduler.last_batch is not None:
             return "there is none"
         index.checkpoint(time.time_ns() // 1_000_000)
         return None
     if position.file and position.file not in journal.files:
         return f"there is no db-{position.file}.log"
-    applier, applied = Applier(index), 0
+    applier, applied, jobs = Applier(index), 0, _Scheduled(scheduler, index.job_position)
     with index.lock:
         for number in [number for number in journal.files if number >= position.file]:
             with journal.opened(number) as source:
                 file = _Behind(source, number, start=position.offset if number == position.file else 0)
                 file.known = position if number == position.file else None
                 for batch in _in_batches(file):
-                    applier.apply((location, command, None) for location, command in batch)
+                    scheduled = jobs.places([command for _, command in batch])
+                    applier.apply(((location, command, None) for location, command in batch), scheduled)
                     applied += len(batch)
                 if not file.is_found:
                     return f"the batch at {position.offset} of db-{number}.log is another one"
                 if file.last is not None:
                     index.position = file.last
+        jobs.finish()
+        index.job_position = scheduler.last_batch or index.job_position
+    index.given = max(index.given, index.written)
     if applied:
         log.info("applied what stood behind the last checkpoint records=%d", applied)
     return None
+
+
+class _Scheduled:
+    """The scheduler's journal behind the last checkpoint, which gets what it has not.
+
+    Args:
+        journal: open.
+        position: its last batch that is in the index.
+    """
+
+    def __init__(self, journal: SchedulerJournal, position: BatchPlace) -> None:
+        self._journal = journal
+        self._there = deque(self._behind(position))
+
+    def _behind(self, position: BatchPlace) -> Iterator[Record]:
+        if self._journal.last_batch is None and not position.file:
+            return
+        journal = Journal(self._journal.directory)
+        if position.file and position.file not in journal.files:
+            raise ForeignRecord(f"the scheduler has no db-{position.file}.log")
+        for number in [number for number in journal.files if number >= position.file]:
+            with journal.opened(number) as source:
+                file = _Behind(source, number, start=position.offset if number == position.file else 0)
+                file.known = position if number == position.file else None
+                yield from (record for record in file.records() if isinstance(record[1], SCHEDULER_COMMANDS))
+                if not file.is_found:
+                    raise ForeignRecord(f"the batch at {position.offset} of the scheduler's db-{number}.log is another")
+
+    def places(self, commands: list[Command]) -> list[Location]:
+        """Where the scheduler's commands of a batch stand in its journal, all of them in the end."""
+        found: list[Location] = []
+        missing: list[Command] = []
+        for command in commands:
+            if not isinstance(command, SCHEDULER_COMMANDS):
+                continue
+            if not self._there:
+                missing.append(command)
+                continue
+            location, there = self._there.popleft()
+            if there != command:
+                raise ForeignRecord(f"the scheduler's {location} is {there!r}, and {command!r} was given to it")
+            found.append(location)
+        return found + self._journal.append(missing) if missing else found
+
+    def finish(self) -> None:
+        """There must be nothing more."""
+        if self._there:
+            raise ForeignRecord(f"the scheduler's {self._there[0][0]} is not by this store")
 
 
 def _in_batches(file: _Behind) -> Iterator[list[Record]]:
@@ -172,6 +242,7 @@ class _Noted:
         self.producers: dict[str, int] = {}
         self.kept: dict[str, None] = {}
         self.last: BatchPlace | None = None
+        self.scheduled: deque[Command] = deque(maxlen=_SCHEDULED_MAX)
 
     def noting(self, records: Iterator[Record]) -> Iterator[Record]:
         """The records, while they go by."""
@@ -180,6 +251,8 @@ class _Noted:
                 self._remark(command)
             elif isinstance(command, AddMessage | UpdateMessage):
                 self._message(location, command)
+            elif isinstance(command, SCHEDULER_COMMANDS):
+                self.scheduled.append(command)
             yield location, command
 
     def _message(self, location: Location, command: AddMessage | UpdateMessage) -> None:
@@ -224,13 +297,14 @@ class _Noting(Journal):
                 self.damages_unlisted += file.damages_unlisted
 
 
-def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
-    """A new index from the journal alone.
+def made_anew(path: Path, directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal | None = None) -> Index:
+    """A new index from the journals alone.
 
     Args:
         path: of the index; one that is there is removed.
         directory: of the journal.
         options: how much of the index is in memory.
+        scheduler: open; it gets what a crash has kept from it. None if nothing may be changed.
 
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
@@ -247,6 +321,11 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     index = Index(path, options.index_cache_size_pages)
     try:
         messages = _load(index, state, noted)
+        if scheduler is not None:
+            _complete(scheduler, noted)
+            index.job_position = scheduler.last_batch or index.job_position
+        if (directory / DIRECTORY).is_dir():
+            _load_jobs(index, directory / DIRECTORY)
         index.checkpoint(time.time_ns() // 1_000_000, force=True)
     except BaseException:
         index.close()
@@ -272,6 +351,47 @@ def _load(index: Index, state: State, noted: _Noted) -> int:
             index.producers[producer] = max(last, index.producers.get(producer, -1))
         index.position = noted.last or BatchPlace(0, 0, 0)
     return messages
+
+
+def _complete(scheduler: SchedulerJournal, noted: _Noted) -> None:
+    """Give the scheduler's journal what stands behind its last command in the journal of the messages."""
+    last: Command | None = None
+    for _, command in scheduler.records():
+        if isinstance(command, SCHEDULER_COMMANDS):
+            last = command
+    missing: list[Command] = []
+    for command in reversed(noted.scheduled):
+        if command == last:
+            break
+        missing.insert(0, command)
+    else:
+        if last is not None:
+            return  # all that this store knows of is long since there, or a broker went on
+    if missing:
+        scheduler.append(missing)
+        scheduler.force()
+
+
+def _load_jobs(index: Index, directory: Path) -> None:
+    applier = Applier(index)
+    with index.lock:
+        for name, jobs in replay_scheduler(Journal(directory)).items():
+            if name != SCHEDULER:
+                log.warning("jobs of another scheduler are left alone scheduler=%s jobs=%d", name, len(jobs))
+                continue
+            for job in jobs:
+                add = AddScheduledJob(
+                    name,
+                    job.job_id,
+                    job.start_time,
+                    job.cron_entry,
+                    job.delay,
+                    job.period,
+                    job.repeat,
+                    None,
+                    job.next_execution_time,
+                )
+                applier.put_job(add, job.location, job.rescheduled_count)
 
 
 class _Loading:
@@ -351,7 +471,7 @@ class _Loading:
         known.levels.add(level)
         index.live[location.file] = index.live.get(location.file, 0) + 1
         producer, _, number = message_id.rpartition(":")
-        if producer and number.lstrip("-").isdecimal():
+        if producer and len(number) < 19 and number.isdecimal():
             index.producers[producer] = max(int(number), index.producers.get(producer, -1))
         expiration = noted.expirations.get(location, 0)
         row = (sequence, known.id, level, message_id, id_hash(message_id), *location, expiration, waiting, state)

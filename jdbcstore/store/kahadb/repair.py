@@ -22,6 +22,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, LockHeld, StoreError
 from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import STORE_VERSION, marshal, unmarshal
+from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.checking import CheckReport, check, message_problem
 from jdbcstore.store.kahadb.commands import (
@@ -178,6 +179,10 @@ class _Writing:
     def write(self) -> None:
         state = self._found.state
         self._append(Trace("repaired by jdbcstore"))
+        for name in self._found.known:
+            self._append(remarks.known(name))
+        for producer, last_number in self._found.producers.items():
+            self._append(remarks.producer(producer, last_number))
         waiting = self._first_pending(state)
         last: list[tuple[StoredDestination, StoredSubscription]] = []
         by_order: dict[int, list[tuple[StoredDestination, StoredSubscription]]] = {}

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from jdbcstore.errors import ConfigurationError, IndexDamaged, JournalDamaged, StoreError
+from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.ackmap import read_ack_map
-from jdbcstore.store.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile
+from jdbcstore.store.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.kahadb.diagnosis import Pins
 from jdbcstore.store.kahadb.journal import Journal, Location, Record, file_number
 from jdbcstore.store.kahadb.pagefile import IndexPlace, PageFile
@@ -109,7 +110,7 @@ def _has_journal(directory: Path) -> bool:
 
 @dataclass(slots=True)
 class Survey:
-    """What a directory holds.
+    """What a directory holds. Close it for its index, or use it as a context manager.
 
     Args:
         holder: what `lock_holder` said.
@@ -118,8 +119,10 @@ class Survey:
         commands: how many records of each kind.
         last: the last record.
         audit, ack_map: the newest records of these kinds.
+        known, producers: what brokers of ours remarked: destinations to be known although they are empty, and how far
+            producers came.
         compacted: files that begin with copies of acknowledgements, and the file that was copied.
-        index: the index, opened; None if there is none or it is damaged. It is to be closed.
+        index: the index, opened; None if there is none or it is damaged.
         index_error: why it cannot be read.
     """
 
@@ -133,9 +136,22 @@ class Survey:
     last: Location | None = None
     audit: Location | None = None
     ack_map: Location | None = None
+    known: dict[str, None] = field(default_factory=dict)
+    producers: dict[str, int] = field(default_factory=dict)
     compacted: dict[int, int] = field(default_factory=dict)
     index: PageFile | None = None
     index_error: IndexDamaged | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the index go. What was read stays."""
+        if self.index is not None:
+            self.index.close()
 
     @property
     def running(self) -> bool:
@@ -170,12 +186,15 @@ class Survey:
     def pins(self) -> Pins:
         """What a cleanup of the broker would look at."""
         index = self.index
-        last = index.last_update if index is not None else self.last
-        audit = index.producer_audit if index is not None else self.audit
-        ack_map = index.ack_map if index is not None else self.ack_map
-        if self.running:
-            # The index is older than what the broker knows.
-            last, audit, ack_map = self.last, self.audit, self.ack_map
+        last: Location | IndexPlace | None = self.last
+        audit: Location | IndexPlace | None = self.audit
+        ack_map: Location | IndexPlace | None = self.ack_map
+        if index is not None and self.running:
+            last = index.last_update  # a few seconds old
+        elif index is not None and index.closed_cleanly:
+            last, audit, ack_map = index.last_update, index.producer_audit, index.ack_map
+        elif not self.running:
+            audit = ack_map = None  # a broker that starts after a crash writes them anew
         return Pins.of(
             self.state,
             self.sizes,
@@ -217,8 +236,7 @@ def survey(
     try:
         _replay(found, at_last_update)
     except BaseException:
-        if found.index is not None:
-            found.index.close()
+        found.close()
         raise
     return found
 
@@ -262,10 +280,26 @@ def _noted(found: Survey) -> Iterator[Record]:
             found.audit = location
         elif cls is AckMessageFileMap:
             found.ack_map = location
+        elif isinstance(command, Trace):
+            _remarked(found, command)
         elif isinstance(command, RewrittenDataFile):
             found.compacted.setdefault(location.file, command.source)
         found.last = location
         yield record
+
+
+def _remarked(found: Survey, trace: Trace) -> None:
+    match remarks.of_trace(trace):
+        case "known", name:
+            found.known[name] = None
+        case "released", name:
+            found.known.pop(name, None)
+        case "producer", about:
+            last, _, producer = about.partition(" ")
+            if last.isdecimal():
+                found.producers[producer] = max(int(last), found.producers.get(producer, -1))
+        case "producers", _:
+            found.producers.clear()
 
 
 def _up_to(records: Iterator[Record], last: IndexPlace | None) -> Iterator[Record]:

@@ -14,8 +14,9 @@ from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.store.kahadb import remarks
-from jdbcstore.store.kahadb.applying import Hint
+from jdbcstore.store.kahadb.applying import SCHEDULER, SCHEDULER_COMMANDS, Hint
 from jdbcstore.store.kahadb.commands import (
     AddMessage,
     Command,
@@ -23,13 +24,14 @@ from jdbcstore.store.kahadb.commands import (
     Prepare,
     RemoveDestination,
     RemoveMessage,
+    RemoveScheduledJobs,
     Rollback,
     Subscription,
     Trace,
     UpdateMessage,
 )
 from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, Index, Row
+from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, Index, JobRow, Row
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import KnownDestination, destination_name
 
@@ -159,11 +161,23 @@ class Plan:
         index: as it is before the batch.
         sequences: of messages that will be asked for.
         read: gives a record of the journal.
+        read_job: gives a record of the scheduler's journal.
     """
 
-    def __init__(self, index: Index, sequences: Sequence[int], read: Callable[[Location], Command]) -> None:
+    def __init__(
+        self,
+        index: Index,
+        sequences: Sequence[int],
+        read: Callable[[Location], Command],
+        read_job: Callable[[Location], Command],
+    ) -> None:
         self.index: Final = index
         self.read: Final = read
+        self.read_job: Final = read_job
+        #: Jobs that are changed in this batch; None for those that are gone.
+        self.jobs: dict[str, JobRow | None] = {}
+        #: Whether the scheduler's journal gets something, too.
+        self.is_scheduling = False
         self.payloads: list[bytes] = []
         self.commands: list[Command] = []
         self.hints: list[Hint | None] = []
@@ -176,8 +190,13 @@ class Plan:
     def record(self, command: Command, hint: Hint | None = None) -> None:
         """One record."""
         self.payloads.append(encode(command))
+        self.is_scheduling |= isinstance(command, SCHEDULER_COMMANDS)
         self.commands.append(command)
         self.hints.append(hint)
+
+    def scheduled(self) -> list[Command]:
+        """What the scheduler's journal gets, too."""
+        return [command for command in self.commands if isinstance(command, SCHEDULER_COMMANDS)]
 
     def add(self, known: KnownDestination, add: Add) -> None:
         """A record that adds a message."""
@@ -210,19 +229,26 @@ class Plan:
 
     def remove(self, known: KnownDestination, row: Row) -> None:
         """Records that remove a message."""
-        twins = self._twins(known, row) if row.twins != 1 else []
-        if any(twin.sequence < row.sequence for twin in twins):
-            self.record(remarks.message(row.sequence))
+        twins = self.say_which(known, row)
         self.record(RemoveMessage(None, known.destination, row.message_id), Hint(row=row))
         self._gone.add(row.sequence)
         if twins:
             # A broker, and a rebuild, know one message of an id: that is gone now, so the next is written again.
             self._again(twins[0])
 
-    def _twins(self, known: KnownDestination, row: Row) -> list[Row]:
-        """Other messages of this id, the oldest first."""
+    def say_which(self, known: KnownDestination, row: Row) -> list[Row]:
+        """Say that the next record is about this message, if it is not the first of its id.
+
+        Returns:
+            Other messages of this id, the oldest first.
+        """
+        if row.twins == 1:
+            return []
         rows = self.rows(known, Meant(0, row.message_id))
-        return sorted(twin for twin in rows if twin.sequence != row.sequence)
+        twins = sorted(twin for twin in rows if twin.sequence != row.sequence)
+        if twins and twins[0].sequence < row.sequence:
+            self.record(remarks.message(row.sequence))
+        return twins
 
     def _again(self, row: Row) -> None:
         if row.file:
@@ -369,8 +395,7 @@ class Update:
     def plan(self, plan: Plan) -> None:
         """One record, if it is there."""
         for row in plan.rows(self.known, self.meant)[:1]:
-            if any(twin.sequence < row.sequence for twin in plan.rows(self.known, Meant(0, row.message_id))):
-                plan.record(remarks.message(row.sequence))
+            plan.say_which(self.known, row)
             plan.record(UpdateMessage(self.add), Hint(0, self.expiration, row))
 
 
@@ -426,6 +451,7 @@ class Purge(_Small):
         elif plan.index.is_in_doubt(known.id):
             # A broker would forget what is in doubt with the destination.
             for row in plan.index.rows_of(known.id):
+                plan.say_which(known, row)
                 plan.record(RemoveMessage(None, known.destination, row.message_id), Hint(row=row))
         elif known.count:
             plan.record(RemoveDestination(known.destination))
@@ -459,6 +485,8 @@ class DeleteAll(_Small):
                 plan.record(RemoveDestination(known.destination))
             if known.is_kept:
                 plan.record(remarks.released(destination_name(known.destination)))
+        if plan.index.job_count():
+            plan.record(RemoveScheduledJobs(SCHEDULER, 0, HELD_MS))
         plan.record(remarks.forgotten())
 
 
@@ -560,6 +588,7 @@ class PrepareAll:
             last_message_id=message_id,
             message_count=1,
         )
+        plan.say_which(known, row)
         command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack), text)
         plan.record(command, Hint(row=row))
 
@@ -580,6 +609,7 @@ class Decide(_Small):
 
 
 def _acknowledge(plan: Plan, known: KnownDestination, row: Row, text: str) -> None:
+    plan.say_which(known, row)
     plan.record(RemoveMessage(None, known.destination, row.message_id, None, text), Hint(row=row))
 
 

@@ -16,9 +16,10 @@ import org.apache.commons.dbcp.BasicDataSource;
 /**
  * A real ActiveMQ Classic on a store of one's choice, with STOMP and OpenWire on loopback. Ends at SIGTERM, cleanly.
  *
- * <p>Arguments are name=value: store (kahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for jdbc also driver, url,
+ * <p>Arguments are name=value: store (kahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for kahadb perhaps
+ * journal_max_file_length (bytes); for jdbc also driver, url,
  * user, password, adapter (mysql or auto), lock (default, lease, none), create_tables (true, false), prioritized (true, false),
- * lease_ms, renew_ms.
+ * lease_ms, renew_ms. With scheduler (a folder) messages may be scheduled.
  */
 public final class ActiveMq {
     private final Map<String, String> options = new HashMap<>();
@@ -41,6 +42,10 @@ public final class ActiveMq {
         broker.setDataDirectory(option("data"));
         broker.setPersistenceAdapter(store());
         broker.setDestinationPolicy(policy());
+        if (options.containsKey("scheduler")) {
+            broker.setSchedulerSupport(true);
+            broker.setSchedulerDirectoryFile(new File(option("scheduler")));
+        }
         broker.addConnector("stomp://127.0.0.1:" + option("stomp"));
         broker.addConnector("tcp://127.0.0.1:" + option("openwire"));
         broker.getSystemUsage().getMemoryUsage().setLimit(256L << 20);
@@ -58,6 +63,9 @@ public final class ActiveMq {
                 journal.setDirectory(new File(option("data"), "kahadb"));
                 journal.getLocker().setLockAcquireSleepInterval(200); // so that a standby is quick
                 journal.setLockKeepAlivePeriod(200); // so that it stops when the lock is touched
+                if (options.containsKey("journal_max_file_length")) {
+                    journal.setJournalMaxFileLength(Integer.parseInt(option("journal_max_file_length")));
+                }
                 return journal;
             case "jdbc":
                 return jdbcStore();

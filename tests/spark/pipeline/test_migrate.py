@@ -88,7 +88,7 @@ def test_what_cannot_be_migrated_is_left_alone(spark: SparkSession, tmp_path: Pa
         migrate(spark, source, target)
     with pytest.raises(ConfigurationError, match="the same store"):
         migrate(spark, source, source)
-    with pytest.raises(ConfigurationError, match="KahaDB cannot be written yet"):
+    with pytest.raises(ConfigurationError, match="KahaDB is written by: jdbcstore migrate"):
         migrate(spark, source, str(tmp_path))
     with open_store(target) as adapter:
         adapter.queue_message_store(ORDERS).add_message(message(ORDERS)).result()

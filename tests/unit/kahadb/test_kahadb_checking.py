@@ -89,6 +89,19 @@ def test_damage_is_found(name: str, wanted: list[tuple[str, str]], tmp_path: Pat
     assert json.loads(json.dumps(report.as_json()))["findings"][0]["kind"] == wanted[0][0]
 
 
+def test_a_torn_end_before_files_made_ahead_is_one(tmp_path: Path) -> None:
+    unpack("torn", tmp_path)
+    (tmp_path / "db-4.log").write_bytes(END + bytes(100))
+    assert [kind for kind, _ in found(check(tmp_path))] == ["torn-end"]
+
+
+def test_a_scheduler_is_told(tmp_path: Path) -> None:
+    unpack("scheduled", tmp_path)
+    report = check(tmp_path / "scheduler")
+    assert found(report) == []
+    assert any("store of a scheduler" in note for note in report.notes)
+
+
 def test_one_wrong_byte_anywhere_is_found(tmp_path: Path) -> None:
     unpack("transactions", tmp_path)
     path = tmp_path / "db-1.log"

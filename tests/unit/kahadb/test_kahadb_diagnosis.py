@@ -119,11 +119,9 @@ def test_a_chain_leads_to_its_root() -> None:
 def test_a_real_broker_kept_these_files_when_it_was_stopped(name: str, tmp_path: Path) -> None:
     unpack(name, tmp_path)
     unpack_index(name, tmp_path)
-    found = survey(tmp_path)
-    assert found.index is not None
-    found.index.close()
-    assert found.acks()[1] is None
-    assert removable(found.pins()) == set()
+    with survey(tmp_path) as found:
+        assert found.acks()[1] is None
+        assert removable(found.pins()) == set()
 
 
 def test_one_message_keeps_a_journal(tmp_path: Path) -> None:
@@ -142,11 +140,22 @@ def test_without_an_index_files_with_copies_seem_to_be_the_last_ones(tmp_path: P
     unpack("compaction", tmp_path)
     assert survey(tmp_path).pins().last_update == 19
     unpack_index("compaction", tmp_path)
-    found = survey(tmp_path)
-    assert found.index is not None
-    found.index.close()
-    # Here the broker writes on in the fifteenth file.
-    assert found.pins().last_update == 15
+    with survey(tmp_path) as found:
+        # Here the broker writes on in the fifteenth file.
+        assert found.pins().last_update == 15
+
+
+def test_acknowledgements_that_only_the_index_knows_count_also_after_a_crash(tmp_path: Path) -> None:
+    unpack("compaction", tmp_path)
+    unpack_index("compaction", tmp_path)
+    data = (tmp_path / "db.data").read_bytes().replace(b"cleanShutdown=true", b"cleanShutdown=no  ")
+    (tmp_path / "db.data").write_bytes(data)
+    (tmp_path / "db.redo").unlink(missing_ok=True)
+    with survey(tmp_path) as found:
+        acks, _ = found.acks()
+        # The file of a compaction's copies, and the one that was copied.
+        assert acks[16] == {1, 11}
+        assert acks[11] == found.state.ack_files[11] == {1, 11}
 
 
 def test_a_prepared_transaction_holds_all_files_from_its_first_operation_to_its_last(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_commands_look_into_a_directory_that_is_in_use_and_change_nothing(tmp_pa
         assert "message 2" in said("browse", url, "queue://A")
         assert "1 in queue://TEST" in said("transactions", "list", url)
         with looking_into(url) as view:
-            assert view.last_producer_sequence_id(PRODUCER) == 3
+            assert view.last_producer_sequence_id(PRODUCER) == 4
             with pytest.raises(StoreError, match="look into"):
                 view.queue_message_store(Queue("A")).remove_message(MessageId(PRODUCER, 1))
         assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "store").iterdir()} == before

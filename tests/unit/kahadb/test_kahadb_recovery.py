@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from jdbcstore.destination import Destination, Queue, Topic
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor
-from jdbcstore.store.kahadb import Journal, replay
+from jdbcstore.store.jobs import FiredJob, ScheduledJob
+from jdbcstore.store.kahadb import Journal, replay, replay_scheduler
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.index import FILE_NAME
+from jdbcstore.store.kahadb.journal import JournalFile
 from jdbcstore.store.kahadb.known import destination_name
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -32,6 +34,7 @@ TOPIC = Topic("T")
 
 def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
     """Everything that an index says, with names instead of its own numbers."""
+    adapter.last_producer_sequence_id(ProducerId("", 0, 0))  # behind all that was submitted
     index = adapter.reading()
     with index.lock:
         names = {known.id: destination_name(known.destination) for known in index.known}
@@ -39,11 +42,13 @@ def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
         rows = index.connection.execute("SELECT * FROM messages ORDER BY sequence").fetchall()
         pending = index.connection.execute("SELECT * FROM pending ORDER BY sequence").fetchall()
         transactions = index.connection.execute("SELECT * FROM transactions ORDER BY id").fetchall()
+        jobs = index.connection.execute("SELECT * FROM jobs").fetchall()
         operations = index.connection.execute("SELECT * FROM operations ORDER BY of, place").fetchall()
         return {
             "messages": [(row[0], names[row[1]], *row[2:]) for row in rows],
             "pending": sorted((keys[row[0]], *row[1:]) for row in pending),
             "transactions": transactions,
+            "jobs": jobs,
             "operations": [(*row[:4], keys.get(row[4]), row[5]) for row in operations],
             "destinations": {
                 names[known.id]: (known.count, set(known.levels) if known.count else None, known.is_kept)
@@ -96,12 +101,37 @@ class Doings:
             (6, lambda: adapter.move_message(present[0], store, self.message(), queues[0]) if present else None),
             (6, lambda: self.prepare(adapter, present)),
             (5, lambda: self.decide(adapter)),
+            (4, lambda: self.schedule(adapter)),
+            (6, lambda: self.fire(adapter, queues[0])),
+            (1, lambda: adapter.job_store().remove_jobs(0, self.random.randint(0, 100))),
             (1, lambda: adapter.queue_message_store(Queue(f"Consumer.{self.number}.VirtualTopic.A"))),
             (2 * self.twins, lambda: self.same_again(store)),
         ]
         done = self.random.choices([one for _, one in doings], [weight for weight, _ in doings])[0]()
         if hasattr(done, "result"):
             done.result(30)
+
+    def schedule(self, adapter: KahaDBPersistenceAdapter) -> Any:
+        """Jobs and a message in one commit."""
+        adds = [(adapter.queue_message_store(Queue("A")), self.message())]
+        jobs = []
+        for _ in range(self.random.randint(1, 3)):
+            self.number += 1
+            repeat, cron = self.random.choice([(0, ""), (3, ""), (-1, ""), (0, "* * * * *")])
+            due_ms = self.random.randint(1, 1000)
+            jobs.append(ScheduledJob(str(self.number), self.message(), due_ms, 1, 10, repeat, cron))
+        return adapter.commit_together(adds, [], jobs=jobs)
+
+    def fire(self, adapter: KahaDBPersistenceAdapter, queue: Any) -> Any:
+        jobs = adapter.job_store().jobs(None, 3, 1 << 20).jobs
+        if not jobs:
+            return None
+        job = self.random.choice(jobs)
+        repeat = self.random.choice([job.repeat, job.repeat - 1])
+        change = self.random.choice(
+            [FiredJob(job.job_id, job.due_ms), FiredJob(job.job_id, job.due_ms, job.due_ms + 5, max(repeat, -1))]
+        )
+        return adapter.commit_together([(queue, self.message())], [], jobs=[change])
 
     def update(self, store: Any) -> Any:
         found = store.recover_next_messages(Cursor(), 5, 1 << 20).messages
@@ -222,7 +252,38 @@ def test_without_its_index_it_finds_the_same(tmp_path: Path, seed: int) -> None:
         for _ in range(120):
             doings.do(adapter)
     with adapter:
-        before = contents(adapter, prioritized=True)
+        before = contents(adapter, prioritized=True), dump(adapter)["jobs"]
     (tmp_path / FILE_NAME).unlink()
     with adapter:
-        assert contents(adapter, prioritized=True) == before
+        assert (contents(adapter, prioritized=True), dump(adapter)["jobs"]) == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_scheduler_has_not_got_is_given_to_it(tmp_path: Path, seed: int) -> None:
+    """Its journal is not forced to the disk with each commit: the end of it may be gone."""
+    doings = Doings(seed)
+    adapter = KahaDBPersistenceAdapter(tmp_path, KahaDBOptions(checkpoint_interval_ms=0))
+    adapter.start()
+    adapter.commit_together([], [], jobs=[ScheduledJob("first", doings.message(), 2000)]).result(30)
+    adapter.stop()
+    adapter.start()
+    journal = tmp_path / "scheduler" / "db-1.log"
+    with journal.open("rb") as source:
+        safe = JournalFile(source, 1)
+        assert len(list(safe.batches())) == 1
+    for _ in range(60):
+        doings.do(adapter)
+    before = dump(adapter)
+    adapter.abandon()
+    adapter._wait_for_abandoned()
+    with journal.open("rb") as source:
+        whole = JournalFile(source, 1)
+        assert len(list(whole.batches())) > 2
+    with journal.open("r+b") as file:
+        file.truncate(random.Random(seed).randint(safe.append_offset, whole.append_offset))
+    with adapter:
+        assert dump(adapter) == before
+    jobs = replay_scheduler(Journal(tmp_path / "scheduler"))["JMS"]
+    assert sorted((job.job_id, job.next_execution_time, job.repeat) for job in jobs) == [
+        (row[0], row[1], row[4]) for row in before["jobs"]
+    ]

@@ -17,7 +17,7 @@ from jdbcstore.identifiers import MessageId, TransactionId, XATransactionId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
-from jdbcstore.store.kahadb import Journal, State, replay
+from jdbcstore.store.kahadb import Journal, State, remarks, replay
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.commands import (
     AddMessage,
@@ -30,6 +30,7 @@ from jdbcstore.store.kahadb.commands import (
 )
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.repair import repair
+from jdbcstore.store.kahadb.surveying import survey
 from tests.unit.kahadb.journals import unpack, unpack_index, write
 
 A, B, T, U = Queue("A"), Queue("B"), Topic("T"), Topic("U")
@@ -173,6 +174,37 @@ def test_whatever_a_journal_tells_is_told_by_the_repaired_one(seed: int, tmp_pat
     report = repair(old, new, options=KahaDBOptions(journal_max_file_length_bytes=4096, preallocation_scope="NONE"))
     assert report.lost == []
     assert told(new) == told(old)
+
+
+def test_a_retroactive_subscription_does_not_wait_again_for_what_it_had(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    late = subscribe(T, "late")._replace(retroactive=True)
+    write(old, {1: [subscribe(T, "first"), add(1, T), late, remove(1, T, "c:late"), add(2, T)]})
+    repair(old, new)
+    ids = [f"ID:host-1-1-1:1:1:1:{number}" for number in (1, 2)]
+    assert told(new)["waiting"] == {("topic://T", "c:first"): ids, ("topic://T", "c:late"): ids[1:]}
+
+
+def test_messages_of_all_destinations_are_written_in_the_order_of_their_commits(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    commands = [add(1, transaction=XID), add(2, B), add(3), add(4, B), Commit(XID), add(5)]
+    write(old, {1: commands})
+    repair(old, new)
+    written = [command.message_id for _, command in Journal(new).records() if isinstance(command, AddMessage)]
+    assert written == [f"ID:host-1-1-1:1:1:1:{number}" for number in (2, 3, 4, 1, 5)]
+
+
+def test_what_only_brokers_of_ours_know_is_kept(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    said = [remarks.known("0:A"), remarks.known("0:B"), remarks.producer("ID:p:1:1", 5), remarks.released("0:A")]
+    write(old, {1: [*said, remarks.producer("ID:p:1:1", 4), add(1)]})
+    repair(old, new)
+    with survey(new) as found:
+        assert list(found.known) == ["0:B"]
+        assert found.producers == {"ID:p:1:1": 5}
 
 
 def test_messages_that_cannot_be_read_are_lost_and_told(tmp_path: Path) -> None:

@@ -1,0 +1,311 @@
+"""Scheduled messages: a second journal, in the directory ``scheduler`` next to the messages, as brokers keep it.
+
+**One commit over two journals.** A firing adds a message here and ends or advances a job there, and happens once or not
+at all. So the scheduler's commands are written into the batch of the message journal first, as they are: brokers ignore
+them there. When that batch is safe they are appended to the scheduler's journal, in the same order, and this needs no
+disk to be waited for: after a crash what is missing there is appended again from the message journal. It is forced to
+the disk before the index is written, so no file of the message journal goes that is still needed for that.
+
+Sources of the format: the scheduler of ActiveMQ 5.17.2, whose jobs are all of the scheduler ``JMS``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreError
+from jdbcstore.openwire import marshal, unmarshal_message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.kahadb.appending import Appender, BatchPlace
+from jdbcstore.store.kahadb.applying import SCHEDULER, repeat_after
+from jdbcstore.store.kahadb.commands import (
+    AddScheduledJob,
+    Command,
+    RemoveScheduledJob,
+    RemoveScheduledJobs,
+    RescheduleJob,
+)
+from jdbcstore.store.kahadb.encoding import encode
+from jdbcstore.store.kahadb.index import JobRow
+from jdbcstore.store.kahadb.journal import Journal, Location, Record
+from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.reading import RecordReader
+from jdbcstore.store.kahadb.work import Plan, Write
+
+if TYPE_CHECKING:
+    from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+
+__all__ = ["DIRECTORY", "JobChanges", "KahaDBJobStore", "RemoveJobs", "SchedulerJournal"]
+
+log = logging.getLogger(__name__)
+
+#: Of the journal, in that of the messages.
+DIRECTORY: Final = "scheduler"
+_NOT_BY_ITSELF_MS: Final = (1 << 31) - 1
+_REPEATS_MAX: Final = (1 << 31) - 1
+
+
+class SchedulerJournal:
+    """The scheduler's journal; made when the first job is.
+
+    Args:
+        directory: of the messages.
+        options: of the store.
+    """
+
+    def __init__(self, directory: Path, options: KahaDBOptions) -> None:
+        self.directory: Final = directory / DIRECTORY
+        self.reader: Final = RecordReader(self.directory)
+        self._options = replace(
+            options, journal_disk_sync_strategy="PERIODIC", journal_disk_sync_interval_ms=_NOT_BY_ITSELF_MS
+        )
+        self._appender: Appender | None = None
+
+    def open(self) -> None:
+        """Find its end, if it is there. Raises as `Appender.open`."""
+        if self.directory.is_dir() and Journal(self.directory).files:
+            self._opened()
+
+    @property
+    def last_batch(self) -> BatchPlace | None:
+        """Its last batch."""
+        return None if self._appender is None else self._appender.last_batch
+
+    def append(self, commands: Sequence[Command]) -> list[Location]:
+        """Write a batch. Raises as `Appender.append`."""
+        return self._opened().append([encode(command) for command in commands])
+
+    def force(self) -> None:
+        """Return when everything is safe. Raises as `Appender.force`."""
+        if self._appender is not None:
+            self._appender.force()
+
+    def records(self) -> Iterator[Record]:
+        """All that is in it."""
+        if self.directory.is_dir():
+            yield from Journal(self.directory).records()
+
+    def close(self) -> None:
+        """Force it to the disk and let go of it."""
+        self.reader.close()
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            appender.close()
+
+    def abandon(self) -> None:
+        """Let go of it."""
+        self.reader.close()
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            appender.abandon()
+
+    def _opened(self) -> Appender:
+        if self._appender is None:
+            appender = Appender(self.directory, self._options)
+            appender.open()
+            self._appender = appender
+        return self._appender
+
+
+class JobChanges:
+    """What a commit does to jobs: as a part of a write.
+
+    Args:
+        changes: jobs to keep, and those that are fired.
+        payloads: of those to keep, their messages.
+    """
+
+    takes_room = True
+
+    def __init__(self, changes: Sequence[JobChange], payloads: Sequence[bytes]) -> None:
+        self._changes = changes
+        self._payloads = payloads
+        self.size = sum(map(len, payloads)) + 256 * len(changes)
+
+    def looks(self) -> Sequence[int]:
+        """No message."""
+        return ()
+
+    def plan(self, plan: Plan) -> None:
+        """The scheduler's commands. Raises `StoreError` when a job is there already, or is not due as it is said."""
+        now = dict(plan.jobs)
+        commands: list[Command] = []
+        payloads = iter(self._payloads)
+        for change in self._changes:
+            known = now[change.job_id] if change.job_id in now else plan.index.job(change.job_id)
+            if isinstance(change, ScheduledJob):
+                if known is not None:
+                    raise StoreError(f"there is a job {change.job_id} already")
+                commands.append(_added(change, next(payloads)))
+                now[change.job_id] = _row(change)
+                continue
+            if known is None or known.due_ms != change.due_ms:
+                raise StoreError(f"the job {change.job_id} is not due at {change.due_ms}")
+            commands += _fired(plan, known, change)
+            advanced = None
+            if change.next_due_ms is not None:
+                advanced = known._replace(due_ms=change.next_due_ms, repeat=change.repeat)
+            now[change.job_id] = advanced
+        plan.jobs.update(now)
+        for command in commands:
+            plan.record(command)
+
+
+class RemoveJobs:
+    """Remove jobs, as a part of a write.
+
+    Args:
+        command: of the scheduler.
+    """
+
+    size = 256
+    takes_room = False
+
+    def __init__(self, command: RemoveScheduledJob | RemoveScheduledJobs) -> None:
+        self._command = command
+
+    def looks(self) -> Sequence[int]:
+        """No message."""
+        return ()
+
+    def plan(self, plan: Plan) -> None:
+        """One command, if there is a job."""
+        command = self._command
+        if isinstance(command, RemoveScheduledJob):
+            known = plan.index.job(command.job_id or "")
+            if known is not None:
+                plan.record(command._replace(next_execution_time=known.due_ms))
+        elif plan.index.job_count():
+            plan.record(command)
+
+
+class KahaDBJobStore(JobStore):
+    """The jobs of one adapter.
+
+    Args:
+        adapter: started.
+    """
+
+    def __init__(self, adapter: KahaDBPersistenceAdapter) -> None:
+        self._adapter = adapter
+
+    def changes(self, jobs: Sequence[JobChange]) -> JobChanges:
+        """What is submitted. Raises `MessageTooLarge`, `CodecError`, `StoreError` when a job can never be stored."""
+        payloads: list[bytes] = []
+        for job in jobs:
+            if isinstance(job, ScheduledJob):
+                payloads.append(self._payload(job))
+            elif job.next_due_ms is not None and job.next_due_ms <= job.due_ms:
+                raise ValueError(f"{job!r} has to be due later than it was")
+        return JobChanges(jobs, payloads)
+
+    def _payload(self, job: ScheduledJob) -> bytes:
+        options = self._adapter.options
+        data = marshal(job.message, options.store_open_wire_version)
+        if len(data) > options.message_bytes_max:
+            raise MessageTooLarge(
+                f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
+            )
+        if not -1 <= job.repeat <= _REPEATS_MAX:
+            raise StoreError(f"a job cannot be repeated {job.repeat} times")
+        encode(_added(job, b""))  # its texts can be written
+        return data
+
+    def remove_job(self, job_id: str) -> Completion[None]:
+        return self._submit(RemoveScheduledJob(SCHEDULER, job_id))
+
+    def remove_jobs(self, first_ms: int = 0, last_ms: int = HELD_MS) -> Completion[None]:
+        return self._submit(RemoveScheduledJobs(SCHEDULER, first_ms, last_ms))
+
+    def _submit(self, command: RemoveScheduledJob | RemoveScheduledJobs) -> Completion[None]:
+        self._adapter.require_open()
+        completion: Completion[None] = Completion()
+        self._adapter.committer.submit(Write(completion, parts=(RemoveJobs(command),), is_alone=True))
+        return completion
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def due_jobs(self, now_ms: int, jobs_max: int, bytes_max: int) -> JobPage:
+        return self.jobs(None, jobs_max, bytes_max, last_ms=min(now_ms, HELD_MS - 1))
+
+    def next_due_ms(self) -> int | None:
+        due_ms = self._adapter.reading().job_due_first()
+        return None if due_ms == HELD_MS else due_ms
+
+    def job_count(self) -> int:
+        return self._adapter.reading().job_count()
+
+    def jobs(
+        self, after: JobPlace | None, jobs_max: int, bytes_max: int, first_ms: int = 0, last_ms: int = HELD_MS
+    ) -> JobPage:
+        rows = self._adapter.reading().jobs((first_ms, "") if after is None else after, last_ms, jobs_max)
+        jobs: list[ScheduledJob] = []
+        unreadable: list[tuple[JobPlace, CodecError]] = []
+        end: JobPlace | None = None
+        room = bytes_max
+        for row in rows:
+            if room <= 0:
+                break
+            room -= row.size
+            end = row.due_ms, row.job_id
+            try:
+                jobs.append(self._job(row))
+            except CodecError as error:
+                unreadable.append((end, error))
+        return JobPage(jobs, unreadable, end)
+
+    def get_job(self, job_id: str) -> ScheduledJob | None:
+        row = self._adapter.reading().job(job_id)
+        return None if row is None else self._job(row)
+
+    def _job(self, row: JobRow) -> ScheduledJob:
+        location = Location(row.file, row.offset, row.size)
+        try:
+            add = self._adapter.scheduler.reader.read(location)
+        except JournalDamaged as error:
+            raise CodecError(str(error)) from error
+        if not isinstance(add, AddScheduledJob):
+            raise CodecError(f"{location}: no job, but a record of {type(add).__name__}")
+        message = unmarshal_message(add.payload or b"")
+        return ScheduledJob(row.job_id, message, row.due_ms, row.delay_ms, row.period_ms, row.repeat, row.cron)
+
+
+def _added(job: ScheduledJob, payload: bytes) -> AddScheduledJob:
+    return AddScheduledJob(
+        SCHEDULER,
+        job.job_id,
+        max(0, job.due_ms - job.delay_ms),
+        job.cron,
+        job.delay_ms,
+        job.period_ms,
+        job.repeat,
+        payload,
+        job.due_ms,
+    )
+
+
+def _row(job: ScheduledJob) -> JobRow:
+    return JobRow(job.job_id, job.due_ms, job.delay_ms, job.period_ms, job.repeat, job.cron, 0, 0, 0, 0)
+
+
+def _fired(plan: Plan, known: JobRow, fired: FiredJob) -> list[Command]:
+    """The commands of a firing."""
+    if fired.next_due_ms is None:
+        return [RemoveScheduledJob(SCHEDULER, known.job_id, known.due_ms)]
+    if fired.repeat == repeat_after(known):
+        return [RescheduleJob(SCHEDULER, known.job_id, known.due_ms, fired.next_due_ms, known.rescheduled + 1)]
+    # A broker counts down by itself; what it would not count to is written anew.
+    if known.file:
+        add = plan.read_job(Location(known.file, known.offset, known.size))
+    else:
+        added = [one for one in plan.commands if isinstance(one, AddScheduledJob) and one.job_id == known.job_id]
+        add = added[-1]
+    if not isinstance(add, AddScheduledJob):
+        raise StoreError(f"the job {known.job_id} cannot be read any more")
+    again = add._replace(repeat=fired.repeat, next_execution_time=fired.next_due_ms)
+    return [RemoveScheduledJob(SCHEDULER, known.job_id, known.due_ms), again]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +25,7 @@ from jdbcstore.store.jdbc.xid import xid_text
 from jdbcstore.store.kahadb.checking import CheckReport, check
 from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, Trace, UpdateMessage
 from jdbcstore.store.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
-from jdbcstore.store.kahadb.journal import JournalFile, Location
+from jdbcstore.store.kahadb.journal import Journal, JournalFile, Location
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.repair import repair
 from jdbcstore.store.kahadb.surveying import Survey, open_journal, survey
@@ -472,30 +475,39 @@ def dump(
     unknown = [str(number) for number in files if number not in journal.files]
     if unknown:
         raise ConfigurationError(f"{directory} has no file db-{', db-'.join(unknown)}.log")
-    shown = 0
-    with _looking():
-        for number in journal.files:
-            if files and number not in files:
-                continue
-            with journal.opened(number) as source:
-                file = JournalFile(source, number)
-                for location, command in file.records():
-                    if type(command) not in kinds or (wanted is not None and _destination(command) != wanted):
-                        continue
-                    if as_json:
-                        print_json(_record_json(location, command, bodies))
-                    else:
-                        click.echo(_record_line(location, command, bodies))
-                    shown += 1
-                    if shown == limit:
-                        return
-                for damage in file.damages:
-                    if as_json:
-                        print_json({"damage": damage._asdict()})
-                    else:
-                        click.echo(f"{damage} (damage)")
-                if file.damages_unlisted:
-                    click.echo(f"db-{number}.log: {file.damages_unlisted} more damages are not listed", err=True)
+    try:
+        with _looking():
+            for line in islice(_lines(journal, files, kinds, wanted, bodies, as_json), limit):
+                click.echo(line)
+    except BrokenPipeError:
+        # Whoever reads has enough. What is left to be written must not fail when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lines(
+    journal: Journal,
+    files: tuple[int, ...],
+    kinds: set[type[Command]],
+    wanted: Destination | None,
+    bodies: bool,
+    as_json: bool,
+) -> Iterator[str]:
+    for number in journal.files:
+        if files and number not in files:
+            continue
+        with journal.opened(number) as source:
+            file = JournalFile(source, number)
+            for location, command in file.records():
+                if type(command) not in kinds or (wanted is not None and _destination(command) != wanted):
+                    continue
+                if as_json:
+                    yield json.dumps(_record_json(location, command, bodies), ensure_ascii=False)
+                else:
+                    yield _record_line(location, command, bodies)
+            for damage in file.damages:
+                yield json.dumps({"damage": damage._asdict()}) if as_json else f"{damage} (damage)"
+            if file.damages_unlisted:
+                click.echo(f"db-{number}.log: {file.damages_unlisted} more damages are not listed", err=True)
 
 
 def _kinds(names: tuple[str, ...]) -> set[type[Command]]:

@@ -12,11 +12,12 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.migration.contents import Contents, InDoubt, StoredHere, require_id
 from jdbcstore.migration.marker import Marker
-from jdbcstore.migration.target import Target
 from jdbcstore.store.contract import (
     Completion,
+    JobChange,
     MessageStore,
-    ScheduledJob,
+    PersistenceAdapter,
+    SupportsScheduling,
     SupportsTopics,
     SupportsTransactions,
     TopicMessageStore,
@@ -35,15 +36,16 @@ class Copy:
     """A copy under way.
 
     Args:
-        target: held.
+        target: started.
         contents: of the source.
         marker: begun.
         copied: called with how many messages were committed just now.
     """
 
-    def __init__(self, target: Target, contents: Contents, marker: Marker, copied: Callable[[int], object]) -> None:
-        self._held = target
-        self._target = target.adapter
+    def __init__(
+        self, target: PersistenceAdapter, contents: Contents, marker: Marker, copied: Callable[[int], object]
+    ) -> None:
+        self._target = target
         self._contents = contents
         self._marker = marker
         self._copied = copied
@@ -168,18 +170,21 @@ class Copy:
         transaction.prepare().result()
 
     def _schedule(self) -> None:
-        jobs: list[ScheduledJob] = []
+        if not isinstance(self._target, SupportsScheduling):
+            return  # and there are none
+        store = self._target.job_store()
+        jobs: list[JobChange] = []
         size = 0
         for job in self._contents.jobs():
-            if self._held.has_job(job.job_id):
+            if store.get_job(job.job_id) is not None:
                 continue
             jobs.append(job)
             size += job.message.size
             if len(jobs) >= _BATCH_MESSAGES or size >= _BATCH_BYTES:
-                self._held.add_jobs(jobs)
+                self._target.commit_together([], [], jobs=jobs).result()
                 jobs, size = [], 0
         if jobs:
-            self._held.add_jobs(jobs)
+            self._target.commit_together([], [], jobs=jobs).result()
 
     def _remember(self) -> None:
         producers = list((self._contents.producers() or {}).items())
@@ -201,16 +206,15 @@ class Copy:
         return store
 
 
-def _require_abilities(held: Target, contents: Contents) -> None:
+def _require_abilities(target: PersistenceAdapter, contents: Contents) -> None:
     """Make sure that the target can keep what the source has.
 
     Raises:
         ConfigurationError: it cannot.
     """
-    target = held.adapter
     if contents.subscriptions() and not isinstance(target, SupportsTopics):
         raise ConfigurationError("the source has durable subscriptions, and the target cannot keep any")
     if contents.in_doubt and not isinstance(target, SupportsTransactions):
         raise ConfigurationError("the source has prepared transactions, and the target cannot keep any")
-    if not held.keeps_jobs and next(contents.jobs(), None) is not None:
+    if not isinstance(target, SupportsScheduling) and next(contents.jobs(), None) is not None:
         raise ConfigurationError("the source has scheduled messages, and the target cannot keep any")

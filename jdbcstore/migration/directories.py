@@ -7,7 +7,7 @@ the name meanwhile finds nothing, also after a crash.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,19 +17,12 @@ from jdbcstore.config.urls import kahadb_options
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.migration.contents import Contents
-from jdbcstore.migration.journals import contents_of_journals
+from jdbcstore.migration.journals import contents_of_journals, scheduler_in
 from jdbcstore.migration.marker import Marker
 from jdbcstore.migration.target import Target
-from jdbcstore.openwire import marshal
-from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS, ScheduledJob
+from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.appending import Appender
-from jdbcstore.store.kahadb.commands import AddScheduledJob
-from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.journal import Journal
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.scheduler import replay_scheduler
 
 __all__ = ["check_directory", "directory_target"]
 
@@ -37,23 +30,18 @@ _TRANSACTION_MESSAGES_MAX: Final = (1 << 31) - 1
 _TRANSACTION_BYTES_MAX: Final = (1 << 30) - 1
 _FOREVER_S: Final = 10 * 365 * 86_400.0
 _SUFFIX: Final = ".migrating"
-#: Brokers' name for their scheduler, and for the directory of its journal.
-_SCHEDULER: Final = "JMS"
-_SCHEDULER_FOLDER: Final = "scheduler"
 
 
 class _DirectoryTarget(Target):
-    def __init__(self, adapter: KahaDBPersistenceAdapter, name: str, options: KahaDBOptions) -> None:
+    def __init__(self, adapter: KahaDBPersistenceAdapter, name: str) -> None:
         super().__init__(adapter, name)
         self._directory: Final = adapter.directory
-        self._options = options
-        self._job_ids: set[str] | None = None
         self.is_complete = False
 
     @contextmanager
     def contents(self, prioritized: Collection[Destination]) -> Iterator[Contents]:
         self.adapter.stop()
-        with contents_of_journals(self._directory, self._scheduler if self._has_jobs else None) as found:
+        with contents_of_journals(self._directory, scheduler_in(self._directory)) as found:
             yield found
 
     def finish(self, marker: Marker) -> None:
@@ -62,48 +50,6 @@ class _DirectoryTarget(Target):
     def empty(self) -> None:
         self.adapter.start()  # what is in it was compared
         super().empty()
-        for path in self._scheduler.glob("db-*.log"):
-            path.unlink()
-        self._job_ids = None
-
-    # The store keeps no scheduled messages; brokers have a journal of its own for them.
-
-    @property
-    def _scheduler(self) -> Path:
-        return self._directory / _SCHEDULER_FOLDER
-
-    @property
-    def _has_jobs(self) -> bool:
-        return self._scheduler.is_dir()
-
-    @property
-    def keeps_jobs(self) -> bool:
-        return True
-
-    def has_job(self, job_id: str) -> bool:
-        if self._job_ids is None:
-            schedulers = replay_scheduler(Journal(self._scheduler)) if self._has_jobs else {}
-            self._job_ids = {job.job_id for jobs in schedulers.values() for job in jobs}
-        return job_id in self._job_ids
-
-    def add_jobs(self, jobs: Sequence[ScheduledJob]) -> None:
-        appender = Appender(self._scheduler, self._options)
-        appender.open()
-        try:
-            appender.append([encode(_added(job)) for job in jobs])
-            appender.sync()
-        finally:
-            appender.close()
-
-    def found(self) -> list[str]:
-        return super().found() + (["scheduled messages"] if self._has_jobs else [])
-
-
-def _added(job: ScheduledJob) -> AddScheduledJob:
-    return AddScheduledJob(
-        _SCHEDULER, job.job_id, job.due_ms - job.delay_ms, job.cron, job.delay_ms, job.period_ms, job.repeat,
-        marshal(job.message), job.due_ms,
-    )  # fmt: skip
 
 
 @contextmanager
@@ -136,7 +82,7 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Targ
     )
     try:
         with KahaDBPersistenceAdapter(work, options) as adapter:
-            target = _DirectoryTarget(adapter, f"kahadb:{directory}", options)
+            target = _DirectoryTarget(adapter, f"kahadb:{directory}")
             yield target
         if target.is_complete:
             _name(work, directory)

@@ -29,10 +29,11 @@ from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.pagefile import PageFile
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.kahadb.scheduling import DIRECTORY
 from jdbcstore.store.kahadb.state import State, StoredSubscription, Tier
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["JournalContents", "contents_of_journals", "scheduler_of", "subscription_info"]
+__all__ = ["JournalContents", "contents_of_journals", "scheduler_in", "scheduler_of", "subscription_info"]
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,13 @@ def contents_of_journals(
 
 def scheduler_of(directory: Path) -> Path | None:
     """Where the scheduled messages of the broker of a KahaDB directory are: ``scheduler`` in it, or beside it."""
-    beside = (directory / "scheduler", directory.absolute().parent / "scheduler")
-    return next((one for one in beside if one.is_dir() and Journal(one).files), None)
+    return scheduler_in(directory) or scheduler_in(directory.absolute().parent)
+
+
+def scheduler_in(directory: Path) -> Path | None:
+    """The directory of scheduled messages in a directory, if there are journals in it."""
+    found = directory / DIRECTORY
+    return found if found.is_dir() and Journal(found).files else None
 
 
 class _OpenedJournal(Journal):
@@ -150,6 +156,10 @@ class JournalContents(Contents):
         self._with_priority: set[Destination] = set()
         self._known = _empty_queues(journal.directory)
         self._producers: dict[str, int] = {}
+        # The two journals are not of one moment. A job that is fired in between is here twice rather than not at all.
+        self._scheduled = None if jobs is None else replay_scheduler(jobs)
+        if jobs is not None:
+            self._meet(jobs, jobs.damages)
         self._state = self._replayed(tx_store)
         for destination, stored in self._state.destinations.items():
             if any(message.tier is not Tier.DEFAULT for message in stored.all()):
@@ -162,9 +172,6 @@ class JournalContents(Contents):
             for key, one in stored.subscriptions.items()
         }
         self._files: dict[int, JournalFile] = {}
-        self._scheduled = None if jobs is None else replay_scheduler(jobs)
-        if jobs is not None:
-            self._meet(jobs, jobs.damages)
 
     def _replayed(self, tx_store: AnyJournal | None) -> State:
         journal = self._journal

@@ -284,7 +284,7 @@ class _Copying:
         summarizing = Summarizing(contents.subscriptions())
         before: dict[Destination, int] = defaultdict(int)
         with _step(self._showing, "copying") as self._tell:
-            copy = Copy(self._target, contents, self._marker, self._committed)
+            copy = Copy(self._target.adapter, contents, self._marker, self._committed)
             is_checked = place < 0
             for stored in contents.messages():
                 self._first.setdefault(stored.destination, time.monotonic())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.store.contract import (
     VIRTUAL_TOPIC_CONSUMERS,
     PersistenceAdapter,
-    ScheduledJob,
     SupportsScheduling,
     SupportsTransactions,
 )
@@ -53,20 +52,6 @@ class Target(ABC):
     @abstractmethod
     def finish(self, marker: Marker) -> None:
         """Let brokers in."""
-
-    @property
-    def keeps_jobs(self) -> bool:
-        """Whether it keeps scheduled messages."""
-        return isinstance(self.adapter, SupportsScheduling)
-
-    def has_job(self, job_id: str) -> bool:
-        """Whether a scheduled message is there."""
-        assert isinstance(self.adapter, SupportsScheduling)
-        return self.adapter.job_store().get_job(job_id) is not None
-
-    def add_jobs(self, jobs: Sequence[ScheduledJob]) -> None:
-        """Keep scheduled messages; they are durable when this returns."""
-        self.adapter.commit_together([], [], jobs=jobs).result()
 
     def found(self) -> list[str]:
         """What is in it, in words; nothing if it is empty."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,6 +27,9 @@ from pyspark.sql.types import (
 )
 
 from jdbcstore.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "COLUMNS",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +27,10 @@ from jdbcstore.spark.arrays import times
 from jdbcstore.spark.columns import COLUMNS, CORRUPT, SIZE, arrow_schema, check_schema
 from jdbcstore.spark.from_frames import FrameColumns
 from jdbcstore.spark.from_messages import UNREADABLE, MessageColumns, body_of
+from jdbcstore.spark.options import OnCorrupt
 from jdbcstore.spark.scan.fields import Bools
 
-__all__ = ["Decoder", "OnCorrupt"]
-
-#: What becomes of a message that cannot be decoded.
-OnCorrupt: TypeAlias = Literal["column", "fail"]
+__all__ = ["Decoder"]
 
 
 class Decoder:

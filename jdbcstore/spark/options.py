@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
-from sqlalchemy import URL
-
-from jdbcstore.config.activemq_xml.jdbc_url import parse_jdbc_url
-from jdbcstore.config.urls import store_options
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import columns_of, default_names
-from jdbcstore.spark.decoding import OnCorrupt
-from jdbcstore.store.jdbc.location import StoreLocation
+
+if TYPE_CHECKING:
+    from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = [
     "BATCH_BYTES",
@@ -31,8 +28,10 @@ __all__ = [
     "LATEST",
     "Given",
     "Offsets",
+    "OnCorrupt",
     "ReadOptions",
     "WriteOptions",
+    "columns_asked_for",
     "store_location",
 ]
 
@@ -42,6 +41,9 @@ EARLIEST: Final = -2
 
 #: Where to begin or to end: for all destinations (`EARLIEST`, `LATEST` or an id), or for some of them by CONTAINER.
 Offsets: TypeAlias = int | Mapping[str, int]
+
+#: What becomes of a message that cannot be decoded.
+OnCorrupt: TypeAlias = Literal["column", "fail"]
 
 _STORE: Final = ("url", "user", "password", "tablePrefix", "driver")
 _READ: Final = (
@@ -141,38 +143,22 @@ class ReadOptions:
             SelectorError: the selector cannot be read.
         """
         options = Given(given, _READ)
-        on_corrupt = cast(OnCorrupt, options.choice("onCorrupt", ("column", "fail"), "column"))
-        columns = options.names("columns") or default_names(
-            include_headers=options.flag("includeHeaders"), corrupt=on_corrupt == "column"
-        )
-        columns_of(columns)
-        if options.text("subscribe") and options.text("subscribePattern"):
-            raise ConfigurationError("give either subscribe or subscribePattern")
-        selector = options.text("selector")
-        pattern = options.text("subscribePattern")
-        if pattern is not None:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigurationError(f"subscribePattern is no regular expression: {error}") from None
-        return cls(
-            location=store_location(options),
-            subscribe=tuple(parse_destination(name).qualified_name for name in options.names("subscribe")),
-            subscribe_pattern=pattern,
-            columns=tuple(columns),
-            selector=None if selector is None else Selector.parse(selector),
-            starting=options.offsets("startingOffsets", EARLIEST),
-            ending=options.offsets("endingOffsets", LATEST),
-            partitions_min=options.number("minPartitions", None, 1, _PARTITIONS_MAX),
-            partitions=options.number("numPartitions", None, 1, _PARTITIONS_MAX),
-            batch_bytes=options.number("batchBytes", BATCH_BYTES, 1 << 16, _BATCH_BYTES_MAX) or BATCH_BYTES,
-            include_prepared=options.flag("includePrepared"),
-            on_corrupt=on_corrupt,
-            fail_on_data_loss=options.flag("failOnDataLoss"),
-            offsets_max=options.number("maxOffsetsPerTrigger", None, 1, 1 << 62),
-            settle_delay_ms=options.duration_ms("settleDelay", 60_000),
-            consume=options.choice("mode", ("browse", "consume"), "browse") == "consume",
-        )
+        return cls(location=store_location(options), **_read_options(options))
+
+
+def columns_asked_for(given: Mapping[str, str]) -> Sequence[str]:
+    """The columns that `ReadOptions` would have.
+
+    All options are read but those that say where the store is. Spark asks for the columns in a process of its own, in
+    which SQLAlchemy, which reads URLs, would take longer than all else together.
+
+    Raises:
+        ConfigurationError, SelectorError: as `ReadOptions.of`.
+    """
+    options = Given(given, _READ)
+    _url_of(options)
+    columns: Sequence[str] = _read_options(options)["columns"]
+    return columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +211,41 @@ class WriteOptions:
         )
 
 
+def _read_options(options: Given) -> dict[str, Any]:
+    """The fields of `ReadOptions` but the location."""
+    on_corrupt = cast(OnCorrupt, options.choice("onCorrupt", ("column", "fail"), "column"))
+    columns = options.names("columns") or default_names(
+        include_headers=options.flag("includeHeaders"), corrupt=on_corrupt == "column"
+    )
+    columns_of(columns)
+    if options.text("subscribe") and options.text("subscribePattern"):
+        raise ConfigurationError("give either subscribe or subscribePattern")
+    selector = options.text("selector")
+    pattern = options.text("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigurationError(f"subscribePattern is no regular expression: {error}") from None
+    return {
+        "subscribe": tuple(parse_destination(name).qualified_name for name in options.names("subscribe")),
+        "subscribe_pattern": pattern,
+        "columns": tuple(columns),
+        "selector": None if selector is None else Selector.parse(selector),
+        "starting": options.offsets("startingOffsets", EARLIEST),
+        "ending": options.offsets("endingOffsets", LATEST),
+        "partitions_min": options.number("minPartitions", None, 1, _PARTITIONS_MAX),
+        "partitions": options.number("numPartitions", None, 1, _PARTITIONS_MAX),
+        "batch_bytes": options.number("batchBytes", BATCH_BYTES, 1 << 16, _BATCH_BYTES_MAX) or BATCH_BYTES,
+        "include_prepared": options.flag("includePrepared"),
+        "on_corrupt": on_corrupt,
+        "fail_on_data_loss": options.flag("failOnDataLoss"),
+        "offsets_max": options.number("maxOffsetsPerTrigger", None, 1, 1 << 62),
+        "settle_delay_ms": options.duration_ms("settleDelay", 60_000),
+        "consume": options.choice("mode", ("browse", "consume"), "browse") == "consume",
+    }
+
+
 def store_location(given: Mapping[str, str]) -> StoreLocation:
     """The store that the options ``url``, ``user``, ``password``, ``tablePrefix`` and ``driver`` name.
 
@@ -234,13 +255,11 @@ def store_location(given: Mapping[str, str]) -> StoreLocation:
     Raises:
         ConfigurationError: one is missing or wrong.
     """
+    from jdbcstore.config.urls import store_options
+    from jdbcstore.store.jdbc.location import StoreLocation
+
     options = given if isinstance(given, Given) else Given(given, _STORE)
-    text = options.text("url")
-    if text is None:
-        raise ConfigurationError(
-            'the option url is missing: .option("url", "postgresql://USER:PASSWORD@HOST/DATABASE"), or mysql://…,'
-            " mariadb://…, sqlite:///FILE, jdbc:postgresql://HOST/DATABASE"
-        )
+    text = _url_of(options)
     url, store = store_options(_of_jdbc(text) if text.startswith("jdbc:") else text)
     if (user := options.text("user")) is not None:
         url = url.set(username=user)
@@ -254,8 +273,23 @@ def store_location(given: Mapping[str, str]) -> StoreLocation:
     return StoreLocation(url, store, driver)
 
 
+def _url_of(options: Given) -> str:
+    """The URL as it was given."""
+    text = options.text("url")
+    if text is None:
+        raise ConfigurationError(
+            'the option url is missing: .option("url", "postgresql://USER:PASSWORD@HOST/DATABASE"), or mysql://…,'
+            " mariadb://…, sqlite:///FILE, jdbc:postgresql://HOST/DATABASE"
+        )
+    return text
+
+
 def _of_jdbc(text: str) -> str:
     """A URL of JDBC as one of ours."""
+    from sqlalchemy import URL
+
+    from jdbcstore.config.activemq_xml.jdbc_url import parse_jdbc_url
+
     found = parse_jdbc_url(text)
     if found.backend == "sqlite":
         return f"sqlite:///{found.database}"

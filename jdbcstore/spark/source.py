@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.columns import schema_of
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.spark.options import ReadOptions, WriteOptions
+from jdbcstore.spark.options import ReadOptions, WriteOptions, columns_asked_for
 
 __all__ = ["ActiveMQDataSource"]
 
@@ -36,7 +36,7 @@ class ActiveMQDataSource(DataSource):
 
     @one_line()
     def schema(self) -> StructType:
-        return schema_of(ReadOptions.of(self.options).columns)
+        return schema_of(columns_asked_for(self.options))
 
     @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -40,9 +40,9 @@ from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.reading import containers_of, inspected
 from jdbcstore.spark.scan import Scan, driver_for, reading_errors
 from jdbcstore.spark.view import TableView
-from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.snapshot import snapshot
 from jdbcstore.store.jdbc.statements import LOADS_TABLE
+from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["ActiveMQStreamReader", "StreamSlice"]
 

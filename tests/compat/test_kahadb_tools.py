@@ -41,7 +41,8 @@ def test_a_real_activemq_delivers_what_was_repaired(class_path: str, tmp_path: P
         activemq.subscribe_durably("PRICES", "bob", "news", "colour = 'red'")
         activemq.publish("PRICES", 12, 12)
         assert activemq.consume_durably("PRICES", "ann", "news", 5) == [9, 19, 8, 18, 7]  # by priority
-        activemq.send_numbers("queue://ORDERS", 0, 30)
+        for first in (0, 10, 20):  # what is sent together may lie in one batch, which is lost as a whole
+            activemq.send_numbers("queue://ORDERS", first, 10)
         sent = activemq.send_all_types("TYPES")
         activemq.prepare(XID, "receive", "ORDERS", "3", "send", "queue://DONE", "100", "4")
         activemq.prepare("5:cc:dd", "send", "queue://DONE", "200", "1")
@@ -70,7 +71,7 @@ def test_a_real_activemq_delivers_what_was_repaired(class_path: str, tmp_path: P
         ]
         for name in ("ann", "bob")
     }
-    assert len(wanted) >= 20
+    assert 17 <= len(wanted) <= 26
     assert len(waiting["ann"]) == 19
     assert waiting["bob"]
     assert set(state.prepared) == {XATransactionId(5, b"\xaa", b"\xbb"), XATransactionId(5, b"\xcc", b"\xdd")}

@@ -11,6 +11,8 @@ import pytest
 from jdbcstore.config.urls import open_store
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.migration import migrate
+from jdbcstore.migration.journals import contents_of_journals
+from jdbcstore.testing import text_message
 from tests.migration import rich
 from tests.migration.test_resuming import run
 
@@ -64,3 +66,26 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
             migrate(source, f"kahadb:{tmp_path / 'target'}", is_dry=is_dry)
     (tmp_path / "target" / "lock").unlink()
     migrate(source, f"kahadb:{tmp_path / 'target'}")  # an empty one will do
+
+
+def test_a_directory_at_work_is_what_it_was(tmp_path: Path) -> None:
+    source = f"kahadb:{tmp_path / 'source'}?journalMaxFileLength=64kb&cleanupInterval=0"
+    target = f"sqlite:///{tmp_path / 'target.db'}"
+    with open_store(source) as adapter:
+        rich.fill(adapter)
+        before = rich.seen(adapter)
+        orders = adapter.queue_message_store(rich.PLAIN)
+        with contents_of_journals(tmp_path / "source") as contents:
+            assert contents.is_live
+            for number in range(200):
+                orders.add_message(text_message(number, "x" * 1000, destination=rich.PLAIN)).result()
+            orders.remove_all_messages().result()
+            assert sum(1 for _ in contents.messages()) == 144
+        for message in list(adapter.queue_message_store(rich.ODD).recover())[:5]:
+            assert message.message_id is not None
+            adapter.queue_message_store(rich.ODD).remove_message(message.message_id).result()
+        done = migrate(source, target)
+        assert done.is_live
+        now = rich.seen(adapter)
+    with open_store(target) as adapter:
+        assert rich.seen(adapter) == now != before

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.options import EARLIEST, LATEST, ReadOptions, WriteOptions
+from jdbcstore.spark.source import ActiveMQDataSource
 
 URL = "postgresql://user:secret@db/activemq"
 
@@ -87,3 +90,22 @@ def test_what_is_wrong_is_said_in_a_line(given: dict[str, str], error: str) -> N
         ReadOptions.of(complete)
     assert "\n" not in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+def test_what_spark_asks_first_imports_little() -> None:
+    options = {"url": "postgresql://h/d", "columns": "offset,text"}
+    program = f"""
+import sys
+import pyspark.sql.worker.create_data_source
+from jdbcstore.spark.source import ActiveMQDataSource
+assert ActiveMQDataSource({options!r}).schema().names == ["offset", "text"]
+print(sorted({{"numpy", "pyarrow", "sqlalchemy"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("given", [{}, {"url": "sqlite:///x", "minPartitions": "0"}, {"url": "sqlite:///x", "x": "1"}])
+def test_what_spark_asks_first_finds_wrong_options(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError):
+        ActiveMQDataSource(given).schema()

@@ -11,8 +11,7 @@ from typing import Final, Literal, TypeAlias, cast
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
-from jdbcstore.spark.decoding import OnCorrupt
-from jdbcstore.spark.options import BATCH_BYTES, Given
+from jdbcstore.spark.options import BATCH_BYTES, Given, OnCorrupt
 
 __all__ = ["KahaDBOptions", "View"]
 

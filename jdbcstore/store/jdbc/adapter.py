@@ -72,7 +72,7 @@ from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
-from jdbcstore.store.jdbc.watch import Lines, line_of, watched_engine
+from jdbcstore.store.jdbc.watch import Lines, engine_for, line_of, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.writer import Writer, raw_connection
 from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.keeper import LockKeeper
@@ -91,16 +91,6 @@ _INDEX_S: Final = 3600.0
 
 #: Set to 1, commits prove nothing: for the test that has to see what happens then, and for nobody else.
 _UNFENCED: Final = "_JDBCSTORE_UNFENCED"
-
-
-def engine_for(url: URL, options: JdbcOptions) -> Engine:
-    """An engine with the session settings that the store relies on."""
-    return _pooled_engine(url, options)[0]
-
-
-def _pooled_engine(url: URL, options: JdbcOptions) -> tuple[Engine, Lines]:
-    size = options.pool_size
-    return watched_engine(url, options, pool_size=size, max_overflow=size, pool_timeout=options.query_timeout_s)
 
 
 class JdbcPersistenceAdapter(PersistenceAdapter):
@@ -207,7 +197,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             raise StoreError("the store is started already")
         self._wait_for_abandoned()
         keeper = self._become_master()
-        engine, lines = _pooled_engine(self.url, self.options)
+        engine, lines = pooled_engine(self.url, self.options)
         self._lines = lines
         try:
             self._fence = self._proof()

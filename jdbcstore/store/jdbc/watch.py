@@ -29,7 +29,7 @@ from jdbcstore.errors import StoreUnavailable
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.options import JdbcOptions
 
-__all__ = ["Line", "Lines", "line_of", "watched_engine"]
+__all__ = ["Line", "Lines", "engine_for", "line_of", "pooled_engine", "watched_engine"]
 
 log = logging.getLogger(__name__)
 
@@ -199,6 +199,17 @@ def line_of(connection: Connection) -> Line:
     """The line of a connection that is open."""
     line: Line = connection.info[_LINE]
     return line
+
+
+def engine_for(url: URL, options: JdbcOptions) -> Engine:
+    """An engine with the session settings that the store relies on."""
+    return pooled_engine(url, options)[0]
+
+
+def pooled_engine(url: URL, options: JdbcOptions) -> tuple[Engine, Lines]:
+    """An engine with as many connections as the options allow, and its lines."""
+    size = options.pool_size
+    return watched_engine(url, options, pool_size=size, max_overflow=size, pool_timeout=options.query_timeout_s)
 
 
 def watched_engine(url: URL, options: JdbcOptions, **arguments: Any) -> tuple[Engine, Lines]:

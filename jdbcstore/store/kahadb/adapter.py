@@ -149,6 +149,21 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             round(self.options.producer_memory_s * 1000),
         )
         self.committer.start()
+        try:
+            self._decide_what_is_in_doubt()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _decide_what_is_in_doubt(self) -> None:
+        """As ``purgeRecoveredXATransactionStrategy`` says."""
+        strategy, index = self.options.purge_recovered_xa_transaction_strategy, self.reading()
+        for xid in index.prepared() if strategy != "NEVER" else ():
+            log.warning("decided about a transaction in doubt transaction=%s outcome=%s", xid, strategy)
+            decide = (
+                self._transactions.commit_prepared if strategy == "COMMIT" else self._transactions.rollback_prepared
+            )
+            decide(xid).result()
 
     def stop(self) -> None:
         index, self._index = self._index, None

@@ -299,9 +299,14 @@ class Applier:
         if hint is not None:
             return hint.row
         meant, self._meant = self._meant, 0
-        self._flush()
-        rows = [row for row in self.index.rows_by_id(known.id, message_id or "") if row.state == VISIBLE]
-        return next((row for row in rows if not meant or row.sequence == meant), None)
+        if self._acks:
+            self._flush()
+        else:
+            self._flush_adds()
+        for row in self.index.rows_by_id(known.id, message_id or ""):
+            if row.state == VISIBLE and row.sequence not in self._removed and meant in (0, row.sequence):
+                return row
+        return None
 
     def _of(self, destination: Destination | None) -> KnownDestination:
         if destination is None:
@@ -319,8 +324,7 @@ class Applier:
         else:
             live.pop(file, None)
 
-    def _flush(self) -> None:
-        """Do what was collected."""
+    def _flush_adds(self) -> None:
         connection = self._connection
         if self._adds:
             connection.executemany(sql.ADD, self._adds)
@@ -328,6 +332,11 @@ class Applier:
         if self._pending:
             connection.executemany(sql.PEND, self._pending)
             self._pending.clear()
+
+    def _flush(self) -> None:
+        """Do what was collected."""
+        self._flush_adds()
+        connection = self._connection
         if self._acks:
             for destination, row, subscription in self._acks:
                 self._acknowledge(destination, row, subscription)

@@ -18,6 +18,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, IndexDamaged, JournalDamaged
 from jdbcstore.message import Message
 from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, UpdateMessage
+from jdbcstore.store.kahadb.index import FILE_NAME as OURS
 from jdbcstore.store.kahadb.journal import Location, file_number
 from jdbcstore.store.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage
@@ -269,7 +270,9 @@ def _index(report: CheckReport) -> None:
         )
     index = found.index
     if index is None:
-        if found.index_error is None:
+        if (found.directory / OURS).exists():
+            report.notes.append(f"the index ({OURS}) is one of jdbcstore and not compared with the journal")
+        elif found.index_error is None:
             report.notes.append("there is no index (db.data): a broker rebuilds it from the journal")
         return
     if not index.closed_cleanly and not found.running:

@@ -2,7 +2,7 @@
 
 Pure: what `Pins` says is all that a broker looks at. A file is removed unless
 
-1. it is the one of the last record in the index, or a later one;
+1. it is the one of the last record in the index, or a later one, or the last of all;
 2. it holds the newest producer audit, or the newest map of acknowledgements;
 3. it lies between the first and the last operation of all transactions that are open;
 4. it holds a live message;
@@ -86,6 +86,11 @@ class Pins:
     audit: int | None = None
     ack_map: int | None = None
 
+    @property
+    def current_from(self) -> int:
+        """The first file that stays in any case; also if the index goes further than the journal."""
+        return min(self.last_update, max(self.files, default=0))
+
     @classmethod
     def of(
         cls,
@@ -150,7 +155,7 @@ def removable(pins: Pins, without: AbstractSet[Holder] = _NOBODY) -> set[int]:
 
 def _cleanup(pins: Pins, without: AbstractSet[Holder]) -> tuple[set[int], set[SubscriptionPin]]:
     """Files that go, and subscriptions whose record is written anew."""
-    left = {file for file in pins.files if file < pins.last_update}
+    left = {file for file in pins.files if file < pins.current_from}
     left -= {pins.audit, pins.ack_map}
     spans = [span for span in pins.transactions if span.transaction_id not in without]
     if spans:
@@ -177,7 +182,7 @@ def _settled(pins: Pins, without: AbstractSet[Holder] = _NOBODY) -> set[int]:
         left, moved = _cleanup(pins, without)
         end = max(pins.files)
         # The newest audit is written anew when its file is the first one, the map when something went.
-        audit = end if pins.audit is not None and pins.audit == min(pins.files) < pins.last_update else pins.audit
+        audit = end if pins.audit is not None and pins.audit == min(pins.files) < pins.current_from else pins.audit
         ack_map = end if pins.ack_map is not None and left & set(pins.acks) else pins.ack_map
         if not left and not moved and audit == pins.audit:
             break
@@ -322,7 +327,7 @@ def _file(
         number=number,
         bytes=pins.files[number],
         removable=number in left,
-        current=number >= pins.last_update,
+        current=number >= pins.current_from,
         held=pins.live.get(number, {}),
         subscriptions=[one for one in pins.subscriptions if one.file == number and one not in moved],
         transactions=spans,

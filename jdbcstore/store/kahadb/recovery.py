@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.errors import StoreError
+from jdbcstore.errors import JournalDamaged, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.kahadb import index as sql
 from jdbcstore.store.kahadb import remarks
@@ -31,7 +31,7 @@ from jdbcstore.store.kahadb.applying import (
 )
 from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, Command, Trace, UpdateMessage
 from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, id_hash
-from jdbcstore.store.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record
+from jdbcstore.store.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record, file_name
 from jdbcstore.store.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.replay import Replay
@@ -61,6 +61,7 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         scheduler: open; it gets what a crash has kept from it.
 
     Raises:
+        JournalDamaged: journal files are missing that messages stand in, and ``ignoreMissingJournalfiles`` is not set.
         StoreError: the journal cannot be read, or the index not be written.
     """
     place = Path(options.index_directory) if options.index_directory else directory
@@ -71,7 +72,7 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         if reason is None:
             index = Index(path, options.index_cache_size_pages)
             try:
-                reason = _catch_up(index, directory, scheduler)
+                reason = _catch_up(index, directory, scheduler) or _missing(index, directory, options)
                 if reason is None:
                     return _known(index)
             except BaseException:
@@ -105,6 +106,22 @@ def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions, sch
     if (scheduler.directory / _SCHEDULERS_INDEX[0]).exists():
         return "a broker was here: there is a scheduleDB.data"
     return "forceRecoverIndex is set" if options.force_recover_index else None
+
+
+def _missing(index: Index, directory: Path, options: KahaDBOptions) -> str | None:
+    """Why the index cannot be used although it is up to date."""
+    files = Journal(directory).files
+    missing = sorted(number for number in index.live if number not in files)
+    if not missing:
+        return None
+    names = ", ".join(file_name(number) for number in missing)
+    messages = sum(index.live[number] for number in missing)
+    if not options.ignore_missing_journal_files:
+        raise JournalDamaged(
+            f"{directory}: {messages} messages stand in journal files that are missing: {names};"
+            " ignoreMissingJournalfiles=true starts without them"
+        )
+    return f"{messages} messages are lost with {names}"
 
 
 class _Behind(JournalFile):

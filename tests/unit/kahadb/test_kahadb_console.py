@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -248,6 +250,20 @@ def test_dump_shows_damage_and_what_cannot_be_read(tmp_path: Path, capsys: Captu
     assert lines[2] == "db-2.log:0-72: no batch begins here (damage)"
     assert kahadb("dump", tmp_path, "--json", "--file", 2) == 0
     assert json.loads(capsys.readouterr().out)["damage"]["file"] == 2
+
+
+def test_who_reads_a_dump_may_stop(tmp_path: Path) -> None:
+    unpack("pinned", tmp_path)
+    program = "import sys; from jdbcstore.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "kahadb", "dump", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"Trace" in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_dump_of_a_scheduler(tmp_path: Path, capsys: Capture) -> None:

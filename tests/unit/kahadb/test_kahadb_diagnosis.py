@@ -46,6 +46,8 @@ def span(transaction: TransactionId, first: int, last: int) -> Span:
     [
         (pins(), {1, 2, 3, 4}),
         (Pins(dict.fromkeys((1, 2, 3), 10), 2), {1}),
+        # The index names a file that is not there any more: the last one stays nevertheless.
+        (Pins(dict.fromkeys((1, 2, 3), 10), 9), {1, 2}),
         (pins(live=live(A=2)), {1, 3, 4}),
         (pins(audit=2, ack_map=4), {1, 3}),
         (pins(audit=1), {2, 3, 4}),

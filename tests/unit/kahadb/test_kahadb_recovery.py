@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import JournalDamaged
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor
@@ -287,3 +289,32 @@ def test_what_the_scheduler_has_not_got_is_given_to_it(tmp_path: Path, seed: int
     assert sorted((job.job_id, job.next_execution_time, job.repeat) for job in jobs) == [
         (row[0], row[1], row[4]) for row in before["jobs"]
     ]
+
+
+def test_journal_files_that_are_missing(tmp_path: Path) -> None:
+    with KahaDBPersistenceAdapter(tmp_path, SMALL) as adapter:
+        for number in range(60):
+            adapter.queue_message_store(Queue("A")).add_message(text_message(number, "x" * 300)).result(30)
+        assert len(adapter.reading().live) > 3
+    (tmp_path / "db-2.log").unlink()
+    with pytest.raises(JournalDamaged, match=r"missing: db-2\.log; ignoreMissingJournalfiles=true"):
+        KahaDBPersistenceAdapter(tmp_path, SMALL).start()
+    with KahaDBPersistenceAdapter(tmp_path, replace(SMALL, ignore_missing_journal_files=True)) as adapter:
+        store = adapter.queue_message_store(Queue("A"))
+        assert 20 < store.message_count == len(list(store.recover())) < 60
+    with KahaDBPersistenceAdapter(tmp_path, SMALL) as adapter:
+        assert adapter.queue_message_store(Queue("A")).message_count == store.message_count
+
+
+@pytest.mark.parametrize(("strategy", "left"), [("NEVER", (1, 1)), ("COMMIT", (0, 2)), ("ROLLBACK", (0, 1))])
+def test_what_is_in_doubt_at_the_start(tmp_path: Path, strategy: str, left: tuple[int, int]) -> None:
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        store = adapter.queue_message_store(Queue("A"))
+        store.add_message(text_message(1)).result(30)
+        transaction = adapter.transaction_store().begin(XATransactionId(1, b"g", b"b"))
+        transaction.add_message(store, text_message(2))
+        transaction.prepare().result(30)
+    options = KahaDBOptions(purge_recovered_xa_transaction_strategy=strategy)
+    with KahaDBPersistenceAdapter(tmp_path, options) as adapter:
+        in_doubt = len(adapter.transaction_store().prepared_transactions())
+        assert (in_doubt, adapter.queue_message_store(Queue("A")).message_count) == left

@@ -19,6 +19,7 @@ from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
 from jdbcstore.store.kahadb import Journal, State, remarks, replay
 from jdbcstore.store.kahadb.appending import Appender
+from jdbcstore.store.kahadb.checking import check
 from jdbcstore.store.kahadb.commands import (
     AddMessage,
     Command,
@@ -28,6 +29,7 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
+from jdbcstore.store.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.repair import repair
 from jdbcstore.store.kahadb.surveying import survey
@@ -189,7 +191,7 @@ def test_a_retroactive_subscription_does_not_wait_again_for_what_it_had(tmp_path
 def test_messages_of_all_destinations_are_written_in_the_order_of_their_commits(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    commands = [add(1, transaction=XID), add(2, B), add(3), add(4, B), Commit(XID), add(5)]
+    commands: list[Command] = [add(1, transaction=XID), add(2, B), add(3), add(4, B), Commit(XID), add(5)]
     write(old, {1: commands})
     repair(old, new)
     written = [command.message_id for _, command in Journal(new).records() if isinstance(command, AddMessage)]
@@ -205,6 +207,33 @@ def test_what_only_brokers_of_ours_know_is_kept(tmp_path: Path) -> None:
     with survey(new) as found:
         assert list(found.known) == ["0:B"]
         assert found.producers == {"ID:p:1:1": 5}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_damaged_the_rest_is_saved(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    name = chance.choice(["transactions", "priorities", "expired", "compaction", "pinnedgap"])
+    old, new = tmp_path / "old", tmp_path / "new"
+    unpack(name, old)
+    unpack_index(name, old)
+    for _ in range(chance.randint(1, 6)):
+        path = chance.choice(sorted(old.glob("db*")))
+        data = bytearray(path.read_bytes())
+        at, length = chance.randrange(len(data)), chance.choice([1, 4, 50])
+        data[at : at + length] = b"" if chance.random() < 0.1 else chance.randbytes(length)
+        path.write_bytes(data)
+    check(old)
+    with survey(old) as found:
+        Diagnosis.of(found.pins())
+        state = found.state
+    repair(old, new)
+    assert check(new).findings == []
+    saved = told(new)
+    assert saved["dispatchable"] == {
+        str(where): [message.message_id for message in state.dispatchable(where)]
+        for where, stored in state.destinations.items()
+        if where.is_queue and len(stored)
+    }
 
 
 def test_messages_that_cannot_be_read_are_lost_and_told(tmp_path: Path) -> None:

@@ -15,10 +15,14 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
+from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
 from jdbcstore.store.kahadb import Journal, replay, replay_scheduler
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.kahadb.appending import Appender
+from jdbcstore.store.kahadb.commands import AddMessage, Trace
+from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.index import FILE_NAME
 from jdbcstore.store.kahadb.journal import JournalFile
 from jdbcstore.store.kahadb.known import destination_name
@@ -318,3 +322,52 @@ def test_what_is_in_doubt_at_the_start(tmp_path: Path, strategy: str, left: tupl
     with KahaDBPersistenceAdapter(tmp_path, options) as adapter:
         in_doubt = len(adapter.transaction_store().prepared_transactions())
         assert (in_doubt, adapter.queue_message_store(Queue("A")).message_count) == left
+
+
+def prepared_in(adapter: KahaDBPersistenceAdapter, queue: Queue) -> XATransactionId:
+    """A transaction in doubt that adds message 2."""
+    xid = XATransactionId(1, b"g", b"b")
+    transaction = adapter.transaction_store().begin(xid)
+    transaction.add_message(adapter.queue_message_store(queue), text_message(2))
+    transaction.prepare().result(30)
+    return xid
+
+
+def test_what_is_in_doubt_outlives_the_removal_of_its_queue_and_the_index(tmp_path: Path) -> None:
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        adapter.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
+        xid = prepared_in(adapter, Queue("A"))
+        adapter.queue_message_store(Queue("A")).remove_all_messages().result(30)
+        adapter.transaction_store().commit_prepared(xid).result(30)
+    (tmp_path / FILE_NAME).unlink()
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        assert [str(one.message_id)[-2:] for one in adapter.queue_message_store(Queue("A")).recover()] == [":2"]
+
+
+def test_the_second_of_two_messages_with_one_id_outlives_the_first_and_the_index(tmp_path: Path) -> None:
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        store = adapter.queue_message_store(Queue("A"))
+        first, second = text_message(1, "first"), text_message(1, "second")
+        for message in (first, second):
+            store.add_message(message).result(30)
+        assert first.message_id is not None
+        store.remove_message(first.message_id).result(30)
+    (tmp_path / FILE_NAME).unlink()
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        assert [message.content for message in adapter.queue_message_store(Queue("A")).recover()] == [second.content]
+
+
+def test_where_a_broker_went_on_the_journal_is_replayed_by_its_rules(tmp_path: Path) -> None:
+    """A broker takes the first of two messages with one id."""
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        store = adapter.queue_message_store(Queue("A"))
+        store.add_message(text_message(1)).result(30)
+    appender = Appender(tmp_path)
+    appender.open()
+    again = AddMessage(None, Queue("A"), str(text_message(1).message_id), marshal(text_message(1, "again")))
+    appender.append([encode(Trace("LOADED Sun Nov 22 07:00:00 UTC 2026"))])
+    appender.append([encode(again)])
+    appender.close()
+    with KahaDBPersistenceAdapter(tmp_path) as adapter:
+        (found,) = adapter.queue_message_store(Queue("A")).recover()
+        assert found.content == text_message(1).content

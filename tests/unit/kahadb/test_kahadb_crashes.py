@@ -80,12 +80,12 @@ def places(states: list[tuple[tuple[int, int], dict[str, Any]]], chosen: random.
             yield from ((next_file, start + chosen.randint(0, length)) for _ in range(2))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "places_max"), [(0, 1000), (1, 300)])
+def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, seed: int, places_max: int) -> None:
     states = written(tmp_path / "whole", seed, 40)
     chosen = random.Random(seed)
-    tried = 0
-    for file, offset in places(states, chosen):
+    everywhere = list(places(states, chosen))
+    for file, offset in chosen.sample(everywhere, min(places_max, len(everywhere))):
         shutil.copytree(tmp_path / "whole", tmp_path / "cut")
         offset = cut(tmp_path / "cut", file, offset, zeros=chosen.random() < 0.5)
         step, expected = [(step, state) for step, (end, state) in enumerate(states) if end <= (file, offset)][-1]
@@ -105,8 +105,7 @@ def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, s
         adapter.abandon()
         adapter._wait_for_abandoned()
         shutil.rmtree(tmp_path / "cut")
-        tried += 1
-    assert tried > 70
+    assert len(everywhere) > 70
 
 
 class ForgettingFile(DiskFile):

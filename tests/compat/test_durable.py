@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -34,6 +35,11 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+def kahadb_url(folder: Path) -> str:
+    """The store of an ActiveMQ that has this folder."""
+    return f"kahadb:{folder / 'kahadb'}"
+
+
 @contextmanager
 def ours(url: str, *, prioritized: bool = False) -> Iterator[tuple[JdbcPersistenceAdapter, TopicMessageStore]]:
     """Our store is master."""
@@ -45,8 +51,9 @@ def ours(url: str, *, prioritized: bool = False) -> Iterator[tuple[JdbcPersisten
 
 @contextmanager
 def javas(url: str, class_path: str, folder: Path, *, prioritized: bool = False) -> Iterator[ActiveMQ]:
-    """A real ActiveMQ is master, and stops cleanly."""
-    with ActiveMQ(class_path, folder, JdbcStore(url), prioritized=prioritized) as activemq:
+    """A real ActiveMQ is master, and stops cleanly. KahaDB is where `kahadb_url` says."""
+    store: JdbcStore | Literal["kahadb"] = "kahadb" if url.startswith("kahadb:") else JdbcStore(url)
+    with ActiveMQ(class_path, folder, store, prioritized=prioritized) as activemq:
         yield activemq
         activemq.stop()
 

@@ -32,6 +32,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from jdbcstore import faults
@@ -260,6 +261,8 @@ class Committer:
             is_due = self._options.checkpoint_interval_ms and time.monotonic() >= self._checkpoint_due_s
             if self._is_dirty and is_due:
                 self._checkpoint()
+                if self._broken is None:
+                    self._clean_scheduler()
             if self._options.cleanup_interval_ms and time.monotonic() >= self._cleanup_due_s:
                 self._postpone_cleanup()
                 self._clean_up()
@@ -283,6 +286,12 @@ class Committer:
             self.checkpoint(force=force)
         except StoreError as error:
             self._break(error)
+
+    def _clean_scheduler(self) -> None:
+        try:
+            self._scheduler.clean(self._index, partial(self.checkpoint, force=True))
+        except StoreFull as error:
+            log.warning("the scheduler's journal is not made smaller error=%r", str(error))
 
     def _postpone_checkpoint(self) -> None:
         self._checkpoint_due_s = time.monotonic() + self._options.checkpoint_interval_ms / 1000

@@ -465,6 +465,25 @@ class Index:
             found = self.connection.execute("SELECT min(due_ms) FROM jobs").fetchone()[0]
             return None if found is None else int(found)
 
+    def job_bytes(self) -> int:
+        """How many bytes of the scheduler's journal the jobs take."""
+        with self.lock, _errors():
+            return int(self.connection.execute("SELECT coalesce(sum(size), 0) FROM jobs").fetchone()[0])
+
+    def jobs_in(self, file: int) -> list[JobRow]:
+        """The jobs that stand in a file of the scheduler's journal. Looks through all jobs."""
+        with self.lock, _errors():
+            found = self.connection.execute("SELECT * FROM jobs WHERE file = ? ORDER BY offset", (file,))
+            return [JobRow(*row) for row in found]
+
+    def move_job(self, job_id: str, place: tuple[int, int, int]) -> None:
+        """A job stands further behind now: file, offset, size."""
+        with self.lock, _errors():
+            self.connection.execute(
+                "UPDATE jobs SET file = ?, offset = ?, size = ? WHERE job_id = ? AND (file, offset) < (?, ?)",
+                (*place, job_id, *place[:2]),
+            )
+
     def job_count(self) -> int:
         """How many there are."""
         with self.lock, _errors():

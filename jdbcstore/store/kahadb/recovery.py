@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -172,7 +172,7 @@ def _catch_up(index: Index, directory: Path, scheduler: SchedulerJournal) -> str
                     return f"the batch at {position.offset} of db-{number}.log is another one"
                 if file.last is not None:
                     index.position = file.last
-        jobs.finish()
+        jobs.finish(index)
         index.job_position = scheduler.last_batch or index.job_position
     index.given = max(index.given, index.written)
     if applied:
@@ -190,6 +190,7 @@ class _Scheduled:
 
     def __init__(self, journal: SchedulerJournal, position: BatchPlace) -> None:
         self._journal = journal
+        self._copies: list[Record] = []
         self._there = deque(self._behind(position))
 
     def _behind(self, position: BatchPlace) -> Iterator[Record]:
@@ -202,7 +203,11 @@ class _Scheduled:
             with journal.opened(number) as source:
                 file = _Behind(source, number, start=position.offset if number == position.file else 0)
                 file.known = position if number == position.file else None
-                yield from (record for record in file.records() if isinstance(record[1], SCHEDULER_COMMANDS))
+                for location, command, is_copy in _jobs_of(file.records()):
+                    if is_copy:
+                        self._copies.append((location, command))
+                    else:
+                        yield location, command
                 if not file.is_found:
                     raise ForeignRecord(f"the batch at {position.offset} of the scheduler's db-{number}.log is another")
 
@@ -222,10 +227,26 @@ class _Scheduled:
             found.append(location)
         return found + self._journal.append(missing) if missing else found
 
-    def finish(self) -> None:
-        """There must be nothing more."""
+    def finish(self, index: Index) -> None:
+        """There must be nothing more. Jobs that were copied stand where their copies are."""
         if self._there:
             raise ForeignRecord(f"the scheduler's {self._there[0][0]} is not by this store")
+        for location, command in self._copies:
+            if isinstance(command, AddScheduledJob):
+                index.move_job(command.job_id or "", location)
+
+
+def _jobs_of(records: Iterable[Record]) -> Iterator[tuple[Location, Command, bool]]:
+    """The scheduler's commands, and whether each is a copy."""
+    copies = 0
+    for location, command in records:
+        if isinstance(command, SCHEDULER_COMMANDS):
+            yield location, command, copies > 0
+            copies = max(0, copies - 1)
+        elif isinstance(command, Trace):
+            match remarks.of_trace(command):
+                case "copied", about:
+                    copies = int(about)
 
 
 def _in_batches(file: _Behind) -> Iterator[list[Record]]:
@@ -373,8 +394,8 @@ def _load(index: Index, state: State, noted: _Noted) -> int:
 def _complete(scheduler: SchedulerJournal, noted: _Noted) -> None:
     """Give the scheduler's journal what stands behind its last command in the journal of the messages."""
     last: Command | None = None
-    for _, command in scheduler.records():
-        if isinstance(command, SCHEDULER_COMMANDS):
+    for _, command, is_copy in _jobs_of(scheduler.records()):
+        if not is_copy:
             last = command
     missing: list[Command] = []
     for command in reversed(noted.scheduled):

@@ -9,6 +9,7 @@
 ``producers forgotten``    what was known of producers does not count any more
 ``known 0:A``              the destination is to be known although it is empty
 ``released 0:A``           not any more
+``copied 3``               in the scheduler's journal: the next three records are copies of jobs
 ``acknowledges 1 2``       the next acknowledgements are copies, and of messages in these files
 ``compacted 3``            all acknowledgements of this file that are needed were copied
 ``unknown all``            nor is any other, but those that are named after it
@@ -26,6 +27,7 @@ __all__ = [
     "PREFIX",
     "acknowledges",
     "compacted",
+    "copied",
     "forgotten",
     "known",
     "message",
@@ -89,6 +91,11 @@ def known(name: str) -> Trace:
 def released(name: str) -> Trace:
     """Not any more."""
     return _trace("released", name)
+
+
+def copied(jobs: int) -> Trace:
+    """Copies of so many jobs follow."""
+    return _trace("copied", str(jobs))
 
 
 def unknown() -> Trace:

@@ -6,13 +6,16 @@ them there. When that batch is safe they are appended to the scheduler's journal
 disk to be waited for: after a crash what is missing there is appended again from the message journal. It is forced to
 the disk before the index is written, so no file of the message journal goes that is still needed for that.
 
+A copy of a job that `SchedulerJournal.clean` makes is one that a replay ignores while the original is there. A remark
+in front of the copies says so to who compares the two journals.
+
 Sources of the format: the scheduler of ActiveMQ 5.17.2, whose jobs are all of the scheduler ``JMS``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +24,7 @@ from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreE
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender, BatchPlace
 from jdbcstore.store.kahadb.applying import SCHEDULER, repeat_after
 from jdbcstore.store.kahadb.commands import (
@@ -31,8 +35,8 @@ from jdbcstore.store.kahadb.commands import (
     RescheduleJob,
 )
 from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.index import JobRow
-from jdbcstore.store.kahadb.journal import Journal, Location, Record
+from jdbcstore.store.kahadb.index import Index, JobRow
+from jdbcstore.store.kahadb.journal import Journal, Location, Record, file_name
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
 from jdbcstore.store.kahadb.work import Plan, Write
@@ -65,6 +69,8 @@ class SchedulerJournal:
             options, journal_disk_sync_strategy="PERIODIC", journal_disk_sync_interval_ms=_NOT_BY_ITSELF_MS
         )
         self._appender: Appender | None = None
+        #: The file that was written when `clean` looked last.
+        self._cleaned_before = 0
 
     def open(self) -> None:
         """Find its end, if it is there. Raises as `Appender.open`."""
@@ -89,6 +95,55 @@ class SchedulerJournal:
         """All that is in it."""
         if self.directory.is_dir():
             yield from Journal(self.directory).records()
+
+    def clean(self, index: Index, checkpoint: Callable[[], object]) -> None:
+        """Remove the oldest files if most of what the journal holds is over. The jobs in them are written again first.
+
+        A broker keeps such a file as long as one job in it lives. Looks only when a new file was begun.
+
+        Args:
+            index: where the jobs are; in the thread that applies.
+            checkpoint: forces the index to the disk.
+
+        Raises:
+            StoreError: the disk does not take it.
+        """
+        current = 0 if self._appender is None else self._appender.end[0]
+        if current == self._cleaned_before:
+            return
+        self._cleaned_before = current
+        sizes = {number: path.stat().st_size for number, path in Journal(self.directory).files.items()}
+        needed = index.job_bytes()
+        room = sum(sizes.values()) - self._options.journal_max_file_length_bytes - 2 * needed
+        going: list[int] = []
+        for number in [number for number in sizes if number < current]:
+            if room <= 0:
+                break
+            room -= sizes[number]
+            self._copy(index, index.jobs_in(number))
+            going.append(number)
+        if going:
+            checkpoint()
+            for number in going:
+                self.reader.forget(number)
+                (self.directory / file_name(number)).unlink(missing_ok=True)
+            log.info("removed files of the scheduler files=%s", ", ".join(map(file_name, going)))
+
+    def _copy(self, index: Index, rows: Sequence[JobRow]) -> None:
+        """Write jobs again as they are now."""
+        if not rows:
+            return
+        commands: list[Command] = [remarks.copied(len(rows))]
+        for row in rows:
+            add = self.reader.read(Location(row.file, row.offset, row.size))
+            if not isinstance(add, AddScheduledJob):
+                raise StoreError(f"the job {row.job_id} cannot be read any more: its file stays")
+            commands.append(add._replace(repeat=row.repeat, next_execution_time=row.due_ms))
+        locations = self.append(commands)
+        with index.lock:
+            for row, location in zip(rows, locations[1:], strict=True):
+                index.move_job(row.job_id, location)
+            index.job_position = self.last_batch or index.job_position
 
     def close(self) -> None:
         """Force it to the disk and let go of it."""

@@ -371,3 +371,51 @@ def test_where_a_broker_went_on_the_journal_is_replayed_by_its_rules(tmp_path: P
     with KahaDBPersistenceAdapter(tmp_path) as adapter:
         (found,) = adapter.queue_message_store(Queue("A")).recover()
         assert found.content == text_message(1).content
+
+
+@pytest.mark.parametrize("end", ["stop", "abandon"])
+def test_the_schedulers_journal_does_not_grow_with_what_is_over(tmp_path: Path, end: str) -> None:
+    options = KahaDBOptions(journal_max_file_length_bytes=4 << 10, checkpoint_interval_ms=1)
+    adapter = KahaDBPersistenceAdapter(tmp_path, options)
+    adapter.start()
+
+    def keep(name: str, number: int, due_ms: int) -> None:
+        adapter.commit_together([], [], jobs=[ScheduledJob(name, text_message(number), due_ms, 1, 10, 9)]).result(30)
+
+    keep("old", 1, 5000)
+    keep("gone", 2, 6000)
+    adapter.commit_together([], [], jobs=[FiredJob("old", 5000, 7000, 8)]).result(30)
+    for number in range(200):
+        keep(str(number), number, number + 1)
+        adapter.commit_together([], [], jobs=[FiredJob(str(number), number + 1)]).result(30)
+        if number == 100:
+            adapter.job_store().remove_job("gone").result(30)
+    assert len(list((tmp_path / "scheduler").glob("db-*.log"))) < 6
+    assert not (tmp_path / "scheduler" / "db-1.log").exists()
+    getattr(adapter, end)()
+    adapter.start()
+    for _ in range(2):
+        found = adapter.job_store().jobs(None, 9, 1 << 20).jobs
+        assert [(job.job_id, job.due_ms, job.repeat, job.message.content) for job in found] == [
+            ("old", 7000, 8, text_message(1).content)
+        ]
+        adapter.stop()
+        (tmp_path / FILE_NAME).unlink()
+        adapter.start()
+    adapter.stop()
+    (job,) = replay_scheduler(Journal(tmp_path / "scheduler"))["JMS"]
+    assert (job.job_id, job.next_execution_time, job.repeat) == ("old", 7000, 8)
+
+
+def test_a_copied_job_is_found_although_the_index_does_not_know_of_the_copy(tmp_path: Path) -> None:
+    adapter = KahaDBPersistenceAdapter(tmp_path, SMALL)
+    with adapter:
+        adapter.commit_together([], [], jobs=[ScheduledJob("one", text_message(1), 5)]).result(30)
+    adapter.start()
+    adapter.scheduler._copy(adapter.reading(), adapter.reading().jobs_in(1))
+    adapter.commit_together([], [], jobs=[ScheduledJob("two", text_message(2), 6)]).result(30)
+    before = dump(adapter)
+    adapter.abandon()
+    adapter.start()
+    assert dump(adapter) == before
+    adapter.stop()

@@ -14,7 +14,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["MARKER", "Contents", "Counted", "Damages", "InDoubt", "StoredHere", "name_of", "require_id"]
+__all__ = ["MARKER", "Contents", "Damages", "InDoubt", "StoredHere", "name_of", "require_id"]
 
 #: Producers whose names begin so are none: they tell how far a migration has come.
 MARKER: Final = "jdbcstore-migration-"
@@ -49,13 +49,6 @@ class InDoubt:
     added: list[tuple[Destination, Message]] = field(default_factory=list)
     removed: list[tuple[Destination, MessageId]] = field(default_factory=list)
     acknowledged: list[tuple[Topic, SubscriptionKey, MessageId]] = field(default_factory=list)
-
-
-class Counted(NamedTuple):
-    """How much a destination has; `size` in bytes, None if only reading all of it would tell."""
-
-    messages: int
-    size: int | None
 
 
 class Damages:
@@ -101,9 +94,13 @@ class Contents(ABC):
     prioritized: frozenset[Destination]
 
     @abstractmethod
-    def destinations(self) -> Mapping[Destination, Counted]:
-        """Those with messages, durable subscriptions, or that are known although they are empty. Messages that nobody
-        waits for any more may be counted."""
+    def destinations(self) -> Mapping[Destination, int]:
+        """Those with messages, durable subscriptions, or that are known although they are empty, and how many messages
+        each has. Messages that nobody waits for any more may be counted."""
+
+    @abstractmethod
+    def sizes(self) -> Mapping[Destination, int] | None:
+        """The stored bytes of those with messages; None if only reading everything would tell."""
 
     @abstractmethod
     def subscriptions(self) -> Sequence[SubscriptionInfo]:

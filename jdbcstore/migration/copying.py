@@ -26,7 +26,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["Copy"]
 
-_BATCH_MESSAGES: Final = 500
+_BATCH_MESSAGES: Final = 1500
 _BATCH_BYTES: Final = 2 << 20
 #: What is under way at once, or one message that is larger.
 _UNDER_WAY_BYTES: Final = 12 << 20

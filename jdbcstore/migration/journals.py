@@ -11,7 +11,6 @@ import logging
 import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -19,7 +18,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError, StoreUnavailable
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import MARKER, Contents, Counted, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.migration.contents import MARKER, Contents, Damages, InDoubt, StoredHere, name_of, require_id
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
@@ -224,17 +223,17 @@ class JournalContents(Contents):
 
     # -- what is there -------------------------------------------------------------------------------------------
 
-    def destinations(self) -> Mapping[Destination, Counted]:
-        return self._destinations
-
-    @cached_property
-    def _destinations(self) -> Mapping[Destination, Counted]:
+    def destinations(self) -> Mapping[Destination, int]:
         found = {
-            destination: Counted(len(stored), sum(message.location.size for message in stored.all()))
+            destination: len(stored)
             for destination, stored in self._state.destinations.items()
             if len(stored) or stored.subscriptions or isinstance(destination, Queue)
         }
-        return {**dict.fromkeys(self._known, Counted(0, 0)), **found}
+        return {**dict.fromkeys(self._known, 0), **found}
+
+    def sizes(self) -> Mapping[Destination, int]:
+        stored = self._state.destinations.items()
+        return {destination: sum(message.location.size for message in one.all()) for destination, one in stored}
 
     def subscriptions(self) -> Sequence[SubscriptionInfo]:
         return [info for info in self._infos.values() if info is not None]

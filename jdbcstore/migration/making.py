@@ -146,7 +146,7 @@ def migrate(
             done = _looked_at(contents, _checked(target))
         else:
             queues = [
-                one for one, found in contents.destinations().items() if isinstance(one, Queue) and not found.messages
+                one for one, messages in contents.destinations().items() if isinstance(one, Queue) and not messages
             ]
             with _target(target, contents.name, queues) as held:
                 if held.name == contents.name:
@@ -183,10 +183,12 @@ def _named(contents: Contents, patterns: Collection[Destination]) -> frozenset[D
 
 def _looked_at(contents: Contents, target: str) -> Migrated:
     done = Migrated(contents.name, target, is_dry=True, is_live=contents.is_live)
-    for destination, found in sorted(contents.destinations().items(), key=lambda one: str(one[0])):
-        done.destinations[destination.qualified_name] = Moved(found.messages, found.size)
-        done.messages += found.messages
-        done.bytes += found.size or 0
+    sizes = contents.sizes()
+    for destination, messages in sorted(contents.destinations().items(), key=lambda one: str(one[0])):
+        size = None if sizes is None else sizes.get(destination, 0)
+        done.destinations[destination.qualified_name] = Moved(messages, size)
+        done.messages += messages
+        done.bytes += size or 0
     done.transactions = {transaction_name(xid): "" for xid in contents.in_doubt}
     done.jobs = sum(1 for _ in contents.jobs())
     done.producers = len(contents.producers() or {})
@@ -266,7 +268,7 @@ class _Copying:
         self._showing = showing
         self._passed = 0
         self._tell: Callable[[int, int], None] = lambda done, known: None
-        self._total = sum(found.messages for found in contents.destinations().values())
+        self._total = sum(contents.destinations().values())
         #: How many messages were committed.
         self.copied = 0
         #: By destination, when its first message was read, and when its last one was handed over.
@@ -301,6 +303,7 @@ class _Copying:
             if not is_checked:
                 self._require_unchanged(copy, before)
             copy.finish()
+            self._tell(self._passed, self._passed)  # what nobody waits for was counted, and not met
         return summarizing.finish(contents)
 
     def _committed(self, messages: int) -> None:

@@ -38,8 +38,15 @@ def shown(
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(file=stream), refresh_per_second=4) as bar:
             task = bar.add_task(title, total=None)
-            yield lambda done, known: bar.update(task, completed=done, total=known or None)
-            bar.update(task, completed=1, total=1)
+            total = 1
+
+            def draw(done: int, known: int) -> None:
+                nonlocal total
+                total = known or total
+                bar.update(task, completed=done, total=known or None)
+
+            yield draw
+            bar.update(task, completed=total, total=total)
     else:
         said = time.monotonic()
 

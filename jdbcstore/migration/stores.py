@@ -14,7 +14,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import Contents, Counted, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.migration.contents import Contents, Damages, InDoubt, StoredHere, name_of, require_id
 from jdbcstore.store.contract import (
     PRIORITY_LEVELS,
     Cursor,
@@ -76,8 +76,11 @@ class StoreContents(Contents):
         self._page_bytes = _PAGE_BYTES_LEAST
         self._named: dict[tuple[Destination, int], MessageId] = {}
 
-    def destinations(self) -> Mapping[Destination, Counted]:
-        return {destination: Counted(store.message_count, None) for destination, store in self._stores.items()}
+    def destinations(self) -> Mapping[Destination, int]:
+        return {destination: store.message_count for destination, store in self._stores.items()}
+
+    def sizes(self) -> None:
+        return None
 
     def _topics(self) -> list[TopicMessageStore]:
         return [store for store in self._stores.values() if isinstance(store, TopicMessageStore)]

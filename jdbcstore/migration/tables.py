@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Final
 
 from sqlalchemy import text
@@ -18,7 +17,7 @@ from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import MARKER, Contents, Counted, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.migration.contents import MARKER, Contents, Damages, InDoubt, StoredHere, name_of, require_id
 from jdbcstore.migration.holding import Opened, opened
 from jdbcstore.migration.rows import MessageRow, ranges_of, rows_of
 from jdbcstore.openwire import unmarshal_message
@@ -96,21 +95,16 @@ class TableContents(Contents):
     def _container(self, name: str) -> Container:
         return self._containers.setdefault(name, Container(name))
 
-    def destinations(self) -> Mapping[Destination, Counted]:
-        return self._destinations
-
-    @cached_property
-    def _destinations(self) -> Mapping[Destination, Counted]:
-        sizes = text(f"SELECT {self._statements.container}, COUNT(*), SUM(LENGTH(MSG)) FROM {self._statements.messages}"
-                     f" GROUP BY {self._statements.container}")  # fmt: skip
-        found = {
-            destination_of(_text(name)): Counted(int(count), int(size or 0))
-            for name, count, size in self._store.connection.execute(sizes)
-        }
+    def destinations(self) -> Mapping[Destination, int]:
         known = {name for name, topic in self._registry.topics.items() if topic.by_key} | self._registry.kept_queues
-        for name in known:
-            found.setdefault(destination_of(name), Counted(0, 0))
-        return found
+        found = {destination_of(name): one.count for name, one in self._containers.items() if one.count}
+        return {**dict.fromkeys(map(destination_of, known), 0), **found}
+
+    def sizes(self) -> Mapping[Destination, int]:
+        name, messages = self._statements.container, self._statements.messages
+        summed = text(f"SELECT {name}, SUM(LENGTH(MSG)) FROM {messages} GROUP BY {name}")
+        rows = self._store.connection.execute(summed)
+        return {destination_of(_text(name)): int(size or 0) for name, size in rows}
 
     def subscriptions(self) -> Sequence[SubscriptionInfo]:
         return [one.info for topic in self._registry.topics.values() for one in topic.by_key.values()]

@@ -29,6 +29,7 @@ from jdbcstore.store.jdbc.schema import inspect_schema
 
 __all__ = ["StoreTarget", "Target", "check_table_target", "table_target"]
 
+_ROWS_AT_ONCE: Final = 5000
 _NO_LIMIT: Final = 1 << 62
 _FOREVER_S: Final = 10 * 365 * 86_400.0
 
@@ -117,6 +118,7 @@ def table_target(url: str, source: str, empty_queues: Collection[Queue]) -> Iter
         create_tables_on_startup=False,
         cleanup_period_ms=0,
         vacuum_rows=0,
+        batch_rows_max=_ROWS_AT_ONCE,
         transaction_messages_max=_NO_LIMIT,
         transaction_bytes_max=_NO_LIMIT,
         producer_memory_s=_FOREVER_S,

@@ -1,6 +1,7 @@
 """A migration that dies at a given point: ``python -m tests.migration.interrupted POINT before|after SIGNAL FROM TO``.
 
-Points are counted over everything that changes the target, from 1; a migration with fewer of them is complete.
+A point is a number, counted over everything that changes the target, from 1, or the name of such a function. A
+migration that does not come to it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 
 
 def main() -> int:
-    point, when, number = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    point, when, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     copying._BATCH_MESSAGES = 7  # type: ignore[misc]
     passed = 0
 
@@ -31,7 +32,7 @@ def main() -> int:
         def wrapper(*arguments: Any, **named: Any) -> Any:
             nonlocal passed
             passed += 1
-            is_here = passed == point
+            is_here = point in (str(passed), function.__name__)
             if is_here and when == "before":
                 os.kill(os.getpid(), number)
             found = function(*arguments, **named)

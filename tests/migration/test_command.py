@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,21 @@ def test_report_and_table(source: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert found["destinations"]["queue://ORDERS"]["seconds"] > 0
     assert found["subscriptions"]["topic://NEWS client/late"] == 15
     assert (len(found["transactions"]), found["jobs"], found["producers"]) == (2, 2, 1)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal(source: str, tmp_path: Path) -> None:
+    terminal = Terminal()
+    migrate(source, f"sqlite:///{tmp_path / 'target.db'}", showing=Showing(terminal))
+    assert re.search(r"copying.*144/144", terminal.getvalue())
+    assert re.search(r"comparing.*144/144", terminal.getvalue())
+    assert "done in" not in terminal.getvalue()
 
 
 def test_refused_in_one_line(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,10 +94,10 @@ def migrate(
         ("durable subscriptions", len(done.subscriptions)),
         ("prepared transactions", len(done.transactions)),
         ("scheduled messages", done.jobs),
-        ("numbers of producers", done.producers),
+        ("producers' numbers", done.producers),
     ):
         if count:
-            click.echo(f"{count} {what}")
+            click.echo(f"{what}: {count}")
     for line in done.damages[:_DAMAGES_SHOWN]:
         click.echo(f"left out: {line}")
     if (hidden := len(done.damages) - _DAMAGES_SHOWN + done.damages_unlisted) > 0:

@@ -41,8 +41,8 @@ def test_dry_run_changes_nothing(
     assert run(["migrate", "--dry-run", source, new]) == 0
     told = capsys.readouterr().out
     assert "queue://ORDERS" in told
-    assert "2 prepared transactions" in told
-    assert "2 scheduled messages" in told
+    assert "prepared transactions: 2" in told
+    assert "scheduled messages: 2" in told
     assert "would be migrated" in told
     assert not (tmp_path / "new").exists()
     assert run(["migrate", "--dry-run", source, postgresql_url]) == 0

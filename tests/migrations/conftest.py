@@ -11,9 +11,15 @@ from jdbcstore.config.urls import open_engine
 
 
 @pytest.fixture
-def engine(every_database_url: str) -> Iterator[Engine]:
+def database_url(every_database_url: str) -> str:
+    """Here every version of a server counts."""
+    return every_database_url
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
     """An engine on a fresh empty database, on every database in turn."""
-    yield from opened(every_database_url)
+    yield from opened(database_url)
 
 
 @pytest.fixture

@@ -201,6 +201,11 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self.committer.require_sound()
         return index
 
+    @property
+    def index(self) -> Index | None:
+        """The index, None when stopped."""
+        return self._index
+
     def require_open(self) -> None:
         """Raise `StoreClosed` unless started."""
         self._opened()
@@ -226,9 +231,9 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         if store is None:
             _check_name(queue)
             with self.order:
-                known = index.known.of(queue)
-                store = KahaDBMessageStore(self, queue, known, prioritized=prioritized)
+                store = KahaDBMessageStore(self, queue, index, prioritized=prioritized)
                 store = self._stores.setdefault(queue, store)
+            known = store.known
             if not known.is_kept and any(pattern.matches(queue) for pattern in self._virtual_topic_consumers):
                 known.is_kept = True
                 self._submit(Remark(remarks.known(destination_name(queue))))
@@ -244,7 +249,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         if store is None:
             _check_name(topic)
             with self.order:
-                store = KahaDBTopicMessageStore(self, topic, index.known.of(topic), prioritized=prioritized)
+                store = KahaDBTopicMessageStore(self, topic, index, prioritized=prioritized)
                 store = self._stores.setdefault(topic, store)
         assert isinstance(store, KahaDBTopicMessageStore)
         return store

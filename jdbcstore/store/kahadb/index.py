@@ -237,6 +237,11 @@ class Index:
         self.position, self.job_position = BatchPlace(*places[:3]), BatchPlace(*places[3:])
         self._saved_file = self.position.file
         known = self.known = Known()
+        if connection.execute("SELECT 1 FROM transactions LIMIT 1").fetchone() is None:  # else they may be in doubt
+            connection.execute(
+                "DELETE FROM destinations WHERE count = 0 AND kept = 0"
+                " AND id NOT IN (SELECT destination FROM subscriptions)"
+            )
         for id, name, kept, levels, count in connection.execute("SELECT * FROM destinations"):
             found = known.put(KnownDestination(id, named_destination(name), is_kept=bool(kept), levels=levels))
             found.count = count

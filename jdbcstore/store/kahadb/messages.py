@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
@@ -21,7 +21,7 @@ from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, Mes
 from jdbcstore.store.kahadb.applying import Hint, level_of
 from jdbcstore.store.kahadb.commands import AddMessage
 from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.index import VISIBLE, PageRow
+from jdbcstore.store.kahadb.index import VISIBLE, Index, PageRow
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import KnownDestination
 from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
@@ -39,12 +39,21 @@ class KahaDBMessageStore(MessageStore):
     """One queue. Created by the adapter only."""
 
     def __init__(
-        self, adapter: KahaDBPersistenceAdapter, destination: Destination, known: KnownDestination, *, prioritized: bool
+        self, adapter: KahaDBPersistenceAdapter, destination: Destination, index: Index, *, prioritized: bool
     ) -> None:
         self.destination = destination
         self.prioritized = prioritized
-        self.known: Final = known
         self._adapter = adapter
+        self._index = index
+        self._known = index.known.of(destination)
+
+    @property
+    def known(self) -> KnownDestination:
+        """What is known of it; in the index of the last start, for somebody may use a store over a restart."""
+        index = self._adapter.index
+        if index is not None and index is not self._index:
+            self._index, self._known = index, index.known.of(self.destination)
+        return self._known
 
     @property
     def message_count(self) -> int:

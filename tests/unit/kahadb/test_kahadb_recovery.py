@@ -419,3 +419,33 @@ def test_a_copied_job_is_found_although_the_index_does_not_know_of_the_copy(tmp_
     adapter.start()
     assert dump(adapter) == before
     adapter.stop()
+
+
+def test_a_store_may_be_used_over_a_restart(tmp_path: Path) -> None:
+    adapter = KahaDBPersistenceAdapter(tmp_path)
+    with adapter:
+        stale = adapter.queue_message_store(Queue("A"))
+        adapter.queue_message_store(Queue("B"))
+    with adapter:  # queues get other numbers
+        adapter.queue_message_store(Queue("C")).add_message(text_message(1)).result(30)
+        stale.add_message(text_message(2)).result(30)
+        assert [str(message.message_id)[-2:] for message in stale.recover()] == [":2"]
+        assert stale.message_count == 1
+
+
+def test_destinations_that_nothing_is_known_of_are_forgotten(tmp_path: Path) -> None:
+    adapter = KahaDBPersistenceAdapter(tmp_path)
+    with adapter:
+        for name in "ABC":
+            store = adapter.queue_message_store(Queue(name))
+            store.add_message(text_message(1)).result(30)
+            if name != "B":
+                store.remove_all_messages().result(30)
+        prepared_in(adapter, Queue("C"))
+    for _ in range(2):
+        with adapter:
+            assert {known.destination for known in adapter.reading().known} == {Queue("A"), Queue("B"), Queue("C")}
+    with adapter:
+        adapter.transaction_store().rollback_prepared(XATransactionId(1, b"g", b"b")).result(30)
+    with adapter:
+        assert {known.destination for known in adapter.reading().known} == {Queue("B")}

@@ -61,10 +61,6 @@ class KahaDBOptions:
         index_cache_size_pages: how much of the index is kept in memory, in pages of 4 KiB.
         concurrent_store_and_dispatch_queues: let a message of a queue that is acknowledged before it was written skip
             the journal. The consumer had it, so a crash loses nothing.
-        max_async_jobs: the most writes that wait for the journal before the next one has to.
-        failover_producers_audit_depth: how many producers' last messages are remembered for each of
-            `max_failover_producers_to_track`.
-        max_failover_producers_to_track: of how many producers it is remembered how far they came.
         purge_recovered_xa_transaction_strategy: what happens at the start to XA transactions that are prepared:
             ``NEVER`` they wait for their manager, ``COMMIT``, ``ROLLBACK``.
         use_lock: make sure that one broker at most uses the directory.
@@ -108,9 +104,6 @@ class KahaDBOptions:
     compact_acks_ignores_store_growth: bool = False
     index_cache_size_pages: int = 10_000
     concurrent_store_and_dispatch_queues: bool = True
-    max_async_jobs: int = 10_000
-    failover_producers_audit_depth: int = 2048
-    max_failover_producers_to_track: int = 64
     purge_recovered_xa_transaction_strategy: str = "NEVER"
     use_lock: bool = True
     lock_keep_alive_period_ms: int = 0
@@ -143,9 +136,6 @@ class KahaDBOptions:
             ("cleanup_interval_ms", 0, _INT_MAX),
             ("compact_acks_after_no_gc", 0, _INT_MAX),
             ("index_cache_size_pages", 1, _INT_MAX),
-            ("max_async_jobs", 1, _INT_MAX),
-            ("failover_producers_audit_depth", 0, _INT_MAX),
-            ("max_failover_producers_to_track", 0, _INT_MAX),
             ("lock_keep_alive_period_ms", 0, _INT_MAX),
             ("lock_acquire_sleep_interval_ms", 1, _INT_MAX),
             ("store_open_wire_version", 1, 12),
@@ -271,6 +261,7 @@ def _syncs(text: str) -> str:
     return "ALWAYS" if _boolean(text) else "NEVER"
 
 
+_PRODUCERS: Final = "how far producers came is remembered for kahadb.producer_memory_s, however many there are"
 _PAGE_FILE: Final = "the index is a SQLite database, not a page file"
 
 #: All of ActiveMQ 5.17 and 6.3 by their names there, but for `directory` and the locker.
@@ -313,9 +304,9 @@ ACTIVEMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
     "concurrentStoreAndDispatchTransactions": ActiveMQOption(
         "false", _boolean, about="a transaction is always written before its end is answered, in ActiveMQ too"
     ),
-    "maxAsyncJobs": ActiveMQOption("10000", _integer, "max_async_jobs"),
-    "maxFailoverProducersToTrack": ActiveMQOption("64", _integer, "max_failover_producers_to_track"),
-    "failoverProducersAuditDepth": ActiveMQOption("2048", _integer, "failover_producers_audit_depth"),
+    "maxAsyncJobs": ActiveMQOption("10000", _integer, about="the broker's memory bounds what waits to be written"),
+    "maxFailoverProducersToTrack": ActiveMQOption("64", _integer, about=_PRODUCERS),
+    "failoverProducersAuditDepth": ActiveMQOption("2048", _integer, about=_PRODUCERS),
     "enableSubscriptionStatistics": ActiveMQOption("false", _boolean, about="pending messages are counted anyway"),
     "purgeRecoveredXATransactionStrategy": ActiveMQOption("NEVER", str, "purge_recovered_xa_transaction_strategy"),
     "useLock": ActiveMQOption("true", _boolean, "use_lock"),

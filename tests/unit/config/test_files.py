@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
+import jdbcstore
 from jdbcstore import cli
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.config.build import build_broker
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.config.environment import option_variables, with_environment
 from jdbcstore.config.files import load_configuration
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import document
 
@@ -190,3 +195,63 @@ def test_check_fails_where_a_broker_would(tmp_path: Path, capsys: pytest.Capture
     assert len(json.loads(out)["errors"]) == 2
     assert cli.run(["broker", "--config", str(path)]) == 2
     assert "activemq.xml:7: <broker> has no x" in capsys.readouterr().err
+
+
+# -- KahaDB ----------------------------------------------------------------------------------------------------------
+
+KAHADB = """
+[store]
+url = "kahadb:data/kahadb?checkpointInterval=100"
+[kahadb]
+journal_max_file_length_bytes = 16777216
+journal_disk_sync_strategy = "periodic"
+"""
+
+
+def test_a_kahadb_is_configured_by_its_url_a_table_and_variables(tmp_path: Path) -> None:
+    variables = {"JDBCSTORE_KAHADB_CLEANUP_INTERVAL_MS": "77", "JDBCSTORE_KAHADB_CHECKPOINT_INTERVAL_MS": "88"}
+    configuration = load_configuration(written(tmp_path, KAHADB), variables).checked()
+    store = build_broker(configuration).adapter
+    assert isinstance(store, KahaDBPersistenceAdapter)
+    assert store.directory == Path("data/kahadb")
+    expected = KahaDBOptions(
+        journal_max_file_length_bytes=16 << 20,
+        journal_disk_sync_strategy="PERIODIC",
+        cleanup_interval_ms=77,
+        checkpoint_interval_ms=100,  # the URL goes before
+        lease_holder_id=store.options.lease_holder_id,
+    )
+    assert store.options == expected
+    assert store.options.lease_holder_id == socket.gethostname()
+
+
+def test_activemqs_file_makes_a_broker_on_its_directory(tmp_path: Path) -> None:
+    text = '<persistenceAdapter><kahaDB directory="/var/lib/kahadb" journalMaxFileLength="16mb"/></persistenceAdapter>'
+    configuration = load_configuration(written(tmp_path, document(store=text, beans="")), {}).checked()
+    store = build_broker(configuration).adapter
+    assert isinstance(store, KahaDBPersistenceAdapter)
+    assert store.directory == Path("/var/lib/kahadb")
+    assert store.options.journal_max_file_length_bytes == 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("[kahadb]\njournal_max_file_lenght_bytes = 1", "unknown option in [kahadb]: journal_max_file_lenght_bytes"),
+        ('[kahadb]\ncheckpoint_interval_ms = "5s"', "kahadb.checkpoint_interval_ms must be a whole number, got '5s'"),
+        ('[kahadb]\npreallocation_scope = "ALL"', "preallocation_scope must be one of ENTIRE_JOURNAL"),
+    ],
+)
+def test_what_is_wrong_with_the_options_of_a_kahadb_is_told(tmp_path: Path, text: str, error: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_configuration(written(tmp_path, text), {})
+    assert error in str(refused.value)
+
+
+def test_an_embedded_broker_on_a_kahadb(tmp_path: Path) -> None:
+    """Construct, set, start."""
+    store = jdbcstore.KahaDBPersistenceAdapter(
+        tmp_path, jdbcstore.KahaDBOptions(journal_max_file_length_bytes=16 << 20)
+    )
+    with jdbcstore.running(jdbcstore.Broker(store, jdbcstore.BrokerOptions(bind="127.0.0.1:0"))):
+        assert (tmp_path / "db-1.log").stat().st_size == 16 << 20

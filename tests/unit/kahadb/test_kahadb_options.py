@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,12 @@ def test_the_defaults_are_activemqs() -> None:
             assert option.read(option.default) == getattr(KahaDBOptions(), option.field), name
     ours = {field.name for field in fields(KahaDBOptions)} - {option.field for option in ACTIVEMQ_OPTIONS.values()}
     assert ours == OURS
+
+
+def test_all_are_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "kahadb.md").read_text("utf-8")
+    documented = text.partition("### Options")[2].partition("### The lock")[0]
+    assert [name for name in ACTIVEMQ_OPTIONS if f"`{name}`" not in documented] == []
 
 
 def test_all_can_be_given_as_activemq_spells_them() -> None:

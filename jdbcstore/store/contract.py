@@ -475,7 +475,8 @@ class Transaction(ABC):
         """XA only: make everything durable but invisible, until it is committed or rolled back.
 
         What it adds is not seen, what it removes or acknowledges is not seen any more, nor counted. It survives a
-        restart; only its outcome is still open.
+        restart; only its outcome is still open. One with nothing in it may leave nothing behind: then it is unknown
+        after a restart, and nothing is lost.
 
         Raises:
             StoreError: it is a local transaction, or over. A message that another prepared transaction removes cannot

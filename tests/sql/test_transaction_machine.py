@@ -100,7 +100,10 @@ class TransactionMachine(TopicMachine):
         for _, subscribed, id in doubt.acknowledged:
             subscribed.wanted.discard(id)
         self.waiting = [number for number in self.waiting if number not in doubt.removed]
-        self.in_doubt[xid] = doubt
+        if doubt == InDoubt():  # a crash would leave nothing of it
+            self.adapter.transaction_store().rollback_prepared(xid).result(WAIT_S)
+        else:
+            self.in_doubt[xid] = doubt
 
     @rule(choice=CHOICE, commits=st.booleans())
     def decide(self, choice: int, commits: bool) -> None:

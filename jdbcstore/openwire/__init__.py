@@ -5,5 +5,6 @@ loose encoding without caching. Tables of fields are in `jdbcstore.openwire.fiel
 """
 
 from jdbcstore.openwire.codec import STORE_VERSION, marshal, unmarshal, unmarshal_message
+from jdbcstore.openwire.template import MessageTemplate
 
-__all__ = ["STORE_VERSION", "marshal", "unmarshal", "unmarshal_message"]
+__all__ = ["STORE_VERSION", "MessageTemplate", "marshal", "unmarshal", "unmarshal_message"]

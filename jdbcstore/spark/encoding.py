@@ -221,9 +221,7 @@ class Encoder:
                 own.producer_sequence_id = sequence
                 message.message_id, message.producer_id = own, self._producer
             else:
-                message_id = MessageId.parse(given)
-                if message_id.text_view is not None or message_id.producer_id is None:
-                    raise ConfigurationError(f"column messageId: {given[:80]!r} is no id of a message")
+                message_id = _message_id(given)
                 producer, sequence = str(message_id.producer_id), message_id.producer_sequence_id
                 message.message_id, message.producer_id = message_id, message_id.producer_id
             try:
@@ -307,6 +305,13 @@ def _check(destination: Destination) -> None:
             f"column topic: {name[:60]!r} has {len(name)} characters, or some that cannot be printed;"
             f" {QUALIFIED_NAME_MAX} is the most"
         )
+
+
+def _message_id(given: str) -> MessageId:
+    message_id = MessageId.parse(given)
+    if message_id.text_view is not None or message_id.producer_id is None:
+        raise ConfigurationError(f"column messageId: {given[:80]!r} is no id of a message")
+    return message_id
 
 
 def _texts(array: pa.Array, column: str) -> list[str | None]:

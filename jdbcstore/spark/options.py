@@ -213,32 +213,17 @@ class WriteOptions:
 
 def _read_options(options: Given) -> dict[str, Any]:
     """The fields of `ReadOptions` but the location."""
-    on_corrupt = cast(OnCorrupt, options.choice("onCorrupt", ("column", "fail"), "column"))
+    chosen = options.chosen()
     columns = options.names("columns") or default_names(
-        include_headers=options.flag("includeHeaders"), corrupt=on_corrupt == "column"
+        include_headers=options.flag("includeHeaders"), corrupt=chosen["on_corrupt"] == "column"
     )
     columns_of(columns)
-    if options.text("subscribe") and options.text("subscribePattern"):
-        raise ConfigurationError("give either subscribe or subscribePattern")
-    selector = options.text("selector")
-    pattern = options.text("subscribePattern")
-    if pattern is not None:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigurationError(f"subscribePattern is no regular expression: {error}") from None
-    return {
-        "subscribe": tuple(parse_destination(name).qualified_name for name in options.names("subscribe")),
-        "subscribe_pattern": pattern,
+    return chosen | {
         "columns": tuple(columns),
-        "selector": None if selector is None else Selector.parse(selector),
         "starting": options.offsets("startingOffsets", EARLIEST),
         "ending": options.offsets("endingOffsets", LATEST),
         "partitions_min": options.number("minPartitions", None, 1, _PARTITIONS_MAX),
         "partitions": options.number("numPartitions", None, 1, _PARTITIONS_MAX),
-        "batch_bytes": options.number("batchBytes", BATCH_BYTES, 1 << 16, _BATCH_BYTES_MAX) or BATCH_BYTES,
-        "include_prepared": options.flag("includePrepared"),
-        "on_corrupt": on_corrupt,
         "fail_on_data_loss": options.flag("failOnDataLoss"),
         "offsets_max": options.number("maxOffsetsPerTrigger", None, 1, 1 << 62),
         "settle_delay_ms": options.duration_ms("settleDelay", 60_000),
@@ -380,6 +365,25 @@ class Given(Mapping[str, str]):
             raise ConfigurationError(
                 f'option {name} must be earliest, latest, an id or JSON such as {{"queue://A": 23}}, got {text[:80]!r}'
             ) from None
+
+    def chosen(self) -> dict[str, Any]:
+        """Which messages are read, and how: what the options of all sources have."""
+        if self.text("subscribe") and self.text("subscribePattern"):
+            raise ConfigurationError("give either subscribe or subscribePattern")
+        pattern, selector = self.text("subscribePattern"), self.text("selector")
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigurationError(f"subscribePattern is no regular expression: {error}") from None
+        return {
+            "subscribe": tuple(parse_destination(name).qualified_name for name in self.names("subscribe")),
+            "subscribe_pattern": pattern,
+            "selector": None if selector is None else Selector.parse(selector),
+            "include_prepared": self.flag("includePrepared"),
+            "on_corrupt": self.choice("onCorrupt", ("column", "fail"), "column"),
+            "batch_bytes": self.number("batchBytes", BATCH_BYTES, 1 << 16, _BATCH_BYTES_MAX),
+        }
 
 
 def _offset(found: object) -> int:

@@ -18,10 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 KEEPER = Path(__file__).with_name("keeper.py")
 CHECKOUT = Path(__file__).parents[2]
@@ -270,13 +271,21 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on.
+def _own_ports() -> Iterator[int]:
+    """Ports below those that the kernel gives to clients, in turns: those that this process gave last come last."""
+    # Each worker of pytest has its own: between looking at a port and listening there another one may look, too.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = range(15_000 + worker % 16, 30_000, 16)
+    start = random.SystemRandom().randrange(len(ports))
+    return cycle([*ports[start:], *ports[:start]])
 
-    It lies below those the kernel gives to clients, so that it is still ours after a restart.
-    """
-    for _ in range(200):
-        port = random.randrange(15_000, 30_000)
+
+_PORTS: Final = _own_ports()
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on, and that is still free after a restart of who will."""
+    for port in islice(_PORTS, 900):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

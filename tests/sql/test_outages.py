@@ -40,7 +40,6 @@ from jdbcstore.store.contract import MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.fence import session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Write
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
@@ -402,7 +401,7 @@ def test_a_batch_that_was_not_sent_yet_is_never_sent(tmp_path: Path) -> None:
     with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, store):
         with one_batch():
             first = store.add_message(text_message(1))
-            until(lambda: adapter.writer._queue.empty())
+            until(lambda: adapter.writer._waiting._queue.empty())
             message = text_message(2)
             second = store.add_message(message)
             adapter.abandon()
@@ -413,21 +412,6 @@ def test_a_batch_that_was_not_sent_yet_is_never_sent(tmp_path: Path) -> None:
                 store.remove_message(message.message_id)
         adapter.start()
         assert numbers(adapter.queue_message_store(Queue("TEST"))) == []
-
-
-def test_a_write_that_comes_just_as_the_store_is_abandoned_is_answered(tmp_path: Path) -> None:
-    with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, _):
-
-        class Slow(list[Any]):
-            """Rows whose submission takes as long as abandoning."""
-
-            def __len__(self) -> int:
-                adapter.abandon()
-                return 0
-
-        completion: Completion[int] = Completion()
-        adapter.writer.submit(Write(completion, adds=Slow()))
-        assert isinstance(completion.exception(AT_ONCE_S), StoreUnavailable)
 
 
 def test_whatever_is_submitted_while_the_store_is_abandoned_is_answered(tmp_path: Path) -> None:

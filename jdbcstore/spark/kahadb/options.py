@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
-from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.options import BATCH_BYTES, Given, OnCorrupt
@@ -50,7 +49,6 @@ _ONLY: Final[Mapping[str, tuple[View, ...]]] = {
 
 _SPLIT_BYTES: Final = 128 << 20
 _SPLIT_BYTES_MAX: Final = 1 << 40
-_BATCH_BYTES_MAX: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +100,16 @@ class KahaDBOptions:
         for name, views in _ONLY.items():
             if options.text(name) and view not in views:
                 raise ConfigurationError(f"option {name} means nothing to view={view}, only to {', '.join(views)}")
-        if options.text("subscribe") and options.text("subscribePattern"):
-            raise ConfigurationError("give either subscribe or subscribePattern")
-        selector = options.text("selector")
-        pattern = options.text("subscribePattern")
-        if pattern is not None:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigurationError(f"subscribePattern is no regular expression: {error}") from None
         return cls(
             paths=_paths(options),
             view=view,
             columns=tuple(options.names("columns")),
-            subscribe=tuple(parse_destination(name).qualified_name for name in options.names("subscribe")),
-            subscribe_pattern=pattern,
-            selector=None if selector is None else Selector.parse(selector),
             include_headers=options.flag("includeHeaders"),
-            include_prepared=options.flag("includePrepared"),
-            on_corrupt=cast(OnCorrupt, options.choice("onCorrupt", ("column", "fail"), "column")),
             payload=options.flag("payload"),
             split_bytes=options.number("splitBytes", _SPLIT_BYTES, 1, _SPLIT_BYTES_MAX) or _SPLIT_BYTES,
-            batch_bytes=options.number("batchBytes", BATCH_BYTES, 1 << 16, _BATCH_BYTES_MAX) or BATCH_BYTES,
             archive=options.text("directoryArchive"),
             tx_store=options.text("txStore"),
+            **options.chosen(),
         )
 
     def chooses(self) -> Callable[[str], bool]:

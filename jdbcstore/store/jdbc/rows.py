@@ -97,6 +97,7 @@ class Write:
         "follows",
         "forgets",
         "keys",
+        "may_cancel",
         "partner",
         "producers",
         "purges",
@@ -139,6 +140,8 @@ class Write:
         self.topics = topics
         self.changes = changes
         self.traces = traces
+        #: The id of the only row that this adds, if the remove of that row may cancel it; else 0.
+        self.may_cancel = adds[0][0] if len(adds) == 1 and not (removes or topics or changes) else 0
         #: The remove that cancelled this add, to be told with it.
         self.partner: Completion[None] | None = None
 
@@ -146,6 +149,10 @@ class Write:
     def of_rows(cls, rows: Sequence[MessageRow]) -> Write:
         """A write that adds some rows and tells nobody."""
         return cls(Completion(), adds=rows)
+
+    def cancel(self, partner: Completion[None]) -> None:
+        """As `Submitted`."""
+        self.adds, self.counts, self.partner = (), (), partner
 
     def succeed(self) -> None:
         """Tell that it is durable."""

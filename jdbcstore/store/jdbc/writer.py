@@ -35,9 +35,7 @@ Who learns what, and when:
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import queue
 import random
 import threading
 import time
@@ -67,6 +65,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.rows import Batch, Container, Trace, Write
 from jdbcstore.store.jdbc.watch import Line, line_of
+from jdbcstore.store.write_queue import WriteQueue
 
 __all__ = ["Writer", "raw_connection"]
 
@@ -114,17 +113,10 @@ class Writer:
         self._removed = removed
         self._fence = fence
         self._lost: LeaseLost | None = None
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
-        # Adds that no batch has taken yet, by id. Whoever takes one out decides what becomes of it: the thread commits
-        # it, `submit_remove` cancels it. The lock makes taking it out and saying so one step.
-        self._cancelling = threading.Lock()
-        self._waiting: dict[int, Write] = {}
-        self._cancels = options.concurrent_store_and_dispatch_queues
+        self._waiting: WriteQueue[Write] = WriteQueue(cancels=options.concurrent_store_and_dispatch_queues)
         self._connection: Connection | None = None
         self._line = Line()
         self._outage_began: float | None = None
-        self._closing = False
-        self._ended = False
         # What the thread has in hand, group by group, and whether the first group may be in the database. Whoever takes
         # a group out tells its senders: the thread, or `abandon`. The lock makes looking and taking one step.
         self._telling = threading.Lock()
@@ -145,12 +137,10 @@ class Writer:
 
     def stop(self) -> None:
         """Commit what was submitted, then end the thread and the connection."""
-        self._closing = True
+        self._waiting.close()
         if self._thread.is_alive():
-            self._queue.put(None)
             self._thread.join()
-        self._ended = True
-        self._refuse_waiting()
+        self._waiting.refuse(StoreClosed("the store was stopped before this was written"))
         if not self._abandoned.is_set():  # else the thread does it, when it can
             self._disconnect()
 
@@ -161,18 +151,17 @@ class Writer:
         made is closed as soon as it is there.
         """
         with self._telling:
-            self._closing = self._ended = True
             self._abandoned.set()
             groups, self._in_hand = self._in_hand, []
             is_sent = self._is_sent
-        self._queue.put(None)
+        self._waiting.close()
         for group in groups:
             error: StoreError = StoreUnavailable(_ABANDONED)
             if is_sent:
                 error, is_sent = OutcomeUnknown(f"{_ABANDONED}; it had been sent"), False
             for write in group:
                 write.fail(error)
-        self._refuse_waiting()
+        self._waiting.refuse(StoreUnavailable(_ABANDONED))
 
     def has_settled(self, timeout_s: float) -> bool:
         """Wait until nothing is committed any more after `abandon`; False when it still is after `timeout_s`."""
@@ -180,49 +169,23 @@ class Writer:
             self._thread.join(timeout_s)
         return not (self._is_sent and self._thread.is_alive())
 
-    def _refuse_waiting(self) -> None:
-        """Fail what nobody will commit any more."""
-        with self._cancelling:
-            self._waiting.clear()
-        error: StoreError = StoreClosed("the store was stopped before this was written")
-        if self._abandoned.is_set():
-            error = StoreUnavailable(_ABANDONED)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                late = self._queue.get_nowait()
-                if late is not None:
-                    late.fail(error)
-        self._queue.put(None)  # the thread's, it may have been among them
-
     def submit(self, write: Write) -> None:
         """Hand a write to the thread. The caller submits adds in the order of their ids.
 
         Raises:
             StoreClosed: the store is stopping.
         """
-        if self._closing:
-            raise StoreClosed("the store is stopped: nothing can be written any more")
-        if self._cancels and len(write.adds) == 1 and not (write.removes or write.topics or write.changes):
-            self._waiting[write.adds[0][0]] = write
-        self._queue.put(write)
-        if self._ended:  # just now
-            self._refuse_waiting()
+        self._waiting.submit(write)
 
     def submit_remove(self, write: Write) -> None:
         """Hand over the remove of one row; if its add still waits, both are done without touching the database."""
-        with self._cancelling:
-            add = self._waiting.pop(write.removes[0], None)
-            if add is not None:
-                # The add stays in the queue as an empty shell that carries both completions to its batch.
-                add.adds, add.counts, add.partner = (), (), write.completion
-        if add is None:
-            self.submit(write)
+        self._waiting.submit_remove(write.removes[0], write)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while (first := self._queue.get()) is not None:
+            while (first := self._waiting.take()) is not None:
                 self._commit(self._take(first))
         except _Abandoned:
             pass
@@ -236,9 +199,6 @@ class Writer:
         rows, room = 0, self._options.batch_bytes_max
         write: Write | None = first
         while write is not None:
-            with self._cancelling:
-                if write.adds:
-                    self._waiting.pop(write.adds[0][0], None)
             if write.is_alone:
                 groups.append([write])
                 break
@@ -247,12 +207,7 @@ class Writer:
             writes.append(write)
             if rows >= self._options.batch_rows_max or room <= 0:
                 break
-            try:
-                write = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if write is None:  # the end: let the loop see it again after this batch
-                self._queue.put(None)
+            write = self._waiting.take_more()
         return [group for group in groups if group]
 
     def _commit(self, groups: list[list[Write]]) -> None:
@@ -389,7 +344,7 @@ class Writer:
         if self._outage_began is None:
             self._outage_began = now
             log.warning("database connection lost error=%r", str(error))
-        if self._closing or now - self._outage_began > self._options.retry_s:
+        if self._waiting.is_closed or now - self._outage_began > self._options.retry_s:
             if in_doubt:
                 raise OutcomeUnknown(
                     f"the connection broke during the commit and the database is still away: {error}"

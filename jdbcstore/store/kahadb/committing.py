@@ -25,7 +25,6 @@ Who learns what, and when:
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import sqlite3
@@ -59,6 +58,7 @@ from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.scheduling import SchedulerJournal
 from jdbcstore.store.kahadb.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
+from jdbcstore.store.write_queue import WriteQueue
 
 __all__ = ["Committer"]
 
@@ -112,11 +112,7 @@ class Committer:
         self._let_go = let_go
         self._producer_memory_ms = producer_memory_ms
         self._applier = Applier(index)
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
-        # Adds that no batch has taken yet, by sequence. Whoever takes one out decides what becomes of it.
-        self._cancelling = threading.Lock()
-        self._waiting: dict[int, Write] = {}
-        self._cancels = options.concurrent_store_and_dispatch_queues
+        self._waiting: WriteQueue[Write] = WriteQueue(cancels=options.concurrent_store_and_dispatch_queues)
         #: Why nothing is written any more.
         self._broken: JdbcStoreError | None = None
         self._checkpoint_due_s = 0.0
@@ -125,8 +121,6 @@ class Committer:
         self._cleanup.compact = self._compaction.start
         self._cleanup_due_s = 0.0
         self._is_dirty = False
-        self._closing = False
-        self._ended = False
         # What the thread has in hand, and whether it may be on the disk. Whoever takes it out tells its senders: the
         # thread, or `abandon`.
         self._telling = threading.Lock()
@@ -143,27 +137,24 @@ class Committer:
 
     def stop(self) -> None:
         """Commit what was submitted, write the index, then end the thread."""
-        self._closing = True
+        self._waiting.close()
         if self._thread.is_alive():
-            self._queue.put(None)
             self._thread.join()
-        self._ended = True
-        self._refuse_waiting()
+        self._waiting.refuse(StoreClosed("the store was stopped before this was written"))
         self._compaction.stop()
 
     def abandon(self) -> None:
         """Tell everybody what is known now, and end without waiting: the thread does nothing more that is seen."""
         with self._telling:
-            self._closing = self._ended = True
             self._abandoned.set()
             self._compaction.cancel()
             writes, self._in_hand = self._in_hand, []
             is_sent = self._is_sent
-        self._queue.put(None)
+        self._waiting.close()
         error: StoreError = OutcomeUnknown(_ABANDONED) if is_sent else StoreUnavailable(_ABANDONED)
         for write in writes:
             write.fail(error)
-        self._refuse_waiting()
+        self._waiting.refuse(StoreUnavailable(_ABANDONED))
 
     def has_ended(self, timeout_s: float) -> bool:
         """Wait until the thread is over; False when it still is not after `timeout_s`."""
@@ -182,36 +173,11 @@ class Committer:
         Raises:
             StoreClosed: the store is stopping.
         """
-        if self._closing:
-            raise StoreClosed("the store is stopped: nothing can be written any more")
-        if self._cancels and write.may_cancel:
-            self._waiting[write.may_cancel] = write
-        self._queue.put(write)
-        if self._ended:  # just now
-            self._refuse_waiting()
+        self._waiting.submit(write)
 
     def submit_remove(self, sequence: int, write: Write) -> None:
         """Hand over the remove of one message; if its add still waits, neither of them is written."""
-        with self._cancelling:
-            add = self._waiting.pop(sequence, None)
-            if add is not None:
-                # The add stays in the queue as a shell that carries both completions to its batch.
-                add.parts, add.partner = add.parts[1:], write.completion
-        if add is None:
-            self.submit(write)
-
-    def _refuse_waiting(self) -> None:
-        with self._cancelling:
-            self._waiting.clear()
-        error: StoreError = StoreClosed("the store was stopped before this was written")
-        if self._abandoned.is_set():
-            error = StoreUnavailable(_ABANDONED)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                late = self._queue.get_nowait()
-                if late is not None:
-                    late.fail(error)
-        self._queue.put(None)  # the thread's, it may have been among them
+        self._waiting.submit_remove(sequence, write)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -219,7 +185,7 @@ class Committer:
         try:
             while True:
                 try:
-                    first = self._queue.get(timeout=self._idle_s())
+                    first = self._waiting.take(self._idle_s())
                 except queue.Empty:
                     self._look_after()
                     continue
@@ -334,9 +300,6 @@ class Committer:
         parts, room = 0, self._options.journal_max_write_batch_size_bytes
         write: Write | None = first
         while write is not None:
-            if write.may_cancel:
-                with self._cancelling:
-                    self._waiting.pop(write.may_cancel, None)
             if write.is_alone:
                 groups.append([write])
                 break
@@ -348,12 +311,7 @@ class Committer:
             writes.append(write)
             if parts >= _PARTS_MAX or room <= 0:
                 break
-            try:
-                write = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if write is None:  # the end: let the loop see it again after this batch
-                self._queue.put(None)
+            write = self._waiting.take_more()
         return [group for group in groups if group]
 
     def _commit(self, group: list[Write]) -> None:

@@ -107,6 +107,10 @@ class Write:
         self.partner: Completion[None] | None = None
         self.size = sum(part.size for part in parts)
 
+    def cancel(self, partner: Completion[None]) -> None:
+        """As `Submitted`: what it adds comes first."""
+        self.parts, self.partner = self.parts[1:], partner
+
     @property
     def takes_room(self) -> bool:
         """Whether it is not only about removing."""

@@ -44,7 +44,10 @@ def written(directory: Path, seed: int, doings: int) -> list[tuple[tuple[int, in
         if step:
             todo.do(adapter)
         state = dump(adapter)
-        states.append((adapter._appender.end, state))
+        end, batch = adapter._appender.end, state["position"]
+        if step and end != states[-1][0]:  # else a crash may leave half of a step
+            assert (batch.file, batch.offset) in (states[-1][0], (end[0], 0)), "more than one batch"
+        states.append((end, state))
         scheduled = directory / "scheduler"
         if scheduled.is_dir():  # it never has what the other journal has not
             shutil.copytree(scheduled, directory.with_name(f"scheduler-{step}"))

@@ -74,7 +74,7 @@ def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
 
 
 class Doings:
-    """Does one random thing after the other."""
+    """Does one random thing after the other, each in one batch or without writing anything."""
 
     def __init__(self, seed: int, *, twins: bool = True) -> None:
         self.random = random.Random(seed)
@@ -96,7 +96,7 @@ class Doings:
         key = self.random.choice(KEYS)
         doings: list[tuple[int, Callable[[], Any]]] = [
             (30, lambda: store.add_message(self.message())),
-            (10, lambda: [store.add_message(self.message()) for _ in range(20)][-1]),
+            (10, lambda: adapter.commit_together([(store, self.message()) for _ in range(20)], [])),
             (15, lambda: store.remove_message(self.random.choice(present)) if present else None),
             (15, lambda: topic.acknowledge(key, *self.random.sample(present, len(present) // 2))),
             (4, lambda: self.update(store)),

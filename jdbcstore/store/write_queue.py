@@ -1,0 +1,130 @@
+"""What waits for the thread that commits: where group commit begins, in every store that has such a thread.
+
+A write is either taken by the thread, cancelled by the remove of the message that it adds, or refused when the store
+stops; whichever comes first. Each is answered once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from typing import Any, Generic, Protocol, TypeVar
+
+from jdbcstore.errors import StoreClosed, StoreError
+from jdbcstore.store.completion import Completion
+
+__all__ = ["Submitted", "WriteQueue"]
+
+
+class Submitted(Protocol):
+    """What a write has to know and to do."""
+
+    completion: Completion[Any]
+
+    @property
+    def may_cancel(self) -> int:
+        """The number of the message that this adds, if the remove of that message may cancel it; 0 if not."""
+
+    def cancel(self, partner: Completion[None]) -> None:
+        """Add nothing, and tell the remove, too, what becomes of this."""
+
+    def fail(self, error: StoreError) -> None:
+        """Tell that it is not done."""
+
+
+W = TypeVar("W", bound=Submitted)
+
+
+class WriteQueue(Generic[W]):
+    """Writes in the order of their submission.
+
+    Args:
+        cancels: whether an add and its remove that both wait cancel out (``concurrentStoreAndDispatchQueues``).
+    """
+
+    def __init__(self, *, cancels: bool) -> None:
+        #: Whether nothing is accepted any more.
+        self.is_closed = False
+        self._refusal: StoreError | None = None
+        self._queue: queue.SimpleQueue[W | None] = queue.SimpleQueue()
+        self._cancels = cancels
+        # Adds that the thread has not taken yet, by number. Whoever takes one out decides what becomes of it: the
+        # thread commits it, `submit_remove` cancels it. The lock makes taking it out and saying so one step.
+        self._cancelling = threading.Lock()
+        self._adds: dict[int, W] = {}
+
+    # -- producers and consumers ---------------------------------------------------------------------------------
+
+    def submit(self, write: W) -> None:
+        """Put a write at the end.
+
+        Raises:
+            StoreClosed: the store is stopping.
+        """
+        if self.is_closed:
+            raise StoreClosed("the store is stopped: nothing can be written any more")
+        if self._cancels and (number := write.may_cancel):
+            self._adds[number] = write
+        self._queue.put(write)
+        if self._refusal is not None:  # since just now; its end was not seen by `refuse`
+            self._refuse_all(self._refusal)
+
+    def submit_remove(self, number: int, write: W) -> None:
+        """The same for the remove of one message. If its add still waits, neither of them is done."""
+        with self._cancelling:
+            add = self._adds.pop(number, None)
+            if add is not None:
+                # It stays in the queue as a shell that carries both completions to its batch.
+                add.cancel(write.completion)
+        if add is None:
+            self.submit(write)
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def take(self, timeout_s: float | None = None) -> W | None:
+        """Wait for the next write; None at the end.
+
+        Raises:
+            queue.Empty: nothing came.
+        """
+        return self._taken(self._queue.get(timeout=timeout_s))
+
+    def take_more(self) -> W | None:
+        """The next write if one waits already. At the end there is none, and `take` tells."""
+        try:
+            write = self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        if write is None:
+            self._queue.put(None)
+        return self._taken(write)
+
+    def _taken(self, write: W | None) -> W | None:
+        if write is not None and (number := write.may_cancel):
+            with self._cancelling:
+                self._adds.pop(number, None)
+        return write
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Accept nothing any more; the thread takes what is there, and then the end."""
+        self.is_closed = True
+        self._queue.put(None)
+
+    def refuse(self, error: StoreError) -> None:
+        """Fail what nobody will take any more; of two errors the first counts."""
+        self.is_closed = True
+        self._refusal = self._refusal or error
+        self._refuse_all(self._refusal)
+
+    def _refuse_all(self, error: StoreError) -> None:
+        with self._cancelling:
+            self._adds.clear()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                late = self._queue.get_nowait()
+                if late is not None:
+                    late.fail(error)
+        self._queue.put(None)  # the thread's, it may have been among them

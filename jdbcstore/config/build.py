@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import tempfile
 from dataclasses import replace
@@ -11,10 +10,8 @@ from pathlib import Path
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration
-from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.config.urls import open_store
 from jdbcstore.store.contract import PersistenceAdapter
-from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
@@ -42,14 +39,6 @@ def build_broker(configuration: Configuration) -> Broker:
 
 def open_spool() -> PersistenceAdapter:
     """A store for what need not survive: a SQLite file of its own, deleted when it stops. Not started yet."""
-    return _Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))
+    from jdbcstore.config.spool import Spool  # a broker on KahaDB needs no SQL until then
 
-
-class _Spool(JdbcPersistenceAdapter):
-    def __init__(self, folder: Path) -> None:
-        super().__init__(store_url(f"sqlite:///{folder / 'spool.db'}"), JdbcOptions(retry_s=0.0, locker="none"))
-        self._folder = folder
-
-    def stop(self) -> None:
-        super().stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    return Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))

@@ -75,7 +75,7 @@ def load_configuration(path: Path | None, environment: Mapping[str, str], overri
     overridden = overridden | {variables[name][0] for name in environment if name in variables}
     loaded = Loaded(Configuration()) if path is None else _file(path, environment, overridden)
     configuration, used, warnings = with_environment(loaded.configuration, environment)
-    values = _values(configuration)
+    values = _values(configuration) if used else {}
     origins = [origin for origin in loaded.origins if origin.option not in used]
     origins += [Origin(option, values[option], variable) for option, variable in used.items()]
     return Loaded(configuration, tuple(origins), (*loaded.warnings, *warnings), loaded.errors)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
-
-from sqlalchemy import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
@@ -17,6 +14,9 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
 
 __all__ = ["is_kahadb", "kahadb_options", "open_engine", "open_store", "shown_url", "store_options", "store_url"]
 
@@ -56,6 +56,9 @@ def store_url(text: str) -> URL:
     Raises:
         ConfigurationError: it is not one; the text says what would be.
     """
+    from sqlalchemy import make_url  # takes longer than the start of a broker on KahaDB, which needs none of it
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(text)
     except ArgumentError:

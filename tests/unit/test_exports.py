@@ -37,3 +37,21 @@ def test_importing_the_package_imports_no_database_library() -> None:
     program = "import jdbcstore, sys; print('sqlalchemy' in sys.modules, 'asyncio' in sys.modules)"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert finished.stdout == "False False\n"
+
+
+def test_a_broker_on_kahadb_starts_without_a_database_library(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from jdbcstore.config.build import build_broker
+from jdbcstore.config.files import load_configuration
+from jdbcstore.console import broker
+from dataclasses import replace
+configuration = load_configuration(None, {{}}).checked()
+broker = build_broker(replace(configuration, url="kahadb:{tmp_path}"))
+broker.adapter.start()
+broker.adapter.stop()
+print("sqlalchemy" in sys.modules)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert finished.stdout == "False\n"

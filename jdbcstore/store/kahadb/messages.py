@@ -160,19 +160,21 @@ class KahaDBMessageStore(MessageStore):
 
     def _page(self, cursor: Cursor, messages_max: int, bytes_max: int, probe: Probe) -> Page:
         positions = list(cursor.positions)
-        messages: list[Message] = []
-        unreadable: list[tuple[int, CodecError]] = []
+        places: list[tuple[Location, int]] = []
         room = bytes_max
         for slot, row in self._rows_behind(cursor, messages_max, probe):
             if room <= 0:
                 break
             room -= row.size
             positions[slot] = row.sequence
-            try:
-                messages.append(self._adapter.reader.message(Location(row.file, row.offset, row.size), row.sequence))
-            except CodecError as error:
-                if self._adapter.reading().row(row.sequence) is not None:  # else it was removed since
-                    unreadable.append((row.sequence, error))
+            places.append((Location(row.file, row.offset, row.size), row.sequence))
+        messages: list[Message] = []
+        unreadable: list[tuple[int, CodecError]] = []
+        for (_, sequence), found in zip(places, self._adapter.reader.messages(places), strict=True):
+            if not isinstance(found, CodecError):
+                messages.append(found)
+            elif self._adapter.reading().row(sequence) is not None:  # else it was removed since
+                unreadable.append((sequence, found))
         if not self.prioritized:
             positions = [positions[0]] * PRIORITY_LEVELS
         return Page(messages, Cursor(tuple(positions)), unreadable)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.errors import CodecError, JournalDamaged
+from jdbcstore.errors import CodecError, JournalDamaged, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.kahadb.commands import AddMessage, Command, UpdateMessage
@@ -19,6 +20,9 @@ __all__ = ["RecordReader"]
 
 #: Files that are kept open.
 _FILES_MAX: Final = 64
+#: What is read at once although it is not asked for, and how much is read at once, unless one record is larger.
+_GAP_BYTES: Final = 1 << 10
+_RUN_BYTES: Final = 1 << 20
 
 
 class _Opened:
@@ -54,13 +58,7 @@ class RecordReader:
             JournalDamaged: there is no such record at this place, or no such file.
             StoreError: the file cannot be read.
         """
-        try:
-            opened = self._file(location.file)
-        except FileNotFoundError:
-            raise JournalDamaged(f"{location}: there is no such file in the journal") from None
-        with reading(file_name(location.file)):
-            data = os.pread(opened.descriptor, location.size, location.offset)
-        return command_at(data, 0, location)
+        return command_at(self._bytes(location), 0, location)
 
     def message(self, location: Location, sequence: int) -> Message:
         """The message that stands here.
@@ -73,8 +71,36 @@ class RecordReader:
             CodecError: it cannot be read.
             StoreError: the file cannot be read.
         """
+        return self._message(self.read, location, sequence)
+
+    def messages(self, places: Iterable[tuple[Location, int]]) -> Iterator[Message | CodecError]:
+        """What `message` returns or raises for each of these. What stands together is read at once.
+
+        Args:
+            places: locations, and the sequences of the messages there.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        for run in _runs(places):
+            first, last = run[0][0], run[-1][0]
+            whole = Location(first.file, first.offset, last.offset + last.size - first.offset)
+            try:
+                data = self._bytes(whole)
+            except JournalDamaged as error:
+                yield from (CodecError(str(error)) for _ in run)
+                continue
+            command = partial(_command_in, data, first.offset)
+            for location, sequence in run:
+                try:
+                    yield self._message(command, location, sequence)
+                except CodecError as error:
+                    yield error
+
+    @staticmethod
+    def _message(read: Callable[[Location], Command], location: Location, sequence: int) -> Message:
         try:
-            command = self.read(location)
+            command = read(location)
         except JournalDamaged as error:
             raise CodecError(str(error)) from error
         add = command.message if isinstance(command, UpdateMessage) else command
@@ -85,6 +111,14 @@ class RecordReader:
             message.message_id = MessageId(None, 0)
         message.message_id.broker_sequence_id = sequence
         return message
+
+    def _bytes(self, location: Location) -> bytes:
+        try:
+            opened = self._file(location.file)
+        except FileNotFoundError:
+            raise JournalDamaged(f"{location}: there is no such file in the journal") from None
+        with reading(file_name(location.file)):
+            return os.pread(opened.descriptor, location.size, location.offset)
 
     def forget(self, number: int) -> None:
         """A file is gone."""
@@ -100,16 +134,37 @@ class RecordReader:
         with self._lock:
             opened = self._opened.get(number)
             if opened is None:
-                with reading(file_name(number)):
-                    try:
-                        opened = _Opened(self._directory / file_name(number))
-                    except OSError as error:
-                        if error.errno == errno.ENOENT:
-                            raise FileNotFoundError(number) from None
-                        raise
+                path = self._directory / file_name(number)
+                try:
+                    opened = _Opened(path)
+                except FileNotFoundError:
+                    raise
+                except OSError as error:
+                    raise StoreError(f"cannot read {path.name}: {error.strerror or error}") from error
                 self._opened[number] = opened
                 if len(self._opened) > _FILES_MAX:
                     self._opened.popitem(last=False)
             else:
                 self._opened.move_to_end(number)
             return opened
+
+
+def _command_in(data: bytes, start: int, location: Location) -> Command:
+    return command_at(data, location.offset - start, location)
+
+
+def _runs(places: Iterable[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:
+    """Neighbours in the journal, and what stands between them is little."""
+    run: list[tuple[Location, int]] = []
+    end = limit = 0
+    for place in places:
+        file, offset, size = place[0]
+        if run and (file != run[0][0].file or not end <= offset <= end + _GAP_BYTES or offset + size > limit):
+            yield run
+            run = []
+        if not run:
+            limit = offset + _RUN_BYTES
+        run.append(place)
+        end = offset + size
+    if run:
+        yield run

@@ -5,6 +5,8 @@ PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 4
 BIN := .venv/bin
+# Brokers and Spark's workers are started by the hundred, and should not compile everything each time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help broker test lint test-servers lock benchmark chaos clean

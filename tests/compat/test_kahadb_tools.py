@@ -151,10 +151,11 @@ def test_a_real_cleanup_removes_what_the_diagnosis_says(class_path: str, tmp_pat
     assert all(diagnosis.roots(number) == [Queue("PIN")] for number in chained)
     freed = set(diagnosis.holders[Queue("PIN")].files)
     assert freed >= set(chained)
+    end = max(diagnosis.files)
 
     with start() as activemq:
         assert len(activemq.consume("PIN", idle_ms=300)) == 1
         activemq.kill()
     removed, diagnosis = cleaned()
     assert {number for number, file in diagnosis.files.items() if file.removable} == removed
-    assert removed == freed
+    assert {number for number in removed if number < end} == freed  # this one may be full by now

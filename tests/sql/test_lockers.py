@@ -777,8 +777,8 @@ def test_an_adapter_that_nobody_made_master_makes_itself_and_resigns_when_it_sto
 
 def test_such_an_adapter_keeps_its_lease(brokers: Brokers) -> None:
     other = brokers.new(detect_dead_holder=False)
-    with brokers.new(lease_ms=1000) as one:
-        time.sleep(2.5)
+    with brokers.new(lease_ms=3000) as one:
+        time.sleep(4.5)
         assert other.locker().acquire() is None
         lease = one.locker().lease
         assert lease is not None

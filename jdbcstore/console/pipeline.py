@@ -191,9 +191,10 @@ def migrate(
 ) -> None:
     """Bring everything of the store SOURCE into the empty store TARGET, and compare the two afterwards.
 
-    SOURCE is the URL of a SQL store or a KahaDB directory, TARGET the URL of a SQL store. No broker may be running on
-    them. Messages keep their bytes, their order and, between SQL stores, their ids; durable subscriptions keep their
-    places. After a crash run it again: it goes on where it stopped, and until it is done no broker gets TARGET.
+    SOURCE is the URL of a SQL store or a KahaDB directory, TARGET the URL of a SQL store, or kahadb:DIRECTORY, which
+    has one writer, so Spark does not help there. No broker may be running on them. Messages keep their bytes, their
+    order and, between SQL stores, their ids; durable subscriptions keep their places. After a crash run it again: it
+    goes on where it stopped, and until it is done no broker gets TARGET.
 
     \b
     Examples:

@@ -44,14 +44,14 @@ class Watch:
 
     def __init__(self, spark: SparkSession, *, is_quiet: bool = False, stream: TextIO | None = None) -> None:
         self._spark = spark
-        self._is_quiet = is_quiet
-        self._stream = stream or sys.stderr
+        self.is_quiet = is_quiet
+        self.stream = stream or sys.stderr
         self._steps = 0
 
     def say(self, line: str) -> None:
         """Say something that is not about Spark."""
-        if not self._is_quiet:
-            print(line, file=self._stream, flush=True)
+        if not self.is_quiet:
+            print(line, file=self.stream, flush=True)
 
     def run(self, title: str, action: Callable[[], T]) -> T:
         """Do one step, on another thread, and show how far it is.
@@ -80,7 +80,7 @@ class Watch:
 
         thread = InheritableThread(target=work, name="spark-step", session=self._spark)
         interrupted = threading.Event()
-        with _listening(interrupted), shown(title, self._stream, "tasks", is_quiet=self._is_quiet) as show:
+        with _listening(interrupted), shown(title, self.stream, "tasks", is_quiet=self.is_quiet) as show:
             began = time.monotonic()
             thread.start()
             is_cancelled = False
@@ -98,7 +98,7 @@ class Watch:
             raise Interrupted
         if failure:
             raise failure[0]
-        if not self._is_quiet and not self._is_bar:
+        if not self.is_quiet and not self._is_bar:
             self.say(f"{title}: done in {time.monotonic() - began:.1f} s")
         return outcome[0]  # type: ignore[no-any-return]
 
@@ -115,7 +115,7 @@ class Watch:
 
     @property
     def _is_bar(self) -> bool:
-        return self._stream.isatty()
+        return self.stream.isatty()
 
     def _tasks(self, group: str) -> tuple[int, int]:
         """How many tasks of the step are done, and how many there are as far as is known."""

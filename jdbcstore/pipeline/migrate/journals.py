@@ -54,7 +54,7 @@ def migrate_journal(
     if state.prepared:
         raise ConfigurationError(
             f"the journal has {len(state.prepared)} prepared transactions, the first one is"
-            f" {next(iter(state.prepared))}: start its broker, commit or roll them back, and stop it again"
+            f" {next(iter(state.prepared))}: jdbcstore migrate brings them along; or let its broker decide about them"
         )
     done = Migrated(source, str(to))
     there = {destination: stored for destination, stored in state.destinations.items() if len(stored)}

@@ -8,6 +8,8 @@ from sqlalchemy import text
 
 from jdbcstore.config.looking import check_url, is_journal
 from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.migration import Showing
+from jdbcstore.migration import migrate as migrate_alone
 from jdbcstore.migration.holding import (
     Held,
     hold,
@@ -46,7 +48,8 @@ def migrate(
     Args:
         spark: the session.
         source: the URL of a SQL store, or a KahaDB directory. No broker may be running on it.
-        target: the URL of a SQL store; its tables are made when they are missing.
+        target: the URL of a SQL store, whose tables are made when they are missing, or ``kahadb:DIRECTORY``, which one
+            process writes, and Spark has nothing to do.
         watch: shows how far it is.
         is_dry: only say what would be done.
         skips_damage: of KahaDB: leave out what cannot be read.
@@ -57,10 +60,10 @@ def migrate(
         StoreError: they cannot be read or written, or are not alike afterwards.
     """
     watch = watch or Watch(spark, is_quiet=True)
-    if "://" not in target or target.startswith(("kahadb:", "file:")):
-        raise ConfigurationError(
-            "the target must be a SQL store, sqlite:///FILE or another; KahaDB is written by: jdbcstore migrate"
-        )
+    if target.startswith("kahadb:"):
+        return _into_a_journal(source, target, watch, is_dry=is_dry, skips_damage=skips_damage)
+    if "://" not in target or target.startswith("file:"):
+        raise ConfigurationError("the target must be a SQL store, sqlite:///FILE or another, or kahadb:DIRECTORY")
     to = location_of(target)
     if is_journal(source):
         from jdbcstore.pipeline.migrate.journals import migrate_journal
@@ -96,6 +99,25 @@ def migrate(
         done.count(row["destination"], row["messages"], row["bytes"], int(row["content"]))
     _compare_counts(origin, held, done, different)
     release(held)
+    return done
+
+
+def _into_a_journal(source: str, target: str, watch: Watch, *, is_dry: bool, skips_damage: bool) -> Migrated:
+    """A journal has one writer."""
+    if is_journal(source):
+        source = f"kahadb:{source.removeprefix('kahadb:')}"
+    showing = Showing(watch.stream, watch.is_quiet)
+    found = migrate_alone(source, target, is_dry=is_dry, skips_damage=skips_damage, showing=showing)
+    done = Migrated(found.source, found.target, found.is_resumed)
+    for name, moved in found.destinations.items():
+        done.count(name, moved.messages, moved.bytes or 0, int(moved.content, 16) if moved.content else None)
+    done.skipped = 0 if is_dry else found.messages - found.copied
+    done.others = {
+        "durable subscriptions": len(found.subscriptions),
+        "prepared transactions": len(found.transactions),
+        "scheduled messages": found.jobs,
+        "damaged messages left out": len(found.damages) + found.damages_unlisted,
+    }
     return done
 
 

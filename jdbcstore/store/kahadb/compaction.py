@@ -30,17 +30,13 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.kahadb import remarks
-from jdbcstore.store.kahadb.applying import Hint
+from jdbcstore.store.kahadb.applying import SCHEDULER_COMMANDS, Hint
 from jdbcstore.store.kahadb.cleanup import Cleanup
 from jdbcstore.store.kahadb.commands import (
     AckMessageFileMap,
     AddMessage,
-    AddScheduledJob,
     ProducerAudit,
     RemoveMessage,
-    RemoveScheduledJob,
-    RemoveScheduledJobs,
-    RescheduleJob,
     Trace,
     UpdateMessage,
 )
@@ -55,17 +51,7 @@ log = logging.getLogger(__name__)
 #: Copies in one batch.
 _COPIES_MAX: Final = 1000
 #: What may stand in a file that goes; what is said of jobs is in their journal, too. Anything else counts where it is.
-_MAY_GO: Final = (
-    AckMessageFileMap,
-    AddMessage,
-    AddScheduledJob,
-    ProducerAudit,
-    RemoveMessage,
-    RemoveScheduledJob,
-    RemoveScheduledJobs,
-    RescheduleJob,
-    Trace,
-)
+_MAY_GO: Final = (AckMessageFileMap, AddMessage, ProducerAudit, RemoveMessage, Trace, *SCHEDULER_COMMANDS)
 #: Records between two looks whether somebody wants us to stop.
 _RECORDS_UNASKED: Final = 4096
 

@@ -277,8 +277,7 @@ class _Noted:
     def __init__(self) -> None:
         self.expirations: dict[Location, int] = {}
         self.levels: dict[Location, int] = {}
-        self.producers: dict[str, int] = {}
-        self.kept: dict[str, None] = {}
+        self.remarked = remarks.Remarked()
         self.last: BatchPlace | None = None
         self.scheduled: deque[Command] = deque(maxlen=_SCHEDULED_MAX)
 
@@ -286,7 +285,7 @@ class _Noted:
         """The records, while they go by."""
         for location, command in records:
             if isinstance(command, Trace):
-                self._remark(command)
+                self.remarked.take(command)
             elif isinstance(command, AddMessage | UpdateMessage):
                 self._message(location, command)
             elif isinstance(command, SCHEDULER_COMMANDS):
@@ -301,20 +300,6 @@ class _Noted:
             self.expirations[location] = expiration
         if (level := level_of(add)) != DEFAULT_LEVEL:
             self.levels[location] = level
-
-    def _remark(self, trace: Trace) -> None:
-        match remarks.of_trace(trace):
-            case "known", name:
-                self.kept[name] = None
-            case "released", name:
-                self.kept.pop(name, None)
-            case "unknown", _:
-                self.kept.clear()
-            case "producer" | "still", about:
-                last, _, producer = about.partition(" ")
-                self.producers[producer] = max(int(last), self.producers.get(producer, -1))
-            case "producers", _:
-                self.producers.clear()
 
 
 class _Noting(Journal):
@@ -376,7 +361,7 @@ def _load(index: Index, state: State, noted: _Noted) -> int:
     """Fill an index; the number of messages."""
     with index.lock:
         loading = _Loading(index, noted)
-        for name in noted.kept:
+        for name in noted.remarked.known:
             index.known.of(named_destination(name)).is_kept = True
         messages = loading.messages(state)
         for transaction in state.prepared.values():
@@ -385,7 +370,7 @@ def _load(index: Index, state: State, noted: _Noted) -> int:
         for file, needed in [*state.ack_files.items(), *state.needed_files.items()]:
             for message_file in needed:
                 index.refer(file, message_file)
-        for producer, last in noted.producers.items():
+        for producer, last in noted.remarked.producers.items():
             index.producers[producer] = max(last, index.producers.get(producer, -1))
         index.position = noted.last or BatchPlace(0, 0, 0)
     return messages

@@ -19,12 +19,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from jdbcstore.store.kahadb.commands import Trace
 
 __all__ = [
     "PREFIX",
+    "Remarked",
     "acknowledges",
     "compacted",
     "copied",
@@ -119,6 +121,35 @@ def of_trace(trace: Trace) -> tuple[str, str] | None:
         return None
     what, _, about = trace.message[len(PREFIX) :].partition(" ")
     return what, about
+
+
+@dataclass(slots=True)
+class Remarked:
+    """What the remarks of a journal come to, for who reads it without the index.
+
+    Args:
+        known: destinations that are to be known although they are empty, by their names in the journal.
+        producers: how far they came.
+    """
+
+    known: dict[str, None] = field(default_factory=dict)
+    producers: dict[str, int] = field(default_factory=dict)
+
+    def take(self, trace: Trace) -> None:
+        """Take note of the next trace record, whoever wrote it."""
+        match of_trace(trace):
+            case "known", name:
+                self.known[name] = None
+            case "released", name:
+                self.known.pop(name, None)
+            case "unknown", _:
+                self.known.clear()
+            case "producer" | "still", about:
+                last, _, producer = about.partition(" ")
+                if last.isdecimal():
+                    self.producers[producer] = max(int(last), self.producers.get(producer, -1))
+            case "producers", _:
+                self.producers.clear()
 
 
 def _trace(what: str, about: str) -> Trace:

@@ -179,9 +179,9 @@ class _Writing:
     def write(self) -> None:
         state = self._found.state
         self._append(Trace("repaired by jdbcstore"))
-        for name in self._found.known:
+        for name in self._found.remarked.known:
             self._append(remarks.known(name))
-        for producer, last_number in self._found.producers.items():
+        for producer, last_number in self._found.remarked.producers.items():
             self._append(remarks.producer(producer, last_number))
         waiting = self._first_pending(state)
         last: list[tuple[StoredDestination, StoredSubscription]] = []

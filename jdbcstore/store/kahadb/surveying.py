@@ -119,8 +119,7 @@ class Survey:
         commands: how many records of each kind.
         last: the last record.
         audit, ack_map: the newest records of these kinds.
-        known, producers: what brokers of ours remarked: destinations to be known although they are empty, and how far
-            producers came.
+        remarked: what brokers of ours remarked.
         compacted: files that begin with copies of acknowledgements, and the file that was copied.
         index: the index, opened; None if there is none or it is damaged.
         index_error: why it cannot be read.
@@ -136,8 +135,7 @@ class Survey:
     last: Location | None = None
     audit: Location | None = None
     ack_map: Location | None = None
-    known: dict[str, None] = field(default_factory=dict)
-    producers: dict[str, int] = field(default_factory=dict)
+    remarked: remarks.Remarked = field(default_factory=remarks.Remarked)
     compacted: dict[int, int] = field(default_factory=dict)
     index: PageFile | None = None
     index_error: IndexDamaged | None = None
@@ -281,25 +279,11 @@ def _noted(found: Survey) -> Iterator[Record]:
         elif cls is AckMessageFileMap:
             found.ack_map = location
         elif isinstance(command, Trace):
-            _remarked(found, command)
+            found.remarked.take(command)
         elif isinstance(command, RewrittenDataFile):
             found.compacted.setdefault(location.file, command.source)
         found.last = location
         yield record
-
-
-def _remarked(found: Survey, trace: Trace) -> None:
-    match remarks.of_trace(trace):
-        case "known", name:
-            found.known[name] = None
-        case "released", name:
-            found.known.pop(name, None)
-        case "producer", about:
-            last, _, producer = about.partition(" ")
-            if last.isdecimal():
-                found.producers[producer] = max(int(last), found.producers.get(producer, -1))
-        case "producers", _:
-            found.producers.clear()
 
 
 def _up_to(records: Iterator[Record], last: IndexPlace | None) -> Iterator[Record]:

@@ -205,8 +205,8 @@ def test_what_only_brokers_of_ours_know_is_kept(tmp_path: Path) -> None:
     write(old, {1: [*said, remarks.producer("ID:p:1:1", 4), add(1)]})
     repair(old, new)
     with survey(new) as found:
-        assert list(found.known) == ["0:B"]
-        assert found.producers == {"ID:p:1:1": 5}
+        assert list(found.remarked.known) == ["0:B"]
+        assert found.remarked.producers == {"ID:p:1:1": 5}
 
 
 @pytest.mark.parametrize("seed", range(20))

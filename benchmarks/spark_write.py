@@ -27,9 +27,9 @@ from jdbcstore.config.urls import store_options, store_url
 from jdbcstore.spark import register
 from jdbcstore.spark.encoding import Encoder
 from jdbcstore.spark.options import WriteOptions
-from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.bulk import LoadRow, packed_for_copy
 from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.jdbc.watch import engine_for
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer

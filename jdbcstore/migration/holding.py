@@ -23,12 +23,12 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
-from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.watch import engine_for
 from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = [

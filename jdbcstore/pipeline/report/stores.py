@@ -14,9 +14,9 @@ from jdbcstore.config.urls import store_options
 from jdbcstore.destination import Topic
 from jdbcstore.pipeline.report.figures import Row
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
-from jdbcstore.store.jdbc.adapter import engine_for
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["counted", "counting", "producers", "subscriptions"]
 

@@ -79,7 +79,7 @@ from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["JdbcPersistenceAdapter", "engine_for"]
+__all__ = ["JdbcPersistenceAdapter"]
 
 log = logging.getLogger(__name__)
 

@@ -198,7 +198,7 @@ def test_a_batch_of_a_stream_that_is_done_again_is_there_once(spark: SparkSessio
         )
         stream.awaitTermination()
 
-    numbered(spark, 500, 1).write.parquet(str(source))
+    numbered(spark, 500, 2).write.parquet(str(source))
     run()
     assert count(url) == 500
     # Spark dies after the commit of the store and before its own.

@@ -219,6 +219,26 @@ def test_who_is_second_at_a_part_waits_for_the_first(url: str) -> None:
     assert stored(url) == [*range(ROWS)]
 
 
+@pytest.mark.parametrize("has_earlier", [False, True], ids=["first-run", "after-a-dead-run"])
+def test_tasks_that_join_at_once_all_write(url: str, has_earlier: bool) -> None:
+    if has_earlier:
+        begun(url).write_part(0, rows(0))
+    together = threading.Barrier(4)
+
+    def task(part: int) -> int:
+        load = load_of(url)
+        together.wait(WAIT_S)
+        load.join("run")
+        return load.write_part(part, rows(part * 10, 10))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(task, range(4))) == [10] * 4
+    load = load_of(url)
+    load.join("run")
+    assert load.commit() == 40
+    assert stored(url) == list(range(40))
+
+
 def test_an_aborted_load_leaves_nothing_and_its_last_tasks_commit_nothing(url: str, engine: Engine) -> None:
     load = begun(url)
     load.write_part(0, rows(0, 12_000))

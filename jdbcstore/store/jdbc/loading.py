@@ -105,14 +105,6 @@ class LoadOptions:
             raise ConfigurationError(f"timeout_s must be at least 0, got {self.timeout_s}")
 
 
-class _Busy(LockHeld):
-    """Somebody is master beside whom a load can be staged."""
-
-
-class _BegunByAnother(LockHeld):
-    """Another process has begun a run of the same job."""
-
-
 class _Master(Enum):
     """Who is master of a store."""
 
@@ -120,6 +112,18 @@ class _Master(Enum):
     OURS = "a broker of ours"
     LOAD = "another load"
     JAVA = "a Java broker"
+
+
+class _Busy(LockHeld):
+    """Somebody is master beside whom a load can be staged."""
+
+    def __init__(self, message: str, master: _Master) -> None:
+        super().__init__(message)
+        self.master = master
+
+
+class _BegunByAnother(LockHeld):
+    """Another process has begun a run of the same job, or is just about to."""
 
 
 class BulkLoad:
@@ -163,6 +167,8 @@ class BulkLoad:
             record = loads.get(self.job)
             if record is not None and self._adopt_done(record):
                 return
+            if record is not None and record.holder == self.holder and record.state is not LoadState.ABORTED:
+                raise _BegunByAnother(f"another process has begun this run of load {self.job} just now")
             if record is not None:
                 self._clear(loads, record)
             master, name = self._master(loads)
@@ -293,12 +299,18 @@ class BulkLoad:
         if record.mode is not LoadMode.DIRECT and not record.rebuild:
             loads.remove(record, None)
             return
-        self._become_master(loads, dead=record.holder)
-        try:
-            with self._renewing(is_needed=loads.dialect.has_server):
-                loads.recover(self._fence(loads), but=self.holder)
-        finally:
-            self._release(loads)
+        with self._by_itself():
+            try:
+                self._become_master(loads, dead=record.holder)
+            except _Busy as error:
+                if error.master is not _Master.LOAD:
+                    raise
+                raise _BegunByAnother(f"{error}: it removes what an earlier run of {self.job} has left") from error
+            try:
+                with self._renewing(is_needed=loads.dialect.has_server):
+                    loads.recover(self._fence(loads))
+            finally:
+                self._release(loads)
 
     def _refuse(self, master: _Master, name: str) -> None:
         if master is _Master.JAVA:
@@ -307,9 +319,10 @@ class BulkLoad:
                 " stop it first, or send the messages through it"
             )
         if self.how.protocol == "direct" and master is not _Master.NOBODY:
-            raise LockHeld(
+            raise _Busy(
                 f"{name or 'a broker'} is master of this store: stop it first, or let it take the load in with"
-                " commitProtocol auto or staged"
+                " commitProtocol auto or staged",
+                master,
             )
 
     # -- choosing the way ----------------------------------------------------------------------------------------
@@ -529,26 +542,33 @@ class BulkLoad:
 
     def _take_in(self, loads: Loads, progress: Progress | None) -> None:
         """Be the master and bring over what is staged."""
-        holder, self.holder = self.holder, f"{HOLDER_PREFIX}{self.job}-{secrets.token_hex(6)}"
         try:
-            self._become_master(loads)
-            try:
-                with self._renewing(is_needed=loads.dialect.has_server):
-                    fence = self._fence(loads)
-                    loads.recover(fence)
-                    for taken in _moves(loads, self.job, self._next_id(loads), fence):
-                        if not loads.dialect.has_server:
-                            self._hold(loads)
-                        if progress is not None:
-                            progress(taken, taken)
-            finally:
-                self._release(loads)
+            with self._by_itself():
+                self._become_master(loads)
+                try:
+                    with self._renewing(is_needed=loads.dialect.has_server):
+                        fence = self._fence(loads)
+                        loads.recover(fence)
+                        for taken in _moves(loads, self.job, self._next_id(loads), fence):
+                            if not loads.dialect.has_server:
+                                self._hold(loads)
+                            if progress is not None:
+                                progress(taken, taken)
+                finally:
+                    self._release(loads)
         except (LockHeld, LeaseLost) as error:  # a broker has come; it goes on with what is left
             log.info("not taking in by ourselves job=%s reason=%s", self.job, error)
-        finally:
-            self.holder = holder
 
     # -- mastership ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _by_itself(self) -> Iterator[None]:
+        """Be another master than the other processes of this run: for what only one of them may do."""
+        holder, self.holder = self.holder, f"{HOLDER_PREFIX}{self.job}-{secrets.token_hex(6)}"
+        try:
+            yield
+        finally:
+            self.holder = holder
 
     def _fence(self, loads: Loads) -> Fence:
         row = loads.connection.execute(text(loads.statements.term_row)).one()
@@ -556,12 +576,15 @@ class BulkLoad:
 
     def _become_master(self, loads: Loads, dead: str | None = None) -> None:
         """Take the lease in the name of this run. Raises `LockHeld` when somebody else is master."""
-        if self._hold(loads):
-            return
-        master, name = self._master(loads)
-        if master is _Master.NOBODY or name == dead:
+        until = time.monotonic() + _MOMENT_S
+        while not self._hold(loads):
+            master, name = self._master(loads)
+            if (master is not _Master.NOBODY and name != dead) or time.monotonic() > until:
+                self._refuse(master, name)
+                raise _Busy(f"{name or 'a broker'} is master of this store", master)
+            # Of two tasks of this run one is late here. It must not begin a term: the other's commits prove theirs.
             with self._quick() if loads.dialect.has_server else nullcontext(loads.connection) as connection:
-                parameters = {"holder": self.holder, "lease_ms": self.how.lease_ms, "dead": dead}
+                parameters = {"holder": self.holder, "lease_ms": self.how.lease_ms, "former": dead}
                 try:
                     if loads.dialect.take_over(connection, parameters):
                         log.info("the load is master job=%s holder=%s", self.job, self.holder)
@@ -569,11 +592,6 @@ class BulkLoad:
                 except DBAPIError as error:
                     if not loads.dialect.is_locked(error):
                         raise loads.dialect.map_error(error) from error
-            if self._hold(loads):  # another task of this run was quicker
-                return
-            master, name = self._master(loads)
-        self._refuse(master, name)
-        raise _Busy(f"{name or 'a broker'} is master of this store")
 
     def _hold(self, loads: Loads) -> bool:
         """Renew the lease; whether it is still ours. That it ran out does not matter if nobody has taken it."""

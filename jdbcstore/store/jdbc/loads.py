@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import Final
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
 
 from jdbcstore.errors import LeaseLost, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import Dialect
@@ -189,7 +190,10 @@ class Loads:
             f" CHANGED_MS) SELECT :job, 'loading', :mode, :holder, 0, 0, 0, 0, {now}, {now}"
             f" FROM (SELECT COUNT(*) AS N FROM {loads} WHERE JOB = :job) same WHERE same.N = 0"
         )
-        return bool(self._change(first, **parameters))
+        try:
+            return bool(self._change(first, **parameters))
+        except IntegrityError:  # it counted before another's row was there
+            return False
 
     def change_state(self, job: str, state: LoadState, *former: LoadState, holder: str | None = None) -> bool:
         """Bring a load from one of some states to another; returns whether it was in one of them, in this run."""
@@ -218,12 +222,18 @@ class Loads:
             return  # another run of it has begun meanwhile
         dialect, statements, parts = self.dialect, self.statements, self.parts(job)
         was, record = record, self.get(job) or record
+        # Another may remove it as well, be quicker, and have begun a run of it meanwhile, with parts of its own.
+        same_run = (
+            f"EXISTS (SELECT 1 FROM {statements.loads} WHERE JOB = {{}} AND HOLDER = {{}} AND STATE = 'aborting')"
+        )
+        name, holder = (dialect.literal(one).decode() for one in (job, record.holder))
+        staged = f"{same_run.format(name, holder)} AND JOB={name}"
+        still = same_run.format(":job", ":holder")
         for part, rows in parts.items():  # those of a run that is over cannot become more
             if record.mode is LoadMode.DIRECT and record.first_id is not None:
                 first, table, condition = record.first_id + part * PART_IDS, statements.messages, "ID"
             else:
-                whose = dialect.literal(job).decode()
-                first, table, condition = 0, statements.staged, f"JOB={whose} AND PART={part} AND NUMBER"
+                first, table, condition = 0, statements.staged, f"{staged} AND PART={part} AND NUMBER"
             for start in range(first, first + rows, _DELETE_ROWS):
                 last = min(start + _DELETE_ROWS, first + rows) - 1
                 delete = dialect.delete_by_key.format(table=table)
@@ -233,17 +243,19 @@ class Loads:
                 ]
                 self._fenced(some, fence if record.mode is LoadMode.DIRECT else None)
                 keep_going()
-            one = f"DELETE FROM {statements.load_parts} WHERE JOB = :job AND PART = :part"
-            self._change(one, job=job, part=part)
+            one = f"DELETE FROM {statements.load_parts} WHERE JOB = :job AND PART = :part AND {still}"
+            self._change(one, job=job, part=part, holder=record.holder)
         if was.state is LoadState.READY:  # what a broker has refused stands elsewhere
-            self._change(f"DELETE FROM {statements.staged} WHERE JOB = :job", job=job)
+            rest = f"DELETE FROM {statements.staged} WHERE JOB = :job AND {still}"
+            self._change(rest, job=job, holder=record.holder)
         last_id = None
         if record.mode is LoadMode.DIRECT and record.first_id is not None:
             last_id = record.first_id + max((part * PART_IDS + rows for part, rows in parts.items()), default=0)
-        ids = f"UPDATE {statements.loads} SET LAST_ID = :last WHERE JOB = :job AND STATE = 'aborting'"
         if last_id is not None and (record.last_id is None or record.last_id < last_id):
-            self._change(ids, job=job, last=last_id)
-        self.change_state(job, LoadState.ABORTED, LoadState.ABORTING)
+            whose = "WHERE JOB = :job AND HOLDER = :holder AND STATE = 'aborting'"
+            ids = f"UPDATE {statements.loads} SET LAST_ID = :last {whose}"
+            self._change(ids, job=job, last=last_id, holder=record.holder)
+        self.change_state(job, LoadState.ABORTED, LoadState.ABORTING, holder=record.holder)
         log.info("removed an unfinished load job=%s parts=%d rows=%d", job, len(parts), sum(parts.values()))
 
     def recover(

@@ -265,7 +265,7 @@ class LeaseDatabaseLocker(_SqlLocker):
         with self._asking() as connection:
             former = self._former(connection)
             try:
-                taken = self._take_over(connection, None) or self._take_over_from_dead(connection)
+                taken = self._take_over(connection, self.holder) or self._take_over_from_dead(connection)
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
@@ -283,8 +283,8 @@ class LeaseDatabaseLocker(_SqlLocker):
                     pulse.forget(former)
             return term
 
-    def _take_over(self, connection: Connection, dead: str | None) -> bool:
-        parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms, "dead": dead}
+    def _take_over(self, connection: Connection, former: str) -> bool:
+        parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms, "former": former}
         self._may_hold = True
         self._may_hold = taken = self._dialect.take_over(connection, parameters)
         return taken

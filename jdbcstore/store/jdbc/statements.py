@@ -127,9 +127,9 @@ class Statements:
             " ORDER BY PRODUCER LIMIT :rows"
         )
 
-        # The row of ACTIVEMQ_LOCK as ActiveMQ's lease locker uses it. In the condition the holder's own name stands for
-        # an answer that was lost, nobody else has it; and a dead one's needs not be waited for.
-        self.lease_is_free = f"(TIME IS NULL OR TIME < {epoch_ms} OR BROKER_NAME IN (:holder, :dead))"
+        # The row of ACTIVEMQ_LOCK as ActiveMQ's lease locker uses it. One name at most needs not be waited for: that of
+        # a dead one, or one's own after an answer that was lost. Never that of a load, whose processes all have it.
+        self.lease_is_free = f"(TIME IS NULL OR TIME < {epoch_ms} OR BROKER_NAME = :former)"
         self.lease_end = f"{epoch_ms} + :lease_ms"
         self.lease_renew = (
             f"UPDATE {self.lock} SET TIME = {self.lease_end} WHERE ID = 1 AND BROKER_NAME = :holder"

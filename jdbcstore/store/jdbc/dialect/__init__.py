@@ -164,7 +164,7 @@ class Dialect:
 
         Args:
             connection: in autocommit mode.
-            parameters: ``holder``, ``lease_ms``, ``dead``: who is known to be dead, or None.
+            parameters: ``holder``, ``lease_ms``, ``former``: whose lease needs not have run out, or None.
         """
         raise NotImplementedError
 

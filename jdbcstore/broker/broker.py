@@ -544,7 +544,7 @@ class Broker:
         if moved is None:
             if not message.expired(self.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
-            lane.queue.acknowledge(delivery, answer)
+            lane.queue.acknowledge([delivery], answer)
             return
         self._commit([moved], [delivery], None, lambda error: answer(delivery, error))
 

@@ -84,8 +84,8 @@ class SubscriptionStore(MessageStore):
     def get_message(self, message_id: MessageId) -> Message | None:
         return self.topic.get_message(message_id)
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
-        return self.topic.acknowledge(self.key, message_id)
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
+        return self.topic.acknowledge(self.key, *message_ids)
 
     def update_message(self, message: Message) -> NoReturn:
         """A message belongs to all subscriptions."""

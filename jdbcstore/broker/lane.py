@@ -48,7 +48,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery
@@ -398,13 +398,14 @@ class Lane:
                 return delivery
         return None
 
-    def remove(self, delivery: Delivery) -> Completion[None] | None:
-        """Take an acknowledged message out of the store. None if it was never there.
+    def remove(self, deliveries: Sequence[Delivery]) -> Completion[None] | None:
+        """Take acknowledged messages out of the store. None if none was ever there.
 
         Raises:
-            JdbcStoreError: the store does not take the order; the message stays.
+            JdbcStoreError: the store does not take the order; the messages stay.
         """
-        return self.store.remove_message(delivery.message_id) if delivery.stored and not delivery.failed else None
+        stored = [delivery.message_id for delivery in deliveries if delivery.stored and not delivery.failed]
+        return self.store.remove_message(*stored) if stored else None
 
     def purge(self) -> Completion[None] | None:
         """Forget everything that nobody has; None if the store has nothing to do with it.

@@ -474,27 +474,31 @@ class Queue:
         _hand_out(delivery)
         self.bury(delivery)
 
-    def acknowledge(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
-        """The consumer is done with the message. After an error the delivery is still the consumer's."""
-        try:
-            completion = None if delivery.lane is None else delivery.lane.remove(delivery)
-        except JdbcStoreError as error:
-            answer(delivery, error)
-            return
-        if completion is None or (completion.done and completion.error is None):
-            self.settled(delivery)
-            answer(delivery, None)
-        else:
-            self._broker.inbox.expect(completion, self._removed, (delivery, answer))
-            if delivery.durable:
-                self._forget(delivery)  # should the store refuse, it can be read again
+    def acknowledge(self, deliveries: Sequence[Delivery], answer: DeliveryAnswer) -> None:
+        """Consumers are done with messages of this queue. After an error a delivery is still its consumer's."""
+        for lane, some in _by_lane(deliveries):
+            try:
+                completion = lane.remove(some)
+            except JdbcStoreError as error:
+                for delivery in some:
+                    answer(delivery, error)
+                continue
+            if completion is None or (completion.done and completion.error is None):
+                self._removed((some, answer), None)
+                continue
+            self._broker.inbox.expect(completion, self._removed, (some, answer))
+            for delivery in some:
+                if delivery.durable:
+                    self._forget(delivery)  # should the store refuse, it can be read again
 
-    def _removed(self, subject: tuple[Delivery, DeliveryAnswer], error: BaseException | None) -> None:
-        delivery, answer = subject
-        if error is None or delivery.failed:
-            self.settled(delivery)
-            error = None
-        answer(delivery, error)
+    def _removed(self, subject: tuple[Sequence[Delivery], DeliveryAnswer], error: BaseException | None) -> None:
+        deliveries, answer = subject
+        for delivery in deliveries:
+            if error is None or delivery.failed:
+                self.settled(delivery)
+                answer(delivery, None)
+            else:
+                answer(delivery, error)
 
     def settled(self, delivery: Delivery) -> None:
         """A delivery has left the store, or goes with the commit that just succeeded."""
@@ -601,9 +605,9 @@ class Queue:
         if error is not None:
             self._try_again(self.bury, delivery, error)
 
-    def consumed(self, delivery: Delivery) -> None:
-        """A consumer in mode auto has the message. It gets room for another one when this one is removed."""
-        self.acknowledge(delivery, self._consumed)
+    def consumed(self, *deliveries: Delivery) -> None:
+        """Consumers in mode auto have messages. They get room for others when these are removed."""
+        self.acknowledge(deliveries, self._consumed)
 
     def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
         if error is not None:
@@ -613,7 +617,7 @@ class Queue:
 
     def discard(self, delivery: Delivery) -> None:
         """Remove a message that nobody waits for, however long it takes the store to do it."""
-        self.acknowledge(delivery, self._discarded)
+        self.acknowledge([delivery], self._discarded)
 
     def _discarded(self, delivery: Delivery, error: BaseException | None) -> None:
         if error is not None:
@@ -702,6 +706,15 @@ class Queue:
 
         self._loading = self._broker.read(delivery.lane.store.get_message, delivery.message_id)
         self._loading.add_done_callback(loaded)
+
+
+def _by_lane(deliveries: Sequence[Delivery]) -> Iterable[tuple[Lane, Sequence[Delivery]]]:
+    """What of each lane is among deliveries of one queue."""
+    by_lane: dict[Lane, list[Delivery]] = {}
+    for delivery in deliveries:
+        if delivery.lane is not None:
+            by_lane.setdefault(delivery.lane, []).append(delivery)
+    return by_lane.items()
 
 
 def _hand_out(delivery: Delivery) -> int:

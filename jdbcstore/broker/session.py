@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
-from jdbcstore.broker.consumer import Consumer, give_back
+from jdbcstore.broker.consumer import Consumer, by_queue, give_back
 from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, stomp_headers, transform
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.durable import DurableConsumer
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 log = logging.getLogger(__name__)
+
+#: How many messages that were acknowledged one after the other become one write.
+_ACKNOWLEDGED_MAX: Final = 1000
 
 SERVER: Final = f"jdbcstore/{VERSION}"
 
@@ -101,6 +104,8 @@ class Session:
         self._ledger = Ledger()
         #: Sent to subscriptions that acknowledge by themselves; settled when the bytes have left.
         self._unflushed: list[Delivery] = []
+        #: Named by ACKs one after the other; they become one write.
+        self._acknowledged: list[Delivery] = []
         self._transactions: dict[str, Transaction] = {}
         self._transaction_count = 0
         self._anonymous_subscriptions = 0
@@ -129,8 +134,10 @@ class Session:
         handlers = self._HANDLERS
         remaining = iter(events)
         for event in remaining:
+            if self._acknowledged and event.__class__ is not Ack:
+                self._settle_acknowledged()  # before what the client said after it
             if self._is_deaf:
-                return  # what stands behind a refused login, or another fatal error, is not done
+                break  # what stands behind a refused login, or another fatal error, is not done
             try:
                 handlers[type(event)](self, event)
             except ProtocolError as error:
@@ -142,6 +149,8 @@ class Session:
                 self._error(RuntimeError("internal error of the broker"), event.receipt, fatal=True)
             if self._holds:
                 self._unheard.extend(remaining)
+        if self._acknowledged:
+            self._settle_acknowledged()
 
     def _hear_rest(self) -> None:
         if not self._holds and not self._is_closed:
@@ -563,11 +572,13 @@ class Session:
 
     def _settle_flushed(self) -> None:
         flushed, self._unflushed = self._unflushed, []
-        for delivery in flushed:
-            if delivery.lane is not None:
-                delivery.lane.queue.consumed(delivery)
-            elif delivery.consumer is not None:
-                delivery.consumer.release()
+        for queue, deliveries in by_queue(flushed):
+            if queue is not None:
+                queue.consumed(*deliveries)
+                continue
+            for delivery in deliveries:
+                if delivery.consumer is not None:
+                    delivery.consumer.release()
 
     # -- ACK, NACK -----------------------------------------------------------------------------------------------
 
@@ -580,12 +591,20 @@ class Session:
             self._done(event.receipt)
             return
         self._ledger.take(consumer, deliveries)
-        answer = AcknowledgementAnswer(self, event.receipt, len(deliveries))
-        for settled in deliveries:
-            if settled.lane is None:
-                answer(settled, None)
-            else:
-                settled.lane.queue.acknowledge(settled, answer)
+        self._acknowledged += deliveries
+        if event.receipt is not None or len(self._acknowledged) >= _ACKNOWLEDGED_MAX:
+            self._settle_acknowledged(event.receipt)
+
+    def _settle_acknowledged(self, receipt: str | None = None) -> None:
+        """Let go of what was acknowledged since the last time: in one write of each queue, and with one answer."""
+        acknowledged, self._acknowledged = self._acknowledged, []
+        answer = AcknowledgementAnswer(self, receipt, len(acknowledged))
+        for queue, deliveries in by_queue(acknowledged):
+            if queue is not None:
+                queue.acknowledge(deliveries, answer)
+                continue
+            for delivery in deliveries:
+                answer(delivery, None)
 
     def _on_nack(self, event: Nack) -> None:
         delivery, consumer = self._ledger.find(event, self.subscriptions)

@@ -167,11 +167,11 @@ class MessageStore(ABC):
         """The stored message of this id, None when there is none in this destination."""
 
     @abstractmethod
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
-        """Forget an acknowledged message. One that is not there is not an error.
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
+        """Forget acknowledged messages, all of them in one commit. One that is not there is not an error.
 
         Args:
-            message_id: found by its `broker_sequence_id` when that is set, else by producer and producer sequence.
+            message_ids: found by their `broker_sequence_id` when that is set, else by producer and producer sequence.
         """
 
     @abstractmethod

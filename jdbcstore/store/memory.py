@@ -56,10 +56,11 @@ class MemoryMessageStore(MessageStore):
             found = self._messages.get(self._sequence_of(message_id))
             return None if found is None else found.copy()
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         with self._adapter.lock:
             self._adapter.check_open()
-            self._drop(message_id)
+            for message_id in message_ids:
+                self._drop(message_id)
             return Completion.resolved(None)
 
     def update_message(self, message: Message) -> Completion[None]:

@@ -1,7 +1,7 @@
 """What waits for the thread that commits: where group commit begins, in every store that has such a thread.
 
-A write is either taken by the thread, cancelled by the remove of the message that it adds, or refused when the store
-stops; whichever comes first. Each is answered once.
+A write is either taken by the thread, or refused when the store stops. If the add of a message still waits when its
+remove comes, neither is done. Each is answered once, and in the order of their submission.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from jdbcstore.errors import StoreClosed, StoreError
-from jdbcstore.store.completion import Completion
 
 __all__ = ["Submitted", "WriteQueue"]
 
@@ -20,14 +20,12 @@ __all__ = ["Submitted", "WriteQueue"]
 class Submitted(Protocol):
     """What a write has to know and to do."""
 
-    completion: Completion[Any]
-
     @property
     def may_cancel(self) -> int:
         """The number of the message that this adds, if the remove of that message may cancel it; 0 if not."""
 
-    def cancel(self, partner: Completion[None]) -> None:
-        """Add nothing, and tell the remove, too, what becomes of this."""
+    def cancel(self) -> None:
+        """Add nothing."""
 
     def fail(self, error: StoreError) -> None:
         """Tell that it is not done."""
@@ -62,23 +60,41 @@ class WriteQueue(Generic[W]):
         Raises:
             StoreClosed: the store is stopping.
         """
-        if self.is_closed:
-            raise StoreClosed("the store is stopped: nothing can be written any more")
+        self._require_open()
         if self._cancels and (number := write.may_cancel):
             self._adds[number] = write
         self._queue.put(write)
-        if self._refusal is not None:  # since just now; its end was not seen by `refuse`
-            self._refuse_all(self._refusal)
+        self._refuse_late()
 
-    def submit_remove(self, number: int, write: W) -> None:
-        """The same for the remove of one message. If its add still waits, neither of them is done."""
+    def submit_remove(self, numbers: Sequence[int], remove: Callable[[Sequence[int]], W]) -> None:
+        """The same for the remove of some messages. Of those whose adds still wait neither is done.
+
+        Args:
+            numbers: the messages.
+            remove: makes the write that removes those that are left, perhaps none.
+        """
+        if not self._cancels:
+            self.submit(remove(numbers))
+            return
         with self._cancelling:
-            add = self._adds.pop(number, None)
-            if add is not None:
-                # It stays in the queue as a shell that carries both completions to its batch.
-                add.cancel(write.completion)
-        if add is None:
-            self.submit(write)
+            # Nothing may be cancelled when the store is stopped: its remove would not be done, and its add neither.
+            self._require_open()
+            adds = self._adds
+            waiting = {number: adds[number] for number in numbers if number in adds} if adds else {}
+            left = [number for number in numbers if number not in waiting] if waiting else numbers
+            self._queue.put(remove(left))  # though it be empty: it is answered behind the adds
+            for number, add in waiting.items():
+                del adds[number]
+                add.cancel()  # it stays in the queue, and is answered in its place
+        self._refuse_late()
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise StoreClosed("the store is stopped: nothing can be written any more")
+
+    def _refuse_late(self) -> None:
+        if self._refusal is not None:  # since just now; what was put last was not seen by `refuse`
+            self._refuse_all(self._refusal)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -110,8 +126,9 @@ class WriteQueue(Generic[W]):
 
     def close(self) -> None:
         """Accept nothing any more; the thread takes what is there, and then the end."""
-        self.is_closed = True
-        self._queue.put(None)
+        with self._cancelling:
+            self.is_closed = True
+            self._queue.put(None)
 
     def refuse(self, error: StoreError) -> None:
         """Fail what nobody will take any more; of two errors the first counts."""

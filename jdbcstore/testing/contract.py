@@ -145,6 +145,27 @@ class PersistenceAdapterContract:
         assert _texts(store) == []
         assert store.message_count == 0
 
+    def test_several_are_removed_at_once(self, store: MessageStore) -> None:
+        _add(store, 1, 2, 3, 4, 5)
+        second = _id(_all(store)[1])
+        several = [second, MessageId(PRODUCER, 4), MessageId(PRODUCER, 9), MessageId(PRODUCER, 9, 4711), second.copy()]
+        store.remove_message(*several).result(_WAIT_S)
+        assert _texts(store) == ["message 1", "message 3", "message 5"]
+        assert store.message_count == 3
+        store.remove_message().result(_WAIT_S)
+        assert store.message_count == 3
+
+    def test_a_remove_of_several_that_overtakes_some_of_their_adds_leaves_nothing(self, store: MessageStore) -> None:
+        for round_ in range(50):
+            messages = [text_message(3 * round_ + number) for number in range(3)]
+            store.add_message(messages[0]).result(_WAIT_S)
+            added = [store.add_message(message) for message in messages[1:]]
+            removed = store.remove_message(*map(_id, messages))
+            assert [one.result(_WAIT_S) for one in added] == [_sequence(message) for message in messages[1:]]
+            removed.result(_WAIT_S)
+        assert _texts(store) == []
+        assert store.message_count == 0
+
     def test_remove_all_takes_what_was_added_before_and_nothing_else(
         self, adapter: PersistenceAdapter, store: MessageStore
     ) -> None:

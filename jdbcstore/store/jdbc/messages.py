@@ -70,7 +70,6 @@ class JdbcMessageStore(MessageStore):
         self.container = container
         self._adapter = adapter
         self._added = (container, 1)
-        self._removed = ((container, -1),)
 
     @property
     def message_count(self) -> int:
@@ -122,13 +121,18 @@ class JdbcMessageStore(MessageStore):
             blob,
         )
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         completion: Completion[None] = Completion()
-        id = message_id.broker_sequence_id
-        if id > 0:
-            self._adapter.writer.submit_remove(Write(completion, removes=(id,), counts=self._removed))
-        else:
-            self._adapter.writer.submit(Write(completion, keys=(self.key_of(message_id),), counts=self._removed))
+        ids = [message_id.broker_sequence_id for message_id in message_ids]
+        keys: list[MessageKey] = []
+        if not all(id > 0 for id in ids):
+            keys = [self.key_of(message_id) for message_id in message_ids if message_id.broker_sequence_id <= 0]
+            ids = [id for id in ids if id > 0]
+
+        def remove(ids: Sequence[int]) -> Write:
+            return Write(completion, removes=ids, keys=keys, counts=((self.container, -len(ids) - len(keys)),))
+
+        self._adapter.writer.submit_remove(ids, remove)
         return completion
 
     def removal_of(self, message_id: MessageId) -> tuple[TopicWork, ...]:

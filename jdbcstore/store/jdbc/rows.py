@@ -98,7 +98,6 @@ class Write:
         "forgets",
         "keys",
         "may_cancel",
-        "partner",
         "producers",
         "purges",
         "removes",
@@ -142,31 +141,25 @@ class Write:
         self.traces = traces
         #: The id of the only row that this adds, if the remove of that row may cancel it; else 0.
         self.may_cancel = adds[0][0] if len(adds) == 1 and not (removes or topics or changes) else 0
-        #: The remove that cancelled this add, to be told with it.
-        self.partner: Completion[None] | None = None
 
     @classmethod
     def of_rows(cls, rows: Sequence[MessageRow]) -> Write:
         """A write that adds some rows and tells nobody."""
         return cls(Completion(), adds=rows)
 
-    def cancel(self, partner: Completion[None]) -> None:
+    def cancel(self) -> None:
         """As `Submitted`."""
-        self.adds, self.counts, self.partner = (), (), partner
+        self.adds, self.counts = (), ()
 
     def succeed(self) -> None:
         """Tell that it is durable."""
         self.completion.resolve(self.result)
-        if self.partner is not None:
-            self.partner.resolve(None)
 
     def fail(self, error: JdbcStoreError) -> None:
         """Tell that it is not, or that nobody knows."""
         for work in self.topics:
             work.fail(error)
         self.completion.fail(error)
-        if self.partner is not None:
-            self.partner.fail(error)
 
     def let_down(self) -> None:
         """Fail because something that this follows has failed."""

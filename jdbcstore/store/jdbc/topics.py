@@ -73,8 +73,8 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
             self._adapter.require_open()
             return Completion.resolved(self.number(message).broker_sequence_id)
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
-        return self._submit(*self.removal_of(message_id))
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
+        return self._submit(*(work for message_id in message_ids for work in self.removal_of(message_id)))
 
     def removal_of(self, message_id: MessageId) -> tuple[TopicWork, ...]:
         self._adapter.require_acked()

@@ -177,9 +177,9 @@ class Writer:
         """
         self._waiting.submit(write)
 
-    def submit_remove(self, write: Write) -> None:
-        """Hand over the remove of one row; if its add still waits, both are done without touching the database."""
-        self._waiting.submit_remove(write.removes[0], write)
+    def submit_remove(self, ids: Sequence[int], remove: Callable[[Sequence[int]], Write]) -> None:
+        """Hand over the remove of rows, as `WriteQueue.submit_remove`: rows whose adds still wait are never written."""
+        self._waiting.submit_remove(ids, remove)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 

@@ -42,7 +42,19 @@ from jdbcstore.store.kahadb.recovery import open_index
 from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
-from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
+from jdbcstore.store.kahadb.work import (
+    Acknowledge,
+    Add,
+    Came,
+    DeleteAll,
+    Forget,
+    Meant,
+    Part,
+    Remark,
+    Remove,
+    Write,
+    told_apart,
+)
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 
@@ -364,7 +376,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
                     shown[producer] = added[-1]
             parts: list[Part] = [*added] if changes is None else [changes, *added]
             parts += [Came(producer, last, shown.get(producer)) for producer, last in came.items()]
-            parts += [Remove(store.known, Meant.of(message_id)) for store, message_id in sources]
+            parts += [Remove(store.known, *told_apart([message_id])) for store, message_id in sources]
             parts += [  # perhaps messages that have got their numbers just now
                 Acknowledge(store.known, subscription_text(key), [Meant.of(message_id)])
                 for store, key, message_id in done

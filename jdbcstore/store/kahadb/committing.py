@@ -175,9 +175,9 @@ class Committer:
         """
         self._waiting.submit(write)
 
-    def submit_remove(self, sequence: int, write: Write) -> None:
-        """Hand over the remove of one message; if its add still waits, neither of them is written."""
-        self._waiting.submit_remove(sequence, write)
+    def submit_remove(self, sequences: Sequence[int], remove: Callable[[Sequence[int]], Write]) -> None:
+        """Hand over the remove of messages, as `WriteQueue.submit_remove`: those that wait are never written."""
+        self._waiting.submit_remove(sequences, remove)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 

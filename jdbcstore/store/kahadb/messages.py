@@ -7,7 +7,7 @@ page asks the index where its messages stand and reads them from the journal.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,7 +24,7 @@ from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.index import VISIBLE, Index, PageRow
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import KnownDestination
-from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
+from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write, told_apart
 
 if TYPE_CHECKING:
     from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -107,14 +107,17 @@ class KahaDBMessageStore(MessageStore):
         hint = Hint(self.number(message), message.expiration)
         return Add(self.known, level_of(command), command, payload, hint)
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         completion: Completion[None] = Completion()
-        meant = Meant.of(message_id)
-        write = Write(completion, parts=(Remove(self.known, meant),))
-        if meant.sequence > 0 and self.destination.is_queue:
-            self._adapter.committer.submit_remove(meant.sequence, write)
+        known, (sequences, others) = self.known, told_apart(message_ids)
+
+        def remove(sequences: Sequence[int]) -> Write:
+            return Write(completion, parts=(Remove(known, sequences, others),))
+
+        if self.destination.is_queue:
+            self._adapter.committer.submit_remove(sequences, remove)
         else:
-            self._adapter.committer.submit(write)
+            self._adapter.committer.submit(remove(sequences))
         return completion
 
     def update_message(self, message: Message) -> Completion[None]:

@@ -53,6 +53,7 @@ __all__ = [
     "Unsubscribe",
     "Update",
     "Write",
+    "told_apart",
 ]
 
 
@@ -75,7 +76,6 @@ class Write:
         "follows",
         "is_alone",
         "may_cancel",
-        "partner",
         "parts",
         "result",
         "size",
@@ -103,13 +103,11 @@ class Write:
         self.is_alone = is_alone
         self.task = task
         self.undo = undo
-        #: Of a remove that cancels it out.
-        self.partner: Completion[None] | None = None
         self.size = sum(part.size for part in parts)
 
-    def cancel(self, partner: Completion[None]) -> None:
+    def cancel(self) -> None:
         """As `Submitted`: what it adds comes first."""
-        self.parts, self.partner = self.parts[1:], partner
+        self.parts = self.parts[1:]
 
     @property
     def takes_room(self) -> bool:
@@ -119,16 +117,12 @@ class Write:
     def succeed(self) -> None:
         """It is durable."""
         self.completion.resolve(self.result)
-        if self.partner is not None:
-            self.partner.resolve(None)
 
     def fail(self, error: JdbcStoreError) -> None:
         """It is not, or nobody knows."""
         if self.undo is not None:
             self.undo()
         self.completion.fail(error)
-        if self.partner is not None:
-            self.partner.fail(error)
 
     def is_let_down(self, failed: set[int]) -> bool:
         """Whether something that it follows was not done; `failed` are the ids of completions that will fail."""
@@ -156,6 +150,15 @@ class Part(Protocol):
         Raises:
             StoreError: it cannot be done; nothing of its write is.
         """
+
+
+def told_apart(message_ids: Sequence[MessageId]) -> tuple[list[int], list[str]]:
+    """The sequences of those messages that are known by them, and the ids of the others."""
+    sequences = [message_id.broker_sequence_id for message_id in message_ids]
+    if all(sequence > 0 for sequence in sequences):
+        return sequences, []
+    others = [str(message_id) for message_id in message_ids if message_id.broker_sequence_id <= 0]
+    return [sequence for sequence in sequences if sequence > 0], others
 
 
 class Plan:
@@ -220,16 +223,19 @@ class Plan:
     def rows(self, known: KnownDestination, meant: Meant) -> list[Row]:
         """The messages of a destination that are meant, those in doubt and those that are gone left out."""
         if meant.sequence > 0:
-            row = self._added.get(meant.sequence) or self._rows.get(meant.sequence)
-            found = [] if row is None else [row]
-        else:
-            found = self.index.rows_by_id(known.id, meant.message_id)
-            found += [row for row in self._added.values() if row.message_id == meant.message_id]
-        return [
-            row
-            for row in found
-            if row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
-        ]
+            row = self.row(known, meant.sequence)
+            return [] if row is None else [row]
+        found = self.index.rows_by_id(known.id, meant.message_id)
+        found += [row for row in self._added.values() if row.message_id == meant.message_id]
+        return [row for row in found if self._is_there(known, row)]
+
+    def row(self, known: KnownDestination, sequence: int) -> Row | None:
+        """The same for one whose sequence is known."""
+        row = self._added.get(sequence) or self._rows.get(sequence)
+        return row if row is not None and self._is_there(known, row) else None
+
+    def _is_there(self, known: KnownDestination, row: Row) -> bool:
+        return row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
 
     def remove(self, known: KnownDestination, row: Row) -> None:
         """Records that remove a message."""
@@ -338,23 +344,35 @@ class Add:
 
 
 class Remove(_Small):
-    """Remove a message of a queue; of a topic for all subscriptions."""
+    """Remove messages of a queue; of a topic for all subscriptions.
 
-    __slots__ = ("known", "meant")
+    Args:
+        known: the destination.
+        sequences: the messages.
+        message_ids: those whose sequences are not known.
+    """
 
-    def __init__(self, known: KnownDestination, meant: Meant) -> None:
+    __slots__ = ("known", "message_ids", "sequences", "size")
+
+    def __init__(self, known: KnownDestination, sequences: Sequence[int], message_ids: Sequence[str] = ()) -> None:
         self.known = known
-        self.meant = meant
+        self.sequences = sequences
+        self.message_ids = message_ids
+        self.size = _Small.size * (len(sequences) + len(message_ids))
 
     def looks(self) -> Sequence[int]:
-        return self.meant.looks()
+        return self.sequences
 
     def plan(self, plan: Plan) -> None:
-        for row in plan.rows(self.known, self.meant):
-            if self.known.destination.is_topic:
-                _acknowledge_for_all(plan, self.known, row)
-            else:
-                plan.remove(self.known, row)
+        known = self.known
+        remove = _acknowledge_for_all if known.destination.is_topic else Plan.remove
+        for sequence in self.sequences:
+            row = plan.row(known, sequence)
+            if row is not None:
+                remove(plan, known, row)
+        for message_id in self.message_ids:
+            for row in plan.rows(known, Meant(0, message_id)):
+                remove(plan, known, row)
 
 
 class Acknowledge(_Small):

@@ -64,8 +64,8 @@ class ScriptedStore(MessageStore):
         stored = message.copy()
         return self._wait(lambda: self.rows.__setitem__(sequence, stored))
 
-    def remove_message(self, message_id: MessageId) -> Completion[None]:
-        return self._wait(lambda: self.rows.pop(message_id.broker_sequence_id, None))
+    def remove_message(self, *message_ids: MessageId) -> Completion[None]:
+        return self._wait(lambda: [self.rows.pop(message_id.broker_sequence_id, None) for message_id in message_ids])
 
     def _wait(self, write: Callable[[], object]) -> Completion[Any]:
         completion: Completion[Any] = Completion()
@@ -196,7 +196,7 @@ class World:
         for key, delivery in list(self.consumer.unacknowledged.items())[:2]:
             del self.consumer.unacknowledged[key]
             self.consumer.release()
-            self.queue.acknowledge(delivery, self._acknowledged)
+            self.queue.acknowledge([delivery], self._acknowledged)
 
     def _acknowledged(self, delivery: Delivery, error: BaseException | None) -> None:
         if error is None:
@@ -360,7 +360,7 @@ def test_what_is_stored_with_a_higher_priority_is_next(
             assert [delivery.message_id.broker_sequence_id for delivery in client.delivered] == best
             for delivery in client.delivered:
                 del world.consumer.unacknowledged[str(delivery.order)]
-                world.queue.acknowledge(delivery, world._acknowledged)
+                world.queue.acknowledge([delivery], world._acknowledged)
             client.delivered.clear()
             world.store.commit(1000)
             await world.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,17 +15,22 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.write_queue import WriteQueue
 
 
-@dataclass(eq=False)
+@dataclass
 class Write:
     may_cancel: int = 0
-    completion: Completion[Any] = field(default_factory=Completion)
-    partner: Completion[None] | None = None
+    completion: Completion[Any] = field(default_factory=Completion, compare=False)
+    is_cancelled: bool = False
+    removes: Sequence[int] = ()
 
-    def cancel(self, partner: Completion[None]) -> None:
-        self.partner = partner
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
     def fail(self, error: StoreError) -> None:
         self.completion.fail(error)
+
+
+def submit_remove(waiting: WriteQueue[Write], *numbers: int) -> None:
+    waiting.submit_remove(list(numbers), lambda left: Write(removes=left))
 
 
 @pytest.fixture
@@ -43,29 +49,43 @@ def test_in_the_order_of_their_submission(waiting: WriteQueue[Write]) -> None:
 
 
 def test_a_remove_cancels_an_add_that_waits(waiting: WriteQueue[Write]) -> None:
-    add, remove = Write(7), Write()
+    adds = [Write(7), Write(8), Write(9)]
+    for add in adds:
+        waiting.submit(add)
+    submit_remove(waiting, 5, 7, 9)
+    assert [add.is_cancelled for add in adds] == [True, False, True]
+    assert [waiting.take() for _ in adds] == adds
+    remove = waiting.take()
+    assert remove is not None
+    assert remove.removes == [5], "answered behind the adds, and only for what is left"
+    submit_remove(waiting, 7)
+    assert [waiting.take(), waiting.take_more()] == [Write(removes=[7]), None]
+
+
+def test_nothing_is_cancelled_when_nothing_is_accepted(waiting: WriteQueue[Write]) -> None:
+    add = Write(7)
     waiting.submit(add)
-    waiting.submit_remove(7, remove)
-    assert add.partner is remove.completion
+    waiting.close()
+    with pytest.raises(StoreClosed):
+        submit_remove(waiting, 7)
     assert waiting.take() is add
-    assert waiting.take_more() is None
+    assert not add.is_cancelled
 
 
 def test_what_was_taken_is_not_cancelled(waiting: WriteQueue[Write]) -> None:
-    add, remove = Write(7), Write()
+    add = Write(7)
     waiting.submit(add)
     assert waiting.take() is add
-    waiting.submit_remove(7, remove)
-    assert add.partner is None
-    assert waiting.take() is remove
+    submit_remove(waiting, 7)
+    assert not add.is_cancelled
+    assert waiting.take() == Write(removes=[7])
 
 
 def test_nothing_is_cancelled_unless_wanted() -> None:
     waiting: WriteQueue[Write] = WriteQueue(cancels=False)
-    add, remove = Write(7), Write()
-    waiting.submit(add)
-    waiting.submit_remove(7, remove)
-    assert [waiting.take(), waiting.take()] == [add, remove]
+    waiting.submit(Write(7))
+    submit_remove(waiting, 7)
+    assert [waiting.take(), waiting.take()] == [Write(7), Write(removes=[7])]
 
 
 def test_the_end_comes_behind_what_was_submitted(waiting: WriteQueue[Write]) -> None:

@@ -460,8 +460,10 @@ class Lane:
                 page = future.result()
                 # Its end was the end of the tail: what is there now came since, and lower levels need not wait for it
                 # in this turn. Otherwise a stream of such messages would hold them up for ever.
-                size = sum(message.size for message in page.messages)
-                self._is_read_up = len(page.messages) < messages_max and size < bytes_max // 2
+                self._is_read_up = (
+                    len(page.messages) < messages_max
+                    and sum(message.size for message in page.messages) < bytes_max // 2
+                )
                 self._paged(page, pending, adds)
             self._forget_gone()
 

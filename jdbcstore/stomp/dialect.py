@@ -89,9 +89,10 @@ class Dialect:
         )
         self._escape_sequence = re.compile(r"\\[" + re.escape("".join(letters)) + "]")
         #: Header line without its newline → (name, value). Raises ProtocolError.
-        self.decode_line: Callable[[bytes], tuple[str, str]] = _DecodedLines(self._decode_line, lines_max).__getitem__
+        self.decode_line: Callable[[bytes], tuple[str, str]] = _DecodedLines(self.decode_once, lines_max).__getitem__
 
-    def _decode_line(self, line: bytes) -> tuple[str, str]:
+    def decode_once(self, line: bytes) -> tuple[str, str]:
+        """As `decode_line`, of a line that is not worth remembering."""
         name, colon, value = line.decode("utf-8", "replace").partition(":")
         if not colon:
             raise ProtocolError(f"Unable to parse header line [{name[:80]}]: it has no colon", fatal=True)

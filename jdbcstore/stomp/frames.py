@@ -22,7 +22,8 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 - A NUL among the headers is an error: the client forgot the blank line, and its next frame would be eaten as a body.
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
-lies within one chunk, which is nearly every frame, is cut out of it without another copy. Of an unfinished head we
+lies within one chunk, which is nearly every frame, is cut out of it without another copy; one with a single header and
+no body, as an ACK is, in one step. Of an unfinished head we
 remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
 can hold in memory is bounded by `Limits`.
 """
@@ -100,6 +101,9 @@ def counted(headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
 _find_head_end: Final = re.compile(rb"\n\r?\n").search
 _find_frame_start: Final = re.compile(rb"[^ \t\r\n]").search
 
+#: The shortest frame that says anything: a command, one header, no body.
+_match_short: Final = re.compile(rb"[ \t\r\n]*([A-Z]+)\n([^\0\r\n]+)\n\n\0").match
+
 _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
 
 _UNTIL_NUL: Final = -1
@@ -133,6 +137,7 @@ class FrameParser:
         "_commands",
         "_data",
         "_decode_line",
+        "_decode_once",
         "_drops_cr",
         "_head",
         "_limits",
@@ -147,7 +152,8 @@ class FrameParser:
         self.headers: dict[str, str] = {}
         self._limits = limits
         # A head of this size can have no line that is too long, which saves measuring them.
-        self._short_head_bytes = min(limits.command_line_bytes, limits.header_line_bytes, limits.header_block_bytes)
+        short = min(limits.command_line_bytes, limits.header_line_bytes, limits.header_block_bytes)
+        self._short_head_bytes = short if limits.headers_max else 0
         self._commands = commands
         self._speak(UNCONNECTED, "unconnected_body_bytes")
         self._data = b""  # the chunk being cut
@@ -164,6 +170,7 @@ class FrameParser:
 
     def _speak(self, dialect: Dialect, body_limit: str) -> None:
         self._decode_line = dialect.decode_line
+        self._decode_once = dialect.decode_once
         self._drops_cr = dialect.drops_cr
         self._body_limit = body_limit
         self._body_bytes_max: int = getattr(self._limits, body_limit)
@@ -182,6 +189,8 @@ class FrameParser:
         """
         if not self._command:
             self.headers = {}  # an error in this head must not be blamed on the frame before
+            if not self._head and (short := self._read_short()) is not None:
+                return short
             if not self._read_head():
                 return None
         body = self._read_body()
@@ -189,6 +198,20 @@ class FrameParser:
             return None
         command, self._command = self._command, ""
         return Frame(command, self.headers, body)
+
+    def _read_short(self) -> Frame | None:
+        """A frame of one header and no body, if that is what comes next and all of it is there."""
+        match = _match_short(self._data, self._position)
+        if match is None or match.end() - match.start() > self._short_head_bytes:
+            return None
+        command_line, line = match.groups()
+        command = self._commands.get(command_line)
+        if command is None or line.startswith(b"content-length"):
+            return None
+        name, value = self._decode_once(line)
+        self.headers = {name: value}
+        self._position = match.end()
+        return Frame(command, self.headers, b"")
 
     # -- head
 

@@ -79,6 +79,7 @@ class StompConnection:
         "_disconnect_receipt",
         "_held",
         "_is_let_in",
+        "_is_listening",
         "_output",
         "_parser",
         "_readers",
@@ -101,6 +102,7 @@ class StompConnection:
 
     def _enter(self, state: State) -> None:
         self.state = state
+        self._is_listening = state not in _DEAF
         self._readers = TABLE[state]
 
     # --- the socket's side
@@ -121,15 +123,14 @@ class StompConnection:
             `data_to_send` and `close_expected` afterwards.
         """
         events: list[Event] = []
-        if not self._is_listening():
-            return events
         parser = self._parser
-        parser.feed(data)
-        while True:
+        if self._is_listening:
+            parser.feed(data)
+        while self._is_listening:
             try:
                 frame = parser.next_frame()
                 if frame is None:
-                    return events
+                    break
                 event = self._readers[frame.command](frame.headers, frame.body, self.version)
                 events.append(event)
                 if event.__class__ in _TURNING_POINTS:
@@ -137,8 +138,7 @@ class StompConnection:
             except ProtocolError as error:
                 advice = error.advice if isinstance(error, commands.Refusal) else None
                 self.send_error(str(error), advice, parser.headers.get("receipt"), fatal=error.fatal)
-            if not self._is_listening():
-                return events
+        return events
 
     def data_to_send(self) -> bytes:
         """Everything that waits to be written, once; empty when there is nothing."""
@@ -210,7 +210,7 @@ class StompConnection:
         Raises:
             RuntimeError: before `send_connected`.
         """
-        if not self._is_listening():
+        if not self._is_listening:
             return False
         self._require_let_in("send_message")
         self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body)), body, FRAME_END)
@@ -283,9 +283,6 @@ class StompConnection:
 
     def _is_over(self) -> bool:
         return self.state is State.CLOSED
-
-    def _is_listening(self) -> bool:
-        return self.state not in _DEAF
 
     def _require_let_in(self, verb: str) -> None:
         if not self._is_let_in:

@@ -279,11 +279,13 @@ class Applier:
             meant, self._meant = self._meant, 0
             self._begun.setdefault(remove.transaction, []).append((location, remove, hint, meant))
             return
-        known = self._of(remove.destination)
-        row = self._meant_by(known, remove.message_id, hint)
+        row = None if hint is None else hint.row
         if row is None:
-            return
-        self.index.refer(location.file, self._file_of(row))
+            row = self._meant_by(self._of(remove.destination), remove.message_id, hint)
+            if row is None:
+                return
+        known, file = self._known.by_id(row.destination), self._file_of(row)
+        self.index.refer(location.file, file)
         if remove.subscription_key is not None:
             subscription = known.subscriptions.get(remove.subscription_key)
             if subscription is not None:
@@ -291,7 +293,7 @@ class Applier:
         elif row.sequence not in self._removed:
             self._removed.add(row.sequence)
             self._removes.append((row.sequence,))
-            self._unpin(self._file_of(row))
+            self._unpin(file)
             known.count -= 1
 
     def _meant_by(self, known: KnownDestination, message_id: str | None, hint: Hint | None) -> Row | None:

@@ -374,7 +374,8 @@ class Index:
         if not sequences:
             return {}
         with self.lock, _errors():
-            return {row[0]: Row(*row) for row in self.connection.execute(ROWS, (json.dumps(sequences),))}
+            found = self.connection.execute(ROWS, (str(list(sequences)),))  # which is JSON, and sooner made
+            return {row.sequence: row for row in map(Row._make, found)}
 
     def rows_by_id(self, destination: int, message_id: str) -> list[Row]:
         """Messages of an id, the oldest first."""

@@ -65,6 +65,41 @@ def test_any_chunking_gives_the_same_frames(line_end: bytes, length: bytes) -> N
         assert parse(data[:cut], data[cut:]) == whole, f"cut after {cut} bytes"
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2", None])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"ACK\nid:ID\\cbroker-1\\c7\n\n\0",
+        b"\n\r\n \tACK\nid: 7 \n\n\0\nACK\nid:8\n\n\0",
+        b"ACK\nid:7\r\n\n\0",
+        b"ACK\nid:a\\\\b\\nc\\rd\n\n\0",
+        b"ACK \nid:7\n\n\0",
+        b"SEND\ncontent-length:0\n\n\0",
+        b"SEND\ncontent-length:2\n\n\0",
+        b"SEND\ncontent-length:x\n\n\0",
+        b"ACK\nno colon\n\n\0",
+        b"ACK\n:no name\n\n\0",
+        b"NONE\nid:7\n\n\0",
+        b"ACK\nid:\0\n\n\0",
+        b"ACK\nid:" + 20 * b"7" + b"\n\n\0",
+        b"ACK\nid:\xff\n\n\0",
+    ],
+)
+def test_a_frame_of_one_header_means_the_same_whole_or_in_pieces(data: bytes, version: str | None) -> None:
+    def outcome(chunks: list[bytes]) -> object:
+        try:
+            return parse(*chunks, version=version, limits=Limits(header_line_bytes=22))
+        except ProtocolError as error:
+            return str(error)
+
+    assert outcome([data]) == outcome(bytewise(data))
+
+
+def test_where_no_headers_are_allowed_one_is_too_many() -> None:
+    with pytest.raises(ProtocolError, match="headers_max"):
+        parse(b"ACK\nid:7\n\n\0", limits=Limits(headers_max=0))
+
+
 def test_the_first_of_equal_headers_counts() -> None:
     assert parse(b"SEND\nx:first\ny:1\nx:second\n\n\0")[0].headers == {"x": "first", "y": "1"}
 

@@ -135,22 +135,27 @@ class Session:
         remaining = iter(events)
         for event in remaining:
             if self._acknowledged and event.__class__ is not Ack:
-                self._settle_acknowledged()  # before what the client said after it
+                self._do(Session._settle_acknowledged, None)  # before what the client said after it
             if self._is_deaf:
                 break  # what stands behind a refused login, or another fatal error, is not done
-            try:
-                handlers[type(event)](self, event)
-            except ProtocolError as error:
-                self._error(error, event.receipt, fatal=error.fatal)
-            except JdbcStoreError as error:
-                self._error(error, event.receipt)
-            except Exception:
-                log.exception("defect in handling %s of %r", type(event).__name__, self)
-                self._error(RuntimeError("internal error of the broker"), event.receipt, fatal=True)
+            self._do(handlers[type(event)], event)
             if self._holds:
                 self._unheard.extend(remaining)
         if self._acknowledged:
-            self._settle_acknowledged()
+            self._do(Session._settle_acknowledged, None)
+
+    def _do(self, handler: Callable[[Session, Any], None], event: Event | None) -> None:
+        """Handle an event; what goes wrong is told to the client."""
+        receipt = None if event is None else event.receipt
+        try:
+            handler(self, event)
+        except ProtocolError as error:
+            self._error(error, receipt, fatal=error.fatal)
+        except JdbcStoreError as error:
+            self._error(error, receipt)
+        except Exception:
+            log.exception("defect in handling %s of %r", type(event).__name__, self)
+            self._error(RuntimeError("internal error of the broker"), receipt, fatal=True)
 
     def _hear_rest(self) -> None:
         if not self._holds and not self._is_closed:
@@ -593,12 +598,12 @@ class Session:
         self._ledger.take(consumer, deliveries)
         self._acknowledged += deliveries
         if event.receipt is not None or len(self._acknowledged) >= _ACKNOWLEDGED_MAX:
-            self._settle_acknowledged(event.receipt)
+            self._settle_acknowledged(event)
 
-    def _settle_acknowledged(self, receipt: str | None = None) -> None:
+    def _settle_acknowledged(self, last: Ack | None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each queue, and with one answer."""
         acknowledged, self._acknowledged = self._acknowledged, []
-        answer = AcknowledgementAnswer(self, receipt, len(acknowledged))
+        answer = AcknowledgementAnswer(self, None if last is None else last.receipt, len(acknowledged))
         for queue, deliveries in by_queue(acknowledged):
             if queue is not None:
                 queue.acknowledge(deliveries, answer)

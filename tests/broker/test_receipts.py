@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from jdbcstore import PersistenceAdapter, Queue, TransientStoreError, faults
-from tests.broker.client import Client
+from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 
 
@@ -123,6 +123,54 @@ def test_a_failed_acknowledgement_leaves_the_message_with_the_client(durable: Cl
         assert durable.request("ACK", durable.named(messages[1])).command == "ERROR"
     durable.done("ACK", durable.named(messages[0]))
     durable.done("ACK", durable.named(messages[1]))
+    assert durable.is_silent()
+
+
+def acks(messages: list[Frame], **last: str) -> bytes:
+    """ACKs of several messages, to be written at once."""
+    lines = ["\n".join(["ACK", f"id:{message.headers['ack']}"]) for message in messages]
+    lines[-1] += "".join(f"\n{name}:{value}" for name, value in last.items())
+    return b"".join(line.encode() + b"\n\n\0" for line in lines)
+
+
+def test_a_receipt_covers_the_acknowledgements_before_it(durable: Client) -> None:
+    for text in ("a", "b"):
+        durable.publish("/queue/A", text)
+    durable.subscribe("/queue/A", "client-individual")
+    messages = [durable.message(), durable.message()]
+    with commits_held() as release:
+        durable.write(acks(messages, receipt="acked"))
+        assert durable.is_silent(0.5)
+        release.set()
+        assert durable.frame().headers["receipt-id"] == "acked"
+    durable.done("UNSUBSCRIBE", {"id": "1"})
+    durable.subscribe("/queue/A", id="again")
+    assert durable.is_silent()
+
+
+def test_acknowledgements_that_fail_together_are_told_once_and_may_be_repeated(durable: Client) -> None:
+    for text in ("a", "b", "c"):
+        durable.publish("/queue/A", text)
+    durable.subscribe("/queue/A", "client-individual")
+    messages = [durable.message() for _ in range(3)]
+    with commits_fail():
+        durable.write(acks(messages))
+        assert "on holiday" in durable.error().headers["message"]
+        assert durable.is_silent()
+    durable.write(acks(messages, receipt="acked"))
+    assert durable.frame().headers["receipt-id"] == "acked"
+
+
+def test_an_acknowledgement_that_names_nothing_does_not_hurt_those_around_it(durable: Client) -> None:
+    for text in ("a", "b"):
+        durable.publish("/queue/A", text)
+    durable.subscribe("/queue/A", "client-individual")
+    first, second = durable.message(), durable.message()
+    durable.write(acks([first]) + b"ACK\nid:nothing\n\n\0" + acks([second, first], receipt="twice"))
+    errors = [durable.error(), durable.error()]
+    assert [error.headers.get("receipt-id") for error in errors] == [None, "twice"]
+    durable.done("UNSUBSCRIBE", {"id": "1"})
+    durable.subscribe("/queue/A", id="again")
     assert durable.is_silent()
 
 

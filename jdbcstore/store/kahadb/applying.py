@@ -114,7 +114,7 @@ class Applier:
         self._adds: list[tuple[Any, ...]] = []
         self._pending: list[tuple[int, int, int]] = []
         self._acks: list[tuple[int, Row, KnownSubscription]] = []
-        self._removes: list[tuple[int]] = []
+        self._removes: list[int] = []
         self._removed: set[int] = set()
         self._scheduled: Iterator[Location] = iter(())
         #: Where messages of this batch stand now.
@@ -292,7 +292,7 @@ class Applier:
                 self._acks.append((known.id, row, subscription))
         elif row.sequence not in self._removed:
             self._removed.add(row.sequence)
-            self._removes.append((row.sequence,))
+            self._removes.append(row.sequence)
             self._unpin(file)
             known.count -= 1
 
@@ -344,7 +344,7 @@ class Applier:
                 self._acknowledge(destination, row, subscription)
             self._acks.clear()
         if self._removes:
-            connection.executemany(sql.REMOVE, self._removes)
+            connection.execute(sql.REMOVE_ALL, (str(self._removes),))
             self._removes.clear()
             self._removed.clear()
 

@@ -39,8 +39,11 @@ VISIBLE: Final = 0
 WAITING: Final = 1
 HIDDEN: Final = 2
 
+#: Of numbers below 2 ** 31.
+_DIGITS_MAX: Final = 9
+
 #: Another number is another layout: the index is made anew from the journal.
-_LAYOUT: Final = 3
+_LAYOUT: Final = 4
 
 _SCHEMA: Final = """
 CREATE TABLE position (
@@ -107,6 +110,7 @@ EXPIRED: Final = (
 JOBS: Final = "SELECT * FROM jobs WHERE (due_ms, job_id) > (?, ?) AND due_ms <= ? ORDER BY due_ms, job_id LIMIT ?"
 ADD: Final = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 REMOVE: Final = "DELETE FROM messages WHERE sequence = ?"
+REMOVE_ALL: Final = "DELETE FROM messages WHERE sequence IN (SELECT value FROM json_each(?))"
 PEND: Final = "INSERT INTO pending VALUES (?, ?, ?)"
 ACKNOWLEDGE: Final = "DELETE FROM pending WHERE subscription = ? AND level = ? AND sequence = ?"
 
@@ -165,8 +169,11 @@ class Operation(NamedTuple):
 
 
 def id_hash(message_id: str) -> int:
-    """What an id is looked up by."""
-    return zlib.crc32(message_id.encode("utf-8", "surrogatepass"))
+    """What an id is looked up by: a number of 63 bits. Those of one producer follow each other, and so lie together."""
+    producer, _, number = message_id.rpartition(":")
+    if len(number) > _DIGITS_MAX or not number.isdecimal():
+        producer, number = message_id, "0"
+    return (zlib.crc32(producer.encode("utf-8", "surrogatepass")) << 31) + int(number)
 
 
 class Index:
@@ -374,8 +381,8 @@ class Index:
         if not sequences:
             return {}
         with self.lock, _errors():
-            found = self.connection.execute(ROWS, (str(list(sequences)),))  # which is JSON, and sooner made
-            return {row.sequence: row for row in map(Row._make, found)}
+            found = self.connection.execute(ROWS, (str(list(sequences)),)).fetchall()  # which is JSON, and sooner made
+            return {row[0]: Row._make(row) for row in found}
 
     def rows_by_id(self, destination: int, message_id: str) -> list[Row]:
         """Messages of an id, the oldest first."""

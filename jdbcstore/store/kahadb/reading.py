@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +70,11 @@ class RecordReader:
             CodecError: it cannot be read.
             StoreError: the file cannot be read.
         """
-        return self._message(self.read, location, sequence)
+        try:
+            data = self._bytes(location)
+        except JournalDamaged as error:
+            raise CodecError(str(error)) from error
+        return _message(data, 0, location, sequence)
 
     def messages(self, places: Iterable[tuple[Location, int]]) -> Iterator[Message | CodecError]:
         """What `message` returns or raises for each of these. What stands together is read at once.
@@ -90,27 +93,11 @@ class RecordReader:
             except JournalDamaged as error:
                 yield from (CodecError(str(error)) for _ in run)
                 continue
-            command = partial(_command_in, data, first.offset)
             for location, sequence in run:
                 try:
-                    yield self._message(command, location, sequence)
+                    yield _message(data, location.offset - first.offset, location, sequence)
                 except CodecError as error:
                     yield error
-
-    @staticmethod
-    def _message(read: Callable[[Location], Command], location: Location, sequence: int) -> Message:
-        try:
-            command = read(location)
-        except JournalDamaged as error:
-            raise CodecError(str(error)) from error
-        add = command.message if isinstance(command, UpdateMessage) else command
-        if not isinstance(add, AddMessage):
-            raise CodecError(f"{location}: no message, but a record of {type(command).__name__}")
-        message = add.unmarshal()
-        if message.message_id is None:
-            message.message_id = MessageId(None, 0)
-        message.message_id.broker_sequence_id = sequence
-        return message
 
     def _bytes(self, location: Location) -> bytes:
         try:
@@ -149,8 +136,20 @@ class RecordReader:
             return opened
 
 
-def _command_in(data: bytes, start: int, location: Location) -> Command:
-    return command_at(data, location.offset - start, location)
+def _message(data: bytes, o: int, location: Location, sequence: int) -> Message:
+    """The message of the record that stands at `o`. Raises `CodecError`."""
+    try:
+        command = command_at(data, o, location)
+    except JournalDamaged as error:
+        raise CodecError(str(error)) from error
+    add = command.message if isinstance(command, UpdateMessage) else command
+    if not isinstance(add, AddMessage):
+        raise CodecError(f"{location}: no message, but a record of {type(command).__name__}")
+    message = add.unmarshal()
+    if message.message_id is None:
+        message.message_id = MessageId(None, 0)
+    message.message_id.broker_sequence_id = sequence
+    return message
 
 
 def _runs(places: Iterable[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:

@@ -197,7 +197,8 @@ class Plan:
     def record(self, command: Command, hint: Hint | None = None) -> None:
         """One record."""
         self.payloads.append(encode(command))
-        self.is_scheduling |= isinstance(command, SCHEDULER_COMMANDS)
+        if type(command) in SCHEDULER_COMMANDS:
+            self.is_scheduling = True
         self.commands.append(command)
         self.hints.append(hint)
 
@@ -227,20 +228,23 @@ class Plan:
             return [] if row is None else [row]
         found = self.index.rows_by_id(known.id, meant.message_id)
         found += [row for row in self._added.values() if row.message_id == meant.message_id]
-        return [row for row in found if self._is_there(known, row)]
+        return [
+            row
+            for row in found
+            if row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
+        ]
 
     def row(self, known: KnownDestination, sequence: int) -> Row | None:
         """The same for one whose sequence is known."""
         row = self._added.get(sequence) or self._rows.get(sequence)
-        return row if row is not None and self._is_there(known, row) else None
-
-    def _is_there(self, known: KnownDestination, row: Row) -> bool:
-        return row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
+        if row is None or row.destination != known.id or row.state != VISIBLE or sequence in self._gone:
+            return None
+        return row
 
     def remove(self, known: KnownDestination, row: Row) -> None:
         """Records that remove a message."""
-        twins = self.say_which(known, row)
-        self.record(RemoveMessage(None, known.destination, row.message_id), Hint(row=row))
+        twins = self.say_which(known, row) if row.twins != 1 else ()
+        self.record(RemoveMessage(None, known.destination, row.message_id), Hint(0, 0, row))
         self._gone.add(row.sequence)
         if twins:
             # A broker, and a rebuild, know one message of an id: that is gone now, so the next is written again.
@@ -474,7 +478,7 @@ class Purge(_Small):
             # A broker would forget what is in doubt with the destination.
             for row in plan.index.rows_of(known.id):
                 plan.say_which(known, row)
-                plan.record(RemoveMessage(None, known.destination, row.message_id), Hint(row=row))
+                plan.record(RemoveMessage(None, known.destination, row.message_id), Hint(0, 0, row))
         elif known.count:
             plan.record(RemoveDestination(known.destination))
 
@@ -612,7 +616,7 @@ class PrepareAll:
         )
         plan.say_which(known, row)
         command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack), text)
-        plan.record(command, Hint(row=row))
+        plan.record(command, Hint(0, 0, row))
 
 
 class Decide(_Small):
@@ -632,7 +636,7 @@ class Decide(_Small):
 
 def _acknowledge(plan: Plan, known: KnownDestination, row: Row, text: str) -> None:
     plan.say_which(known, row)
-    plan.record(RemoveMessage(None, known.destination, row.message_id, None, text), Hint(row=row))
+    plan.record(RemoveMessage(None, known.destination, row.message_id, None, text), Hint(0, 0, row))
 
 
 def _acknowledge_for_all(plan: Plan, known: KnownDestination, row: Row) -> None:

@@ -305,7 +305,7 @@ class BulkLoad:
             except _Busy as error:
                 if error.master is not _Master.LOAD:
                     raise
-                raise _BegunByAnother(f"{error}: it removes what an earlier run of {self.job} has left") from error
+                raise _BegunByAnother(str(error)) from error  # perhaps another task of this run, doing the same
             try:
                 with self._renewing(is_needed=loads.dialect.has_server):
                     loads.recover(self._fence(loads))

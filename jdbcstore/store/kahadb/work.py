@@ -228,22 +228,19 @@ class Plan:
             return [] if row is None else [row]
         found = self.index.rows_by_id(known.id, meant.message_id)
         found += [row for row in self._added.values() if row.message_id == meant.message_id]
-        return [
-            row
-            for row in found
-            if row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
-        ]
+        return [row for row in found if self._is_there(known, row)]
 
     def row(self, known: KnownDestination, sequence: int) -> Row | None:
         """The same for one whose sequence is known."""
         row = self._added.get(sequence) or self._rows.get(sequence)
-        if row is None or row.destination != known.id or row.state != VISIBLE or sequence in self._gone:
-            return None
-        return row
+        return row if row is not None and self._is_there(known, row) else None
+
+    def _is_there(self, known: KnownDestination, row: Row) -> bool:
+        return row.destination == known.id and row.state == VISIBLE and row.sequence not in self._gone
 
     def remove(self, known: KnownDestination, row: Row) -> None:
         """Records that remove a message."""
-        twins = self.say_which(known, row) if row.twins != 1 else ()
+        twins = self.say_which(known, row)
         self.record(RemoveMessage(None, known.destination, row.message_id), Hint(0, 0, row))
         self._gone.add(row.sequence)
         if twins:

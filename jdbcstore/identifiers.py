@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = [
     "SessionId",
     "TransactionId",
     "XATransactionId",
+    "told_apart",
 ]
 
 
@@ -137,6 +139,15 @@ class MessageId:
         if self.text_view is not None:
             return self.text_view if self.text_view.startswith("ID:") else "ID:" + self.text_view
         return f"{_java(self.producer_id)}:{self.producer_sequence_id}"
+
+
+def told_apart(message_ids: Sequence[MessageId]) -> tuple[list[int], list[MessageId]]:
+    """The sequences of those ids that a store has given one (`broker_sequence_id`), and the others."""
+    sequences = [message_id.broker_sequence_id for message_id in message_ids]
+    if all(sequence > 0 for sequence in sequences):
+        return sequences, []
+    others = [message_id for message_id in message_ids if message_id.broker_sequence_id <= 0]
+    return [sequence for sequence in sequences if sequence > 0], others
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jdbcstore.broker.delivery import Delivery
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from jdbcstore.broker.queue import Queue
     from jdbcstore.broker.session import Session
 
-__all__ = ["Consumer", "by_queue", "give_back"]
+__all__ = ["Consumer"]
 
 
 class Consumer:
@@ -110,14 +109,9 @@ class Consumer:
 
 def give_back(deliveries: list[Delivery]) -> None:
     """Return deliveries to the queues that they came from; a topic's are gone."""
-    for queue, returned in by_queue(deliveries):
-        if queue is not None:
-            queue.give_back(returned)
-
-
-def by_queue(deliveries: Iterable[Delivery]) -> Iterable[tuple[Queue | None, list[Delivery]]]:
-    """What of each queue is among deliveries; of None what no queue keeps, a topic's."""
-    found: dict[Queue | None, list[Delivery]] = {}
+    by_queue: dict[Queue, list[Delivery]] = {}
     for delivery in deliveries:
-        found.setdefault(None if delivery.lane is None else delivery.lane.queue, []).append(delivery)
-    return found.items()
+        if delivery.lane is not None:
+            by_queue.setdefault(delivery.lane.queue, []).append(delivery)
+    for queue, returned in by_queue.items():
+        queue.give_back(returned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jdbcstore.identifiers import MessageId
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
     from jdbcstore.broker.lane import Lane
 
-__all__ = ["Delivery", "by_place"]
+__all__ = ["Delivery", "by_lane", "by_place"]
 
 
 class Delivery:
@@ -95,6 +96,14 @@ class Delivery:
             and not lane.is_closed
             and not lane.queue.is_shared
         )
+
+
+def by_lane(deliveries: Iterable[Delivery]) -> Iterable[tuple[Lane | None, list[Delivery]]]:
+    """What of each lane is among deliveries; of None what nobody keeps, a topic's."""
+    found: dict[Lane | None, list[Delivery]] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.lane, []).append(delivery)
+    return found.items()
 
 
 def by_place(delivery: Delivery) -> tuple[int, int]:

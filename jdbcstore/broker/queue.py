@@ -475,21 +475,21 @@ class Queue:
         self.bury(delivery)
 
     def acknowledge(self, deliveries: Sequence[Delivery], answer: DeliveryAnswer) -> None:
-        """Consumers are done with messages of this queue. After an error a delivery is still its consumer's."""
-        for lane, some in _by_lane(deliveries):
-            try:
-                completion = lane.remove(some)
-            except JdbcStoreError as error:
-                for delivery in some:
-                    answer(delivery, error)
-                continue
-            if completion is None or (completion.done and completion.error is None):
-                self._removed((some, answer), None)
-                continue
-            self._broker.inbox.expect(completion, self._removed, (some, answer))
-            for delivery in some:
-                if delivery.durable:
-                    self._forget(delivery)  # should the store refuse, it can be read again
+        """Consumers are done with messages of one lane. After an error a delivery is still its consumer's."""
+        lane = deliveries[0].lane
+        try:
+            completion = None if lane is None else lane.remove(deliveries)
+        except JdbcStoreError as error:
+            for delivery in deliveries:
+                answer(delivery, error)
+            return
+        if completion is None or (completion.done and completion.error is None):
+            self._removed((deliveries, answer), None)
+            return
+        self._broker.inbox.expect(completion, self._removed, (deliveries, answer))
+        for delivery in deliveries:
+            if delivery.durable:
+                self._forget(delivery)  # should the store refuse, it can be read again
 
     def _removed(self, subject: tuple[Sequence[Delivery], DeliveryAnswer], error: BaseException | None) -> None:
         deliveries, answer = subject
@@ -606,7 +606,7 @@ class Queue:
             self._try_again(self.bury, delivery, error)
 
     def consumed(self, *deliveries: Delivery) -> None:
-        """Consumers in mode auto have messages. They get room for others when these are removed."""
+        """Consumers in mode auto have messages of one lane. They get room for others when these are removed."""
         self.acknowledge(deliveries, self._consumed)
 
     def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
@@ -706,15 +706,6 @@ class Queue:
 
         self._loading = self._broker.read(delivery.lane.store.get_message, delivery.message_id)
         self._loading.add_done_callback(loaded)
-
-
-def _by_lane(deliveries: Sequence[Delivery]) -> Iterable[tuple[Lane, Sequence[Delivery]]]:
-    """What of each lane is among deliveries of one queue."""
-    by_lane: dict[Lane, list[Delivery]] = {}
-    for delivery in deliveries:
-        if delivery.lane is not None:
-            by_lane.setdefault(delivery.lane, []).append(delivery)
-    return by_lane.items()
 
 
 def _hand_out(delivery: Delivery) -> int:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
-from jdbcstore.broker.consumer import Consumer, by_queue, give_back
+from jdbcstore.broker.consumer import Consumer, give_back
 from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, stomp_headers, transform
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.producers import Number, Numbering
@@ -577,9 +577,9 @@ class Session:
 
     def _settle_flushed(self) -> None:
         flushed, self._unflushed = self._unflushed, []
-        for queue, deliveries in by_queue(flushed):
-            if queue is not None:
-                queue.consumed(*deliveries)
+        for lane, deliveries in by_lane(flushed):
+            if lane is not None:
+                lane.queue.consumed(*deliveries)
                 continue
             for delivery in deliveries:
                 if delivery.consumer is not None:
@@ -601,12 +601,12 @@ class Session:
             self._settle_acknowledged(event)
 
     def _settle_acknowledged(self, last: Ack | None) -> None:
-        """Let go of what was acknowledged since the last time: in one write of each queue, and with one answer."""
+        """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self._acknowledged = self._acknowledged, []
         answer = AcknowledgementAnswer(self, None if last is None else last.receipt, len(acknowledged))
-        for queue, deliveries in by_queue(acknowledged):
-            if queue is not None:
-                queue.acknowledge(deliveries, answer)
+        for lane, deliveries in by_lane(acknowledged):
+            if lane is not None:
+                lane.queue.acknowledge(deliveries, answer)
                 continue
             for delivery in deliveries:
                 answer(delivery, None)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, text
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.identifiers import MessageId, ProducerId, told_apart
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
@@ -123,11 +123,8 @@ class JdbcMessageStore(MessageStore):
 
     def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         completion: Completion[None] = Completion()
-        ids = [message_id.broker_sequence_id for message_id in message_ids]
-        keys: list[MessageKey] = []
-        if not all(id > 0 for id in ids):
-            keys = [self.key_of(message_id) for message_id in message_ids if message_id.broker_sequence_id <= 0]
-            ids = [id for id in ids if id > 0]
+        ids, others = told_apart(message_ids)
+        keys = [self.key_of(message_id) for message_id in others]
 
         def remove(ids: Sequence[int]) -> Write:
             return Write(completion, removes=ids, keys=keys, counts=((self.container, -len(ids) - len(keys)),))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, StoreUnavailable
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.identifiers import MessageId, ProducerId, told_apart
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
@@ -42,19 +42,7 @@ from jdbcstore.store.kahadb.recovery import open_index
 from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
-from jdbcstore.store.kahadb.work import (
-    Acknowledge,
-    Add,
-    Came,
-    DeleteAll,
-    Forget,
-    Meant,
-    Part,
-    Remark,
-    Remove,
-    Write,
-    told_apart,
-)
+from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, XATransactionId, told_apart
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
@@ -24,7 +24,7 @@ from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.index import VISIBLE, Index, PageRow
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import KnownDestination
-from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write, told_apart
+from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
 
 if TYPE_CHECKING:
     from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter

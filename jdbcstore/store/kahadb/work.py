@@ -53,7 +53,6 @@ __all__ = [
     "Unsubscribe",
     "Update",
     "Write",
-    "told_apart",
 ]
 
 
@@ -150,15 +149,6 @@ class Part(Protocol):
         Raises:
             StoreError: it cannot be done; nothing of its write is.
         """
-
-
-def told_apart(message_ids: Sequence[MessageId]) -> tuple[list[int], list[str]]:
-    """The sequences of those messages that are known by them, and the ids of the others."""
-    sequences = [message_id.broker_sequence_id for message_id in message_ids]
-    if all(sequence > 0 for sequence in sequences):
-        return sequences, []
-    others = [str(message_id) for message_id in message_ids if message_id.broker_sequence_id <= 0]
-    return [sequence for sequence in sequences if sequence > 0], others
 
 
 class Plan:
@@ -355,7 +345,9 @@ class Remove(_Small):
 
     __slots__ = ("known", "message_ids", "sequences", "size")
 
-    def __init__(self, known: KnownDestination, sequences: Sequence[int], message_ids: Sequence[str] = ()) -> None:
+    def __init__(
+        self, known: KnownDestination, sequences: Sequence[int], message_ids: Sequence[MessageId] = ()
+    ) -> None:
         self.known = known
         self.sequences = sequences
         self.message_ids = message_ids
@@ -372,7 +364,7 @@ class Remove(_Small):
             if row is not None:
                 remove(plan, known, row)
         for message_id in self.message_ids:
-            for row in plan.rows(known, Meant(0, message_id)):
+            for row in plan.rows(known, Meant.of(message_id)):
                 remove(plan, known, row)
 
 
@@ -475,7 +467,7 @@ class Purge(_Small):
             # A broker would forget what is in doubt with the destination.
             for row in plan.index.rows_of(known.id):
                 plan.say_which(known, row)
-                plan.record(RemoveMessage(None, known.destination, row.message_id), Hint(0, 0, row))
+                plan.record(RemoveMessage(None, known.destination, row.message_id), Hint(row=row))
         elif known.count:
             plan.record(RemoveDestination(known.destination))
 
@@ -613,7 +605,7 @@ class PrepareAll:
         )
         plan.say_which(known, row)
         command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack), text)
-        plan.record(command, Hint(0, 0, row))
+        plan.record(command, Hint(row=row))
 
 
 class Decide(_Small):
@@ -633,7 +625,7 @@ class Decide(_Small):
 
 def _acknowledge(plan: Plan, known: KnownDestination, row: Row, text: str) -> None:
     plan.say_which(known, row)
-    plan.record(RemoveMessage(None, known.destination, row.message_id, None, text), Hint(0, 0, row))
+    plan.record(RemoveMessage(None, known.destination, row.message_id, None, text), Hint(row=row))
 
 
 def _acknowledge_for_all(plan: Plan, known: KnownDestination, row: Row) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,6 @@ import pytest
 from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore import faults
 from jdbcstore.config.looking import looking_into
 from jdbcstore.config.urls import open_engine, open_store, store_url
 from jdbcstore.destination import Queue
@@ -48,6 +48,7 @@ from jdbcstore.store.lease import LockerOptions, boot_time_ns
 from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer
+from tests.sql.test_writer import one_batch
 
 WAIT_S = 40.0
 LEASE_MS = 60_000  # nothing expires by itself; tests that want it to set the row back
@@ -858,22 +859,6 @@ def test_an_adapter_may_be_master_again(brokers: Brokers) -> None:
 # -- the fence -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def one_batch() -> Iterator[threading.Event]:
-    """Hold the writer at its first commit, so that what the block writes then is one batch; whether it is there."""
-    entered, go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        entered.set()
-        go.wait(WAIT_S)
-
-    with faults.inject("writer.before_commit", hold):
-        try:
-            yield entered
-        finally:
-            go.set()
-
-
 def write(adapter: JdbcPersistenceAdapter, rows: int, *removes: Message) -> Completion[None]:
     """One unit of so many new messages, numbered from 100 on: from a dozen on PostgreSQL takes another way."""
     adds = [(queue(adapter), text_message(100 + n)) for n in range(rows)]
@@ -1283,16 +1268,42 @@ def test_an_answer_that_was_lost_is_no_lost_lease(server_name: str, request: pyt
             with pytest.raises(TransientStoreError):
                 one.locker().acquire()
             assert trap.is_set()
-            with opened(url) as beside:  # a busy server may be late
-                looker = beside.new().locker()
-                wait_until(lambda: looker.status().term == 2)
-            term = one.locker().acquire()
-            assert term == 3
+            wait_until(lambda: one.locker().acquire() is not None)  # a busy server may be late
+            lease = one.locker().lease
+            assert lease is not None
+            assert lease.term in (2, 3)
             trap = proxy.cut_at(b"SET TIME =", deliver=True)
             with pytest.raises(TransientStoreError):
                 one.locker().renew()
             assert one.locker().lease is not None
             one.locker().renew()
+
+
+def taking(one: JdbcPersistenceAdapter, seen: int) -> dict[str, object]:
+    """The parameters of a take-over that does not mind its own lease."""
+    return {"holder": holder(one), "lease_ms": LEASE_MS, "former": holder(one), "seen": seen}
+
+
+def test_a_takeover_that_runs_late_begins_no_term(brokers: Brokers) -> None:
+    one = brokers.master()
+    with connected(brokers.url) as late:
+        assert not one.dialect.take_over(late, taking(one, 0))
+        assert one.locker().status().term == 1
+        one.locker().renew()
+        assert one.dialect.take_over(late, taking(one, 1))
+
+
+def test_a_takeover_sees_the_term_that_it_has_waited_for(server_brokers: Brokers) -> None:
+    one = server_brokers.master()
+    with connected(server_brokers.url) as late, ThreadPoolExecutor() as pool:
+        with in_transaction(server_brokers) as first:
+            assert one.dialect.take_over(first, taking(one, 1))
+            waiting = pool.submit(one.dialect.take_over, late, taking(one, 1))
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+            first.exec_driver_sql("COMMIT")
+        assert not waiting.result(WAIT_S)
+    assert one.locker().status().term == 2
 
 
 # -- the exclusive row lock ------------------------------------------------------------------------------------------

@@ -224,8 +224,9 @@ def test_a_batch_moves_the_mark_of_a_subscription_once(
             return write(connection, batch, fence)
 
         monkeypatch.setattr(adapter.dialect, "write", listening)
-        with one_batch():
+        with one_batch() as held:
             pending = adapter.queue_message_store(Queue("FIRST")).add_message(text_message(1))
+            assert held.wait(WAIT_S)
             done = [topic.acknowledge(key, MessageId(None, 0, id)) for id in reversed(ids) for key in (ANN, BOB)]
         pending.result(WAIT_S)
         assert all(completion.exception(WAIT_S) is None for completion in done)

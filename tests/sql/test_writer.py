@@ -48,8 +48,8 @@ def opened(url: str, **options: Any) -> Iterator[tuple[JdbcPersistenceAdapter, M
 
 
 @contextmanager
-def one_batch() -> Iterator[None]:
-    """Hold the writer at its first commit for the duration of the block, so that the block's writes share a batch."""
+def one_batch() -> Iterator[threading.Event]:
+    """Hold the writer at its first commit, so that what the block writes then is one batch; whether it is there."""
     entered, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -58,7 +58,7 @@ def one_batch() -> Iterator[None]:
 
     with faults.inject("writer.before_commit", hold):
         try:
-            yield
+            yield entered
         finally:
             go.set()
 

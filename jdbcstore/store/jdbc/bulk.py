@@ -56,6 +56,8 @@ class BulkSession:
         self.dialect = dialect
         self.statements = dialect.statements
         self.holder = holder
+        #: What the server calls it.
+        self.id = dialect.session_id(self.raw)
         self._connected(connection)
 
     def _connected(self, connection: Connection) -> None:

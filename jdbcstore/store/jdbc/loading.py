@@ -433,6 +433,7 @@ class BulkLoad:
             raise error
         mapped = dialect.map_error(error)
         if isinstance(mapped, ConnectionLost):
+            dialect.outlive(loads.connection, self.holder, session.id)
             rows = self._session(loads.connection, loads.dialect).rows_of(self.job, part)
             if rows is not None:  # the answer to COMMIT was lost
                 return rows
@@ -475,12 +476,15 @@ class BulkLoad:
             _start_over(loads)
             if isinstance(error, JdbcStoreError) or not loads.dialect.error_code(error):
                 raise
+            mapped = loads.dialect.map_error(error)
+            if isinstance(mapped, ConnectionLost):
+                loads.dialect.outlive(loads.connection, self.holder, session.id)
             found = self._present(loads)
             if found.state is state and found.holder == self.holder:  # the answer was lost
                 return found
             if loads.dialect.is_fence(error):
                 raise LeaseLost(self._over(found)) from error
-            raise loads.dialect.map_error(error) from error
+            raise mapped from error
         return self._present(loads)
 
     def _tidy(self, loads: Loads, record: LoadRecord) -> None:
@@ -577,14 +581,17 @@ class BulkLoad:
     def _become_master(self, loads: Loads, dead: str | None = None) -> None:
         """Take the lease in the name of this run. Raises `LockHeld` when somebody else is master."""
         until = time.monotonic() + _MOMENT_S
+        was_refused = False
         while not self._hold(loads):
+            seen, _ = loads.connection.execute(text(loads.statements.term_row)).one()
             master, name = self._master(loads)
-            if (master is not _Master.NOBODY and name != dead) or time.monotonic() > until:
+            # Time alone says nothing on a machine that has much to do.
+            if (master is not _Master.NOBODY and name != dead) or (was_refused and time.monotonic() > until):
                 self._refuse(master, name)
                 raise _Busy(f"{name or 'a broker'} is master of this store", master)
             # Of two tasks of this run one is late here. It must not begin a term: the other's commits prove theirs.
             with self._quick() if loads.dialect.has_server else nullcontext(loads.connection) as connection:
-                parameters = {"holder": self.holder, "lease_ms": self.how.lease_ms, "former": dead}
+                parameters = {"holder": self.holder, "lease_ms": self.how.lease_ms, "former": dead, "seen": seen}
                 try:
                     if loads.dialect.take_over(connection, parameters):
                         log.info("the load is master job=%s holder=%s", self.job, self.holder)
@@ -592,6 +599,7 @@ class BulkLoad:
                 except DBAPIError as error:
                     if not loads.dialect.is_locked(error):
                         raise loads.dialect.map_error(error) from error
+            was_refused = True
 
     def _hold(self, loads: Loads) -> bool:
         """Renew the lease; whether it is still ours. That it ran out does not matter if nobody has taken it."""
@@ -614,7 +622,7 @@ class BulkLoad:
 
     def _master(self, loads: Loads) -> tuple[_Master, str]:
         """Who is master, and its name as far as it has one."""
-        until = time.monotonic() + _MOMENT_S
+        until = 0.0
         while True:
             with self._quick() as connection:
                 name, expires_in_ms, _, last = connection.execute(text(loads.statements.lock_status)).one()
@@ -628,6 +636,7 @@ class BulkLoad:
                     return _Master.NOBODY, ""
                 # Whoever takes or renews the lease has the row locked for a moment, other tasks of this run among
                 # them; a broker with the locker `database` has it for good.
+                until = until or time.monotonic() + _MOMENT_S
                 if time.monotonic() > until:
                     if last not in (None, self.holder) and loads.dialect.is_at_work(connection, last):
                         return _Master.OURS, last

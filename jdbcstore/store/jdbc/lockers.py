@@ -160,12 +160,12 @@ class _SqlLocker(Locker):
         found = connection.execute(text(self._statements.term_of_holder), {"holder": self.holder}).scalar()
         return None if found is None else int(found)
 
-    def _former(self, connection: Connection) -> str | None:
-        """Who of our brokers was master last."""
-        row = connection.execute(text(self._statements.term_holder)).first()
+    def _last(self, connection: Connection) -> tuple[int, str | None]:
+        """The last term of our brokers, and whose it was unless it was ours."""
+        row = connection.execute(text(self._statements.term_row)).first()
         if row is None:
             raise SchemaMismatch(f"{self._statements.term} has no row. {_WHAT_TO_RUN}")
-        return row[0] if row[0] != self.holder else None
+        return int(row[0]), row[1] if row[1] != self.holder else None
 
     def _end_sessions_of(self, former: str | None, connection: Connection) -> None:
         if former is None:
@@ -263,9 +263,9 @@ class LeaseDatabaseLocker(_SqlLocker):
             self._pulse = pulse.Pulse(self.holder)
         may_hold = self._may_hold
         with self._asking() as connection:
-            former = self._former(connection)
+            seen, former = self._last(connection)
             try:
-                taken = self._take_over(connection, self.holder) or self._take_over_from_dead(connection)
+                taken = self._take_over(connection, self.holder, seen) or self._take_over_from_dead(connection, seen)
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
@@ -283,20 +283,20 @@ class LeaseDatabaseLocker(_SqlLocker):
                     pulse.forget(former)
             return term
 
-    def _take_over(self, connection: Connection, former: str) -> bool:
-        parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms, "former": former}
+    def _take_over(self, connection: Connection, former: str, seen: int) -> bool:
+        parameters = {"holder": self.holder, "lease_ms": self.options.lease_ms, "former": former, "seen": seen}
         self._may_hold = True
         self._may_hold = taken = self._dialect.take_over(connection, parameters)
         return taken
 
-    def _take_over_from_dead(self, connection: Connection) -> bool:
+    def _take_over_from_dead(self, connection: Connection, seen: int) -> bool:
         if not self.options.detect_dead_holder:
             return False
         name = connection.execute(text(self._statements.lease_holder)).scalar()
         if name is None or not pulse.is_dead(name):
             return False
         log.warning("the process of the master has ended, not waiting for its lease holder=%s", name)
-        return self._take_over(connection, name)
+        return self._take_over(connection, name, seen)
 
     def renew(self) -> None:
         with self._busy:
@@ -383,7 +383,7 @@ class DatabaseLocker(_SqlLocker):
 
     def _take(self) -> int | None:
         with self._asking() as connection:
-            former = self._former(connection)
+            _, former = self._last(connection)
             connection.exec_driver_sql("BEGIN")
             try:
                 connection.exec_driver_sql(self._dialect.row_lock.format(lock=self._statements.lock))
@@ -410,7 +410,7 @@ class DatabaseLocker(_SqlLocker):
             asked_ns = self._clock()
             try:
                 with self._asking() as connection:
-                    last = self._former(connection)
+                    _, last = self._last(connection)
             except StoreError as error:
                 raise self._lose(f"the session that held the lock is gone, {error}") from error
             if last is not None:

@@ -147,7 +147,6 @@ class Statements:
         )
         self.lock_row = f"SELECT BROKER_NAME, TIME - {epoch_ms} FROM {self.lock} WHERE ID = 1"
         self.term_row = f"SELECT TERM, HOLDER FROM {self.term} WHERE ID = 1"
-        self.term_holder = f"SELECT HOLDER FROM {self.term} WHERE ID = 1"
         self.term_of_holder = f"SELECT TERM FROM {self.term} WHERE ID = 1 AND HOLDER = :holder"
         self.term_next = f"UPDATE {self.term} SET TERM = TERM + 1, HOLDER = :holder WHERE ID = 1"
         self.clock = f"SELECT {epoch_ms}"

@@ -164,7 +164,9 @@ class Dialect:
 
         Args:
             connection: in autocommit mode.
-            parameters: ``holder``, ``lease_ms``, ``former``: whose lease needs not have run out, or None.
+            parameters: ``holder``, ``lease_ms``, ``former``: whose lease needs not have run out, or None; ``seen``: the
+                last term that was seen. Nothing is taken when another has begun since: a statement that we gave up,
+                and that the server runs after all, must not begin one more.
         """
         raise NotImplementedError
 
@@ -175,6 +177,22 @@ class Dialect:
         its uncommitted rows would make the new master's wait.
         """
         return 0
+
+    def session_id(self, connection: DBAPIConnection) -> int | None:
+        """What the server calls this session; None if there is no server."""
+        return None
+
+    def outlive(self, connection: Connection, holder: str, session_id: int | None) -> None:
+        """Return when a session is gone whose line broke, so that what is seen from now on is final. It is ended.
+
+        Args:
+            connection: another one, in autocommit mode.
+            holder: in whose name it wrote.
+            session_id: what the server called it.
+
+        Raises:
+            ConnectionLost: it is still there after some seconds.
+        """
 
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         """Whether a holder has a writing session on the server: whoever has the lock row locked writes no name."""

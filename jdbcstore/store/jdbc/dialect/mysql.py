@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import time
 from binascii import hexlify
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -47,6 +48,8 @@ _HEXADECIMAL_BYTES_MAX: Final = 256 << 10
 
 #: A statement that waits must not look like a connection that is broken.
 _SIGNAL_WAIT_MOST_S: Final = 1.0
+
+_LOOK_AGAIN_S: Final = 0.01
 
 #: The session has just ended; it is another user's.
 _NOT_KILLED: Final = ("1094", "1095")
@@ -190,11 +193,8 @@ class MySQLDialect(Dialect):
         self._send(connection, [b"BEGIN", *words, *proof, b"COMMIT"])
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
-        try:
+        with self._perhaps_not_killed():
             self.end_sessions(connection, fence.holder)
-        except DBAPIError as error:
-            if self.error_code(error.orig or error) not in _NOT_KILLED:
-                raise
         # A session has no name here; it is found by a lock that it has, and has until its transaction is over.
         lock = {"name": session_name(fence.holder), "wait_s": self.options.connect_timeout_s}
         if connection.execute(text("SELECT GET_LOCK(:name, :wait_s)"), lock).scalar() != 1:
@@ -211,7 +211,7 @@ class MySQLDialect(Dialect):
         statement = (
             f"UPDATE {names.lock} l JOIN {names.term} t ON t.ID = l.ID"
             f" SET l.BROKER_NAME = :holder, l.TIME = {names.lease_end}, t.TERM = t.TERM + 1, t.HOLDER = :holder"
-            f" WHERE l.ID = 1 AND {names.lease_is_free}"
+            f" WHERE l.ID = 1 AND t.TERM = :seen AND {names.lease_is_free}"
         )
         return connection.execute(text(statement), parameters).rowcount > 0
 
@@ -221,6 +221,30 @@ class MySQLDialect(Dialect):
             return 0
         connection.execute(text(f"KILL {int(session)}"))
         return 1
+
+    @contextmanager
+    def _perhaps_not_killed(self) -> Iterator[None]:
+        """Bear with a session that is gone already, or that we may not end."""
+        try:
+            yield
+        except DBAPIError as error:
+            if self.error_code(error.orig or error) not in _NOT_KILLED:
+                raise
+
+    def session_id(self, connection: DBAPIConnection) -> int:
+        raw: Any = connection
+        return int(raw.thread_id())
+
+    def outlive(self, connection: Connection, holder: str, session_id: int | None) -> None:
+        # One is gone from the list after its transaction is; ids do not come again.
+        find = text("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = :session_id")
+        until = time.monotonic() + self.options.connect_timeout_s
+        while connection.execute(find, {"session_id": session_id}).scalar():
+            if time.monotonic() > until:
+                raise ConnectionLost(STILL_AT_WORK)
+            with self._perhaps_not_killed():
+                connection.execute(text(f"KILL {session_id}"))
+            time.sleep(_LOOK_AGAIN_S)
 
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         used = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()

@@ -164,7 +164,7 @@ class PostgreSQLDialect(Dialect):
             cursor.execute(b";".join([*(statement.encode() for statement in statements), *proof]))
 
     def fenced(self, connection: Connection, fence: Fence) -> None:
-        self._outlive(connection, fence.holder)
+        self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
         name = {"name": session_name(fence.holder)}
         connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
@@ -178,9 +178,14 @@ class PostgreSQLDialect(Dialect):
 
     def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
         names = self.statements
+        # Only what a statement locks does it see as it is when others have been at it. The lock row comes first: who
+        # waits for it must not have the term locked, which masters by a lock on the table prove.
         statement = (
-            f"WITH won AS (UPDATE {names.lock} SET BROKER_NAME = :holder, TIME = {names.lease_end}"
-            f" WHERE ID = 1 AND {names.lease_is_free} RETURNING ID)"
+            f"WITH free AS (SELECT ID FROM {names.lock} WHERE ID = 1 AND {names.lease_is_free} FOR UPDATE),"
+            f" last AS (SELECT t.ID FROM {names.term} t JOIN free ON t.ID = free.ID WHERE t.TERM = :seen"
+            " FOR UPDATE OF t),"
+            f" won AS (UPDATE {names.lock} l SET BROKER_NAME = :holder, TIME = {names.lease_end} FROM last"
+            " WHERE l.ID = last.ID RETURNING l.ID)"
             f" UPDATE {names.term} t SET TERM = t.TERM + 1, HOLDER = :holder FROM won WHERE t.ID = won.ID"
         )
         return connection.execute(text(statement), parameters).rowcount > 0
@@ -191,21 +196,28 @@ class PostgreSQLDialect(Dialect):
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         return self._count_sessions(connection, holder, "pid") > 0
 
-    def _count_sessions(self, connection: Connection, holder: str, what: str) -> int:
+    def _count_sessions(self, connection: Connection, holder: str, what: str, session_id: int | None = None) -> int:
         statement = (
             f"SELECT COUNT({what}) FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name = :name AND pid <> pg_backend_pid()"
+            " AND pid = COALESCE(:session_id, pid)"
         )
-        return int(connection.execute(text(statement), {"name": session_name(holder)}).scalar_one())
+        parameters = {"name": session_name(holder), "session_id": session_id}
+        return int(connection.execute(text(statement), parameters).scalar_one())
 
-    def _outlive(self, connection: Connection, holder: str) -> None:
-        """Wait until no other session of a holder is left: one is gone from the list after its transaction is."""
+    def session_id(self, connection: DBAPIConnection) -> int:
+        raw: Any = connection
+        return int(raw.info.backend_pid)
+
+    def outlive(self, connection: Connection, holder: str, session_id: int | None = None) -> None:
+        """As the base says; without an id, all other sessions of the holder."""
+        # One is gone from the list after its transaction is.
         until = time.monotonic() + self.options.connect_timeout_s
-        while self._count_sessions(connection, holder, "pid"):
+        while self._count_sessions(connection, holder, "pid", session_id):
             if time.monotonic() > until:
                 raise ConnectionLost(STILL_AT_WORK)
             try:
-                self.end_sessions(connection, holder)
+                self._count_sessions(connection, holder, "pg_terminate_backend(pid)", session_id)
             except DBAPIError as error:
                 if self.error_code(error.orig or error) != "42501":  # not permitted
                     raise

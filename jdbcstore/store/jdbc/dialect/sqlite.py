@@ -142,7 +142,7 @@ class SQLiteDialect(Dialect):
         names = self.statements
         take = (
             f"UPDATE {names.lock} SET BROKER_NAME = :holder, TIME = {names.lease_end}"
-            f" WHERE ID = 1 AND {names.lease_is_free}"
+            f" WHERE ID = 1 AND {names.lease_is_free} AND (SELECT TERM FROM {names.term} WHERE ID = 1) = :seen"
         )
         connection.exec_driver_sql(self.begin)
         taken = connection.execute(text(take), parameters).rowcount > 0

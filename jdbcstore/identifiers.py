@@ -79,6 +79,7 @@ class ProducerId:
     session_id: int
     encoded: bytes | None = field(default=None, init=False, compare=False, repr=False)
     """Room for the codec: the id as it stands in a frame, once it was written or read."""
+    _text: str | None = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> ProducerId:
@@ -92,7 +93,11 @@ class ProducerId:
         return cls(text, 0, 0)
 
     def __str__(self) -> str:
-        return f"{_java(self.connection_id)}:{self.session_id}:{self.value}"
+        text = self._text
+        if text is None:  # it is asked for with every message of the producer
+            text = f"{_java(self.connection_id)}:{self.session_id}:{self.value}"
+            object.__setattr__(self, "_text", text)
+        return text
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,15 @@ from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
 
-__all__ = ["message_of", "number_of", "stomp_body", "stomp_headers", "transform"]
+__all__ = [
+    "message_of",
+    "number_of",
+    "own_headers",
+    "shared_headers",
+    "stomp_body",
+    "stomp_headers",
+    "transform",
+]
 
 # --- SEND → message ---------------------------------------------------------------------------------------------------
 
@@ -326,15 +334,19 @@ def stomp_headers(
     Raises:
         CodecError: the stored properties cannot be read.
     """
+    # Properties stand in the place of headers.
+    return own_headers(message, message_id, own_names, redeliveries=redeliveries) | shared_headers(message, own_names)
+
+
+def own_headers(
+    message: Message, message_id: str, own_names: Mapping[Destination, str], *, redeliveries: int
+) -> dict[str, str]:
+    """Those of `stomp_headers` that are likely to differ from message to message; properties not among them."""
     headers = {
-        "destination": "" if message.destination is None else destination_header(message.destination, own_names),
         "message-id": message_id,
         "expires": str(message.expiration) if message.expiration else "0",
-        "priority": _PRIORITIES.get(message.priority) or str(message.priority),
         "timestamp": str(message.timestamp),
     }
-    if message.persistent:
-        headers["persistent"] = "true"
     if redeliveries:
         headers["redelivered"] = "true"
         headers["JMSXDeliveryCount"] = str(redeliveries + 1)
@@ -348,6 +360,21 @@ def stomp_headers(
         headers["JMSXUserID"] = message.user_id
     if message.original_destination is not None:
         headers["original-destination"] = destination_header(message.original_destination, own_names)
+    return headers
+
+
+def shared_headers(message: Message, own_names: Mapping[Destination, str]) -> dict[str, str]:
+    """The others: what is told by destination, priority, delivery mode and properties alone.
+
+    Raises:
+        CodecError: the stored properties cannot be read.
+    """
+    headers = {
+        "destination": "" if message.destination is None else destination_header(message.destination, own_names),
+        "priority": _PRIORITIES.get(message.priority) or str(message.priority),
+    }
+    if message.persistent:
+        headers["persistent"] = "true"
     if message.marshalled_properties is not None:
         headers.update(_property_headers(message))
     return headers

@@ -232,7 +232,9 @@ class Lane:
             JdbcStoreError: the store refuses the message; nothing was done.
         """
         if self._memory_first and self._has_room(message):
-            return None, self._enter(message, stored=False, durable=False, visible=True)
+            delivery = Delivery(message, self, self.queue.next_order())
+            self._enter(delivery, size=delivery.size)
+            return None, delivery
         completion = self.store.add_message(message)
         return completion, self.admit(message, visible=visible)
 
@@ -243,7 +245,8 @@ class Lane:
             Its delivery if it entered the window, None if it joined the tail. `added` wants it back.
         """
         if not self._memory_first and self._has_room(message):
-            delivery = self._enter(message, stored=True, durable=False, visible=visible)
+            delivery = Delivery(message, self, self.queue.next_order(), stored=True, visible=visible)
+            self._enter(delivery, size=delivery.size)
             self._position = delivery.message_id.broker_sequence_id
             return delivery
         self._unpaged += 1
@@ -298,17 +301,16 @@ class Lane:
             and self._broker.memory.has_room(size)
         )
 
-    def _enter(self, message: Message, *, stored: bool, durable: bool, visible: bool) -> Delivery:
-        order = self.queue.next_order()
-        delivery = Delivery(message, self, order, stored=stored, durable=durable, visible=visible)
-        self.window.append(delivery)
+    def _enter(self, *deliveries: Delivery, size: int) -> None:
+        """Put deliveries into the window."""
+        self.window.extend(deliveries)
         if self.queue.selections:
-            self.queue.entered(delivery)
-        self._window_bytes += delivery.size
-        self._broker.memory.used += delivery.size
-        if visible:
+            for delivery in deliveries:
+                self.queue.entered(delivery)
+        self._window_bytes += size
+        self._broker.memory.used += size
+        if deliveries and deliveries[-1].visible:
             self.queue.wake()
-        return delivery
 
     # -- the tail, for selections --------------------------------------------------------------------------------
 
@@ -487,8 +489,11 @@ class Lane:
             messages = [message for message in messages if _sequence(message) not in self._picked]
             self._picked = {sequence for sequence in self._picked if sequence > position}
         self._unpaged = max(self._unpaged - len(messages) - len(page.unreadable), 0)
-        for message in self.queue.wanted(messages):
-            self._enter(message, stored=True, durable=True, visible=True)
+        order = self.queue.next_order
+        entering = [
+            Delivery(message, self, order(), stored=True, durable=True) for message in self.queue.wanted(messages)
+        ]
+        self._enter(*entering, size=sum([delivery.size for delivery in entering]))
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.
             log.error(

@@ -506,7 +506,8 @@ class Queue:
         if delivery.lane is not None:
             delivery.lane.removed(delivery)
         self.dequeued += 1
-        self._forget(delivery)
+        if delivery.message is not None:
+            self._forget(delivery)
 
     def _expire(self, delivery: Delivery) -> None:
         """Let a message go whose time is over, to the dead letters or nowhere."""

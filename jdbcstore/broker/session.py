@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, give_back
-from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, stomp_headers, transform
+from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.durable import DurableConsumer
+from jdbcstore.broker.headings import Headings
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
@@ -110,6 +111,7 @@ class Session:
         self._transaction_count = 0
         self._anonymous_subscriptions = 0
         self._temporaries = Temporaries(broker, self.connection_id)
+        self._headings = Headings(self._stomp.header_lines, self._temporaries.names)
         self._transformations: dict[Consumer, str] = {}
 
     def __repr__(self) -> str:
@@ -541,11 +543,8 @@ class Session:
             raise ValueError(f"{delivery!r} holds no message")
         message_id = str(delivery.message_id)
         try:
-            headers = stomp_headers(
-                message,
-                message_id,
-                self._temporaries.names,
-                redeliveries=delivery.redeliveries,
+            headers, shared = self._headings.of(
+                message, message_id, consumer.subscription_id, redeliveries=delivery.redeliveries
             )
             body, has_length = stomp_body(message)
             if self._transformations and (form := self._transformations.get(consumer)) is not None and not has_length:
@@ -556,13 +555,11 @@ class Session:
             return
         if has_length:
             headers["content-length"] = str(len(body))
-        if consumer.subscription_id is not None:
-            headers["subscription"] = consumer.subscription_id
         if consumer.is_auto:
             self._unflushed.append(delivery)
         else:
             self._ledger.enter(consumer, delivery, message_id, headers)
-        self._stomp.send_message(headers, body)
+        self._stomp.send_message(headers, body, shared)
         if delivery.lane is None:
             delivery.message = None
         if not self._is_talking:

@@ -110,8 +110,18 @@ class Dialect:
         value = value.replace("\\c", ":").replace("\\n", "\n")
         return value.replace("\\r", "\r") if self.version == "1.2" else value
 
-    def encode_head(self, command: str, headers: Mapping[str, str]) -> bytes:
+    def encode_head(self, command: str, headers: Mapping[str, str], more: bytes = b"") -> bytes:
         """Everything before the body: command line, header lines, blank line.
+
+        Args:
+            command: the command line.
+            headers: what the first lines say.
+            more: lines that `encode_lines` has made.
+        """
+        return b"%s\n%s%s\n" % (command.encode(), self.encode_lines(headers), more)
+
+    def encode_lines(self, headers: Mapping[str, str]) -> bytes:
+        """Header lines.
 
         A lone surrogate, which Java strings may hold and UTF-8 cannot, becomes ``?`` as in Java.
         """
@@ -124,7 +134,8 @@ class Dialect:
             lines = [name + ":" + value.replace(":", "\\c") for name, value in headers.items()]
         else:
             lines = [name + ":" + value for name, value in headers.items()]
-        return "\n".join([command, *lines, "\n"]).encode("utf-8", "replace")
+        lines.append("")
+        return "\n".join(lines).encode("utf-8", "replace")
 
 
 _NAME_ESCAPES: Final = str.maketrans({"\0": _REPLACEMENT, "\n": "\\n", "\r": "\\r", ":": "\\c"})

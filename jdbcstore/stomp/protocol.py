@@ -194,7 +194,11 @@ class StompConnection:
         self._require_let_in("send_receipt")
         self._output += (self._dialect.encode_head("RECEIPT", {"receipt-id": receipt_id}), FRAME_END)
 
-    def send_message(self, headers: Mapping[str, str], body: bytes) -> bool:
+    def header_lines(self, headers: Mapping[str, str]) -> bytes:
+        """Headers that several messages have in common, encoded for `send_message` in the way of this connection."""
+        return self._dialect.encode_lines(headers)
+
+    def send_message(self, headers: Mapping[str, str], body: bytes, shared: bytes = b"") -> bool:
         """Deliver a message.
 
         Args:
@@ -202,6 +206,7 @@ class StompConnection:
                 bodies that are bytes; leave it out for text, by which clients tell the two apart. A body that contains
                 NUL gets it in any case.
             body: the bytes to send.
+            shared: more headers, as `header_lines` encoded them; ``content-length`` is not among them.
 
         Returns:
             Whether it was queued. False when the client has said DISCONNECT or the connection has ended: it will not
@@ -213,7 +218,7 @@ class StompConnection:
         if not self._is_listening:
             return False
         self._require_let_in("send_message")
-        self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body)), body, FRAME_END)
+        self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body), shared), body, FRAME_END)
         return True
 
     def send_error(

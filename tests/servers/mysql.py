@@ -106,7 +106,9 @@ class MySQLServer(DatabaseServer):
             return list(cursor.fetchall())
 
     def _connect_as_root(self) -> pymysql.Connection:
-        connection = pymysql.connect(unix_socket=str(self.socket), user="root", autocommit=True, defer_connect=True)
+        connection = pymysql.connect(
+            unix_socket=str(self.socket), user="root", autocommit=True, ssl_disabled=True, defer_connect=True
+        )
         line = socket.socket(socket.AF_UNIX)  # ours, because PyMySQL leaks the one whose connect() is refused
         line.settimeout(10)
         try:

@@ -20,7 +20,7 @@ from jdbcstore.errors import LeaseLost, MessageTooLarge, StoreError
 from jdbcstore.store.jdbc.copy_format import FIXED_FIELDS, HEAD, LENGTH, MESSAGE_COLUMNS, TAIL, copy_in, text_field
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.dialect.postgresql import PostgreSQLDialect
-from jdbcstore.store.jdbc.fence import Fence, session_name
+from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.writer import raw_connection
 
@@ -57,7 +57,7 @@ class BulkSession:
         self.statements = dialect.statements
         self.holder = holder
         #: What the server calls it.
-        self.id = dialect.session_id(self.raw)
+        self.id = dialect.begin_session(connection, holder)
         self._connected(connection)
 
     def _connected(self, connection: Connection) -> None:
@@ -147,8 +147,6 @@ class _PostgreSQLSession(BulkSession):
         settings = "statement_timeout=0,tcp_keepalives_idle=10,tcp_keepalives_interval=5,tcp_keepalives_count=3"
         for setting in settings.split(","):
             connection.exec_driver_sql(f"SET {setting}")
-        name = {"name": session_name(self.holder)}
-        connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
 
     def _insert_ledger_row(self, key: tuple[str, int]) -> bool:
         parts = self.statements.load_parts

@@ -178,17 +178,17 @@ class Dialect:
         """
         return 0
 
-    def session_id(self, connection: DBAPIConnection) -> int | None:
-        """What the server calls this session; None if there is no server."""
-        return None
+    def begin_session(self, connection: Connection, holder: str) -> int:
+        """One of several sessions that write in the name of a holder; returns what the server calls it."""
+        return 0
 
-    def outlive(self, connection: Connection, holder: str, session_id: int | None) -> None:
+    def outlive(self, connection: Connection, holder: str, session_id: int) -> None:
         """Return when a session is gone whose line broke, so that what is seen from now on is final. It is ended.
 
         Args:
             connection: another one, in autocommit mode.
             holder: in whose name it wrote.
-            session_id: what the server called it.
+            session_id: as `begin_session` returned it.
 
         Raises:
             ConnectionLost: it is still there after some seconds.

@@ -166,8 +166,7 @@ class PostgreSQLDialect(Dialect):
     def fenced(self, connection: Connection, fence: Fence) -> None:
         self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
-        name = {"name": session_name(fence.holder)}
-        connection.execute(text("SELECT set_config('application_name', :name, false)"), name)
+        self.begin_session(connection, fence.holder)
         # Read and planned once: that costs more than running it.
         raw: Any = connection.connection.dbapi_connection
         with raw.cursor() as cursor:
@@ -205,9 +204,9 @@ class PostgreSQLDialect(Dialect):
         parameters = {"name": session_name(holder), "session_id": session_id}
         return int(connection.execute(text(statement), parameters).scalar_one())
 
-    def session_id(self, connection: DBAPIConnection) -> int:
-        raw: Any = connection
-        return int(raw.info.backend_pid)
+    def begin_session(self, connection: Connection, holder: str) -> int:
+        begin = text("SELECT pg_backend_pid(), set_config('application_name', :name, false)")
+        return int(connection.execute(begin, {"name": session_name(holder)}).scalar_one())
 
     def outlive(self, connection: Connection, holder: str, session_id: int | None = None) -> None:
         """As the base says; without an id, all other sessions of the holder."""

@@ -1,0 +1,92 @@
+"""The headings of MESSAGE frames: what messages have in common is encoded once, what is their own each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from jdbcstore.broker.conversion import own_headers, shared_headers, stomp_headers
+from jdbcstore.destination import Destination
+from jdbcstore.message import Message
+
+__all__ = ["Headings"]
+
+#: How many sets of lines a connection remembers, and how long their properties may be.
+_REMEMBERED_MAX: Final = 64
+_PROPERTIES_BYTES_MAX: Final = 1024
+
+#: What a message says for itself, or a session adds: a property of such a name stands in its place.
+_OWN: Final = frozenset(
+    {
+        "JMSXDeliveryCount",
+        "JMSXUserID",
+        "ack",
+        "content-length",
+        "correlation-id",
+        "expires",
+        "message-id",
+        "original-destination",
+        "redelivered",
+        "reply-to",
+        "subscription",
+        "timestamp",
+        "transformation",
+        "type",
+    }
+)
+
+
+class Headings:
+    """Makes the headings of one connection.
+
+    Args:
+        encode: headers → their lines, in the way of the connection's version.
+        own_names: the connection's names of its temporary destinations.
+    """
+
+    __slots__ = ("_encode", "_own_names", "_shared")
+
+    def __init__(self, encode: Callable[[Mapping[str, str]], bytes], own_names: Mapping[Destination, str]) -> None:
+        self._encode = encode
+        self._own_names = own_names
+        #: Lines by what they tell; None if they cannot be shared.
+        self._shared: dict[object, bytes | None] = {}
+
+    def of(
+        self, message: Message, message_id: str, subscription_id: str | None, *, redeliveries: int
+    ) -> tuple[dict[str, str], bytes]:
+        """The heading of a MESSAGE frame but for ``ack`` and ``content-length``: headers, and lines that follow them.
+
+        Args:
+            message: what is delivered.
+            message_id: its id as a string.
+            subscription_id: what the client calls the subscription, if it has a name for it.
+            redeliveries: how often it was delivered before.
+
+        Raises:
+            CodecError: the stored properties cannot be read.
+        """
+        properties = message.marshalled_properties
+        key = (message.destination, properties, message.priority, message.persistent, subscription_id)
+        try:
+            shared = self._shared[key]
+        except KeyError:
+            shared = self._shared_lines(message, subscription_id)
+            if properties is None or len(properties) <= _PROPERTIES_BYTES_MAX:
+                if len(self._shared) >= _REMEMBERED_MAX:
+                    self._shared.clear()
+                self._shared[key] = shared
+        if shared is not None:
+            return own_headers(message, message_id, self._own_names, redeliveries=redeliveries), shared
+        headers = stomp_headers(message, message_id, self._own_names, redeliveries=redeliveries)
+        if subscription_id is not None:
+            headers["subscription"] = subscription_id
+        return headers, b""
+
+    def _shared_lines(self, message: Message, subscription_id: str | None) -> bytes | None:
+        headers = shared_headers(message, self._own_names)
+        if not _OWN.isdisjoint(headers) or (message.destination is not None and message.destination.is_temporary):
+            return None  # whose name may change
+        if subscription_id is not None:
+            headers["subscription"] = subscription_id
+        return self._encode(headers)

@@ -221,9 +221,9 @@ class Broker:
         return f"{self.id_stem}-1:{self._connections}"
 
     def next_ack_id_stem(self) -> str:
-        """What the ids that a new connection's ACK frames will use begin with, in ActiveMQ's form."""
+        """What the ids that a new connection's ACK frames will use begin with; nothing in it needs to be escaped."""
         self._ack_id_stems += 1
-        return f"{self.id_stem}-{self._ack_id_stems + 1}:"
+        return f"{self.id_stem.replace(':', '-')}-{self._ack_id_stems + 1}-"
 
     def forget(self, session: Session) -> None:
         """A client is gone."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from jdbcstore.broker.conversion import own_headers, shared_headers, stomp_headers
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 
 __all__ = ["Headings"]
@@ -44,22 +45,24 @@ class Headings:
         own_names: the connection's names of its temporary destinations.
     """
 
-    __slots__ = ("_encode", "_own_names", "_shared")
+    __slots__ = ("_encode", "_own_names", "_producers", "_shared")
 
     def __init__(self, encode: Callable[[Mapping[str, str]], bytes], own_names: Mapping[Destination, str]) -> None:
         self._encode = encode
         self._own_names = own_names
         #: Lines by what they tell; None if they cannot be shared.
         self._shared: dict[object, bytes | None] = {}
+        #: What the line of the message id begins with, by producers.
+        self._producers: dict[str, bytes] = {}
 
     def of(
-        self, message: Message, message_id: str, subscription_id: str | None, *, redeliveries: int
+        self, message: Message, message_id: MessageId, subscription_id: str | None, *, redeliveries: int
     ) -> tuple[dict[str, str], bytes]:
         """The heading of a MESSAGE frame but for ``ack`` and ``content-length``: headers, and lines that follow them.
 
         Args:
             message: what is delivered.
-            message_id: its id as a string.
+            message_id: its id.
             subscription_id: what the client calls the subscription, if it has a name for it.
             redeliveries: how often it was delivered before.
 
@@ -77,11 +80,24 @@ class Headings:
                     self._shared.clear()
                 self._shared[key] = shared
         if shared is not None:
-            return own_headers(message, message_id, self._own_names, redeliveries=redeliveries), shared
-        headers = stomp_headers(message, message_id, self._own_names, redeliveries=redeliveries)
+            if not redeliveries and _says_little(message, message_id):
+                line = self._message_id_line(str(message_id.producer_id))
+                own = b"%d\nexpires:0\ntimestamp:%d\n" % (message_id.producer_sequence_id, message.timestamp)
+                return {}, b"%s%s%s" % (line, own, shared)
+            return own_headers(message, str(message_id), self._own_names, redeliveries=redeliveries), shared
+        headers = stomp_headers(message, str(message_id), self._own_names, redeliveries=redeliveries)
         if subscription_id is not None:
             headers["subscription"] = subscription_id
         return headers, b""
+
+    def _message_id_line(self, producer: str) -> bytes:
+        line = self._producers.get(producer)
+        if line is None:
+            line = self._encode({"message-id": f"{producer}:"}).removesuffix(b"\n")
+            if len(self._producers) >= _REMEMBERED_MAX:
+                self._producers.clear()
+            self._producers[producer] = line
+        return line
 
     def _shared_lines(self, message: Message, subscription_id: str | None) -> bytes | None:
         headers = shared_headers(message, self._own_names)
@@ -90,3 +106,17 @@ class Headings:
         if subscription_id is not None:
             headers["subscription"] = subscription_id
         return self._encode(headers)
+
+
+def _says_little(message: Message, message_id: MessageId) -> bool:
+    """Whether an ordinary id and the timestamp are all that a message says for itself, as `own_headers` would."""
+    return not (
+        message_id.text_view is not None
+        or message_id.producer_id is None
+        or message.expiration
+        or message.correlation_id is not None
+        or message.reply_to is not None
+        or message.type is not None
+        or message.user_id is not None
+        or message.original_destination is not None
+    )

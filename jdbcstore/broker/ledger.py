@@ -35,18 +35,24 @@ class Ledger:
         """From now on messages are named by ids of their own, made of this stem and a number (STOMP 1.2)."""
         self._ack_id_stem = stem
 
-    def enter(self, consumer: Consumer, delivery: Delivery, message_id: str, headers: dict[str, str]) -> None:
-        """A message is being sent that has to be acknowledged: name it, in its headers where they have to tell."""
+    def enter(self, consumer: Consumer, delivery: Delivery) -> str | None:
+        """A message is being sent that has to be acknowledged: name it.
+
+        Returns:
+            The id that its ACK will use, to be told as ``ack``; None before 1.2.
+        """
         self._count = delivery.sent = self._count + 1
-        key = message_id
         if self._ack_id_stem is not None:
-            headers["ack"] = key = f"{self._ack_id_stem}{self._count}"
-            self._by_ack_id[key] = delivery
-        elif message_id in consumer.unacknowledged:
+            ack_id = delivery.key = f"{self._ack_id_stem}{self._count}"
+            self._by_ack_id[ack_id] = consumer.unacknowledged[ack_id] = delivery
+            return ack_id
+        key = str(delivery.message_id)
+        if key in consumer.unacknowledged:
             # The same message from two queues of a composite or wildcard: the second ACK of this id will mean it.
-            key = f"{message_id}\n{self._count}"
+            key = f"{key}\n{self._count}"
         delivery.key = key
         consumer.unacknowledged[key] = delivery
+        return None
 
     def find(self, event: Ack | Nack, subscriptions: Mapping[str, Consumer]) -> tuple[Delivery, Consumer]:
         """The delivery that an ACK or NACK names.

@@ -541,10 +541,9 @@ class Session:
         message = delivery.message
         if message is None:
             raise ValueError(f"{delivery!r} holds no message")
-        message_id = str(delivery.message_id)
         try:
-            headers, shared = self._headings.of(
-                message, message_id, consumer.subscription_id, redeliveries=delivery.redeliveries
+            headers, more = self._headings.of(
+                message, delivery.message_id, consumer.subscription_id, redeliveries=delivery.redeliveries
             )
             body, has_length = stomp_body(message)
             if self._transformations and (form := self._transformations.get(consumer)) is not None and not has_length:
@@ -557,9 +556,9 @@ class Session:
             headers["content-length"] = str(len(body))
         if consumer.is_auto:
             self._unflushed.append(delivery)
-        else:
-            self._ledger.enter(consumer, delivery, message_id, headers)
-        self._stomp.send_message(headers, body, shared)
+        elif (ack_id := self._ledger.enter(consumer, delivery)) is not None:
+            headers["ack"] = ack_id
+        self._stomp.send_message(headers, body, more)
         if delivery.lane is None:
             delivery.message = None
         if not self._is_talking:

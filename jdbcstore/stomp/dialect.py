@@ -125,6 +125,10 @@ class Dialect:
 
         A lone surrogate, which Java strings may hold and UTF-8 cannot, becomes ``?`` as in Java.
         """
+        text = "".join([f"{name}:{value}\n" for name, value in headers.items()])
+        signs = len(headers)
+        if text.count(":") == text.count("\n") == signs and not ("\\" in text or "\r" in text or "\0" in text):
+            return text.encode("utf-8", "replace")  # as nearly always
         names = "".join(headers)
         values = "".join(headers.values())
         text = names + values

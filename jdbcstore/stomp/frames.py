@@ -23,7 +23,7 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
 lies within one chunk, which is nearly every frame, is cut out of it without another copy; one with a single header and
-no body, as an ACK is, in one step. Of an unfinished head we
+no body in one step, and ACKs that follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
 remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
 can hold in memory is bounded by `Limits`.
 """
@@ -103,6 +103,11 @@ _find_frame_start: Final = re.compile(rb"[^ \t\r\n]").search
 
 #: The shortest frame that says anything: a command, one header, no body.
 _match_short: Final = re.compile(rb"[ \t\r\n]*([A-Z]+)\n([^\0\r\n]+)\n\n\0").match
+
+#: ACKs of 1.2 that name a message, with nothing to unescape, and say nothing else; most of what a consumer sends.
+_ACK: Final = b"ACK\nid:"
+_match_acks: Final = re.compile(rb"(?:ACK\nid:[^\0\r\n\\]+\n\n\0\n*)+").match
+_find_ack_ids: Final = re.compile(r"ACK\nid:([^\n]+)").findall
 
 _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
 
@@ -198,6 +203,20 @@ class FrameParser:
             return None
         command, self._command = self._command, ""
         return Frame(command, self.headers, body)
+
+    def next_acks(self) -> list[str]:
+        """The ids of the ACKs that come next, of 1.2 and without a receipt; what is left is for `next_frame`."""
+        data, position = self._data, self._position
+        if not data.startswith(_ACK, position) or self._command or self._head:
+            return []
+        match = _match_acks(data, position)
+        if match is None:
+            return []
+        ids: list[str] = _find_ack_ids(match[0].decode("utf-8", "replace"))
+        if 4 * max(map(len, ids)) > self._short_head_bytes - len(_ACK):
+            return []  # perhaps too long, which is told there
+        self._position = match.end()
+        return ids
 
     def _read_short(self) -> Frame | None:
         """A frame of one header and no body, if that is what comes next and all of it is there."""

@@ -42,7 +42,7 @@ from typing import Final
 from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp import commands
 from jdbcstore.stomp.dialect import dialect_of
-from jdbcstore.stomp.events import Connect, Disconnect, Event
+from jdbcstore.stomp.events import Ack, Connect, Disconnect, Event
 from jdbcstore.stomp.frames import COMMANDS, DEFAULT_LIMITS, FRAME_END, FrameParser, Limits, counted
 
 __all__ = ["State", "StompConnection"]
@@ -84,6 +84,7 @@ class StompConnection:
         "_parser",
         "_readers",
         "_reply_to_connect",
+        "_takes_acks",
         "state",
         "version",
     )
@@ -103,6 +104,7 @@ class StompConnection:
     def _enter(self, state: State) -> None:
         self.state = state
         self._is_listening = state not in _DEAF
+        self._takes_acks = state is State.CONNECTED and self.version == "1.2"
         self._readers = TABLE[state]
 
     # --- the socket's side
@@ -127,6 +129,8 @@ class StompConnection:
         if self._is_listening:
             parser.feed(data)
         while self._is_listening:
+            if self._takes_acks and (ids := parser.next_acks()):
+                events += [Ack({"id": ack_id}, ack_id, None, None, None, None) for ack_id in ids]
             try:
                 frame = parser.next_frame()
                 if frame is None:
@@ -198,7 +202,7 @@ class StompConnection:
         """Headers that several messages have in common, encoded for `send_message` in the way of this connection."""
         return self._dialect.encode_lines(headers)
 
-    def send_message(self, headers: Mapping[str, str], body: bytes, shared: bytes = b"") -> bool:
+    def send_message(self, headers: Mapping[str, str], body: bytes, more: bytes = b"") -> bool:
         """Deliver a message.
 
         Args:
@@ -206,7 +210,7 @@ class StompConnection:
                 bodies that are bytes; leave it out for text, by which clients tell the two apart. A body that contains
                 NUL gets it in any case.
             body: the bytes to send.
-            shared: more headers, as `header_lines` encoded them; ``content-length`` is not among them.
+            more: lines that follow the headers, as `header_lines` makes them; ``content-length`` is not among them.
 
         Returns:
             Whether it was queued. False when the client has said DISCONNECT or the connection has ended: it will not
@@ -218,7 +222,7 @@ class StompConnection:
         if not self._is_listening:
             return False
         self._require_let_in("send_message")
-        self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body), shared), body, FRAME_END)
+        self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body), more), body, FRAME_END)
         return True
 
     def send_error(

@@ -31,9 +31,14 @@ def with_properties(**properties: Value) -> Message:
     return made
 
 
+def id_of(of: Message) -> MessageId:
+    assert of.message_id is not None
+    return of.message_id
+
+
 def told(headings: Headings, of: Message, *, redeliveries: int = 0) -> dict[str, str]:
     """What a client of 1.2 reads."""
-    headers, shared = headings.of(of, str(of.message_id), SUBSCRIPTION, redeliveries=redeliveries)
+    headers, shared = headings.of(of, id_of(of), SUBSCRIPTION, redeliveries=redeliveries)
     lines = dialect_of("1.2").encode_lines(headers) + shared
     assert lines.endswith(b"\n")
     read: dict[str, str] = {}
@@ -57,7 +62,23 @@ MESSAGES: dict[str, Callable[[], Message]] = {
     "a property that is a number": lambda: with_properties(n=5),
     "large properties": lambda: with_properties(large="x" * 5000),
     "no destination": lambda: _without_destination(),
+    "an id of another broker": lambda: _with_id(MessageId(ProducerId(None, 0, 0), 0, 0, "some:id\\n")),
+    "no producer": lambda: _with_id(MessageId(None, 3)),
+    "a producer with signs": lambda: _with_id(MessageId(ProducerId("ID:\\c:\n", 1, 1), -3)),
+    "an original destination": lambda: _sent_to_another(),
 }
+
+
+def _with_id(message_id: MessageId) -> Message:
+    made = message({})
+    made.message_id = message_id
+    return made
+
+
+def _sent_to_another() -> Message:
+    made = message({})
+    made.original_destination, made.user_id = Queue("B"), "me"
+    return made
 
 
 def _without_destination() -> Message:
@@ -94,7 +115,7 @@ def test_a_temporary_queue_is_called_by_the_name_that_it_has_now() -> None:
 def test_a_property_does_not_stand_in_the_place_of_what_the_session_adds(name: str) -> None:
     headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
     of = with_properties(**{name: "forged"})
-    headers, shared = headings.of(of, "ID:1", SUBSCRIPTION, redeliveries=0)
+    headers, shared = headings.of(of, id_of(of), SUBSCRIPTION, redeliveries=0)
     assert not shared
     assert headers["subscription"] == SUBSCRIPTION
     assert headers[name] in ("forged", SUBSCRIPTION)  # the session says the others again, in the same place
@@ -106,4 +127,4 @@ def test_properties_that_cannot_be_read() -> None:
     headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
     for _ in range(2):
         with pytest.raises(CodecError):
-            headings.of(of, "ID:1", None, redeliveries=0)
+            headings.of(of, id_of(of), None, redeliveries=0)

@@ -13,8 +13,8 @@ from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command, Kind
 
 each_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
 
-#: Attributes that are room for decoded or encoded forms, not fields.
-ROOM = {"encoded", "_properties"}
+#: Attributes that are room for other forms of a value, not fields.
+ROOM = {"encoded", "_properties", "_text"}
 
 
 def test_ids_and_classes_are_unique() -> None:

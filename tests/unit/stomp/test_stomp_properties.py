@@ -5,10 +5,21 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jdbcstore.stomp import VERSIONS, Connect, Disconnect, Frame, FrameParser, Limits, StompConnection, serialise
+from jdbcstore.stomp import (
+    VERSIONS,
+    Connect,
+    Disconnect,
+    Event,
+    Frame,
+    FrameParser,
+    Limits,
+    StompConnection,
+    serialise,
+)
 from jdbcstore.stomp.frames import COMMANDS
 
 QUICK = settings(max_examples=40, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -154,3 +165,39 @@ def test_a_session_means_the_same_in_any_chunking(places: list[int]) -> None:
     whole = events([SESSION])
     assert len(whole) == 8
     assert events(chunked(SESSION, places)) == whole
+
+
+#: Frames of which some may be cut out together, and others not.
+ACKS: Final = (
+    b"ACK\nid:a\n\n\0",
+    b"ACK\nid:ID-b-7\n\n\0\n",
+    b"ACK\nid:c:d\xc3\xa9\xff\n\n\0\n\n",
+    b"ACK\nid:e\\cf\n\n\0",
+    b"ACK\nid:g\r\n\n\0",
+    b"ACK\nid:h\nreceipt:r\n\n\0",
+    b"ACK\nid:i\ntransaction:t\n\n\0",
+    b"ACK\nid:\n\n\0",
+    b"ACK\nmessage-id:j\n\n\0",
+    b"ACK\nid:k\n\nbody\0",
+    b"ACK\nid:" + b"l" * 50 + b"\n\n\0",
+    b"NACK\nid:m\n\n\0",
+    b"SEND\ndestination:/queue/ACK\n\nACK\nid:n\n\n\0",
+)
+#: What ends the connection; and what does not.
+LAST: Final = (b"ACK\nid:" + b"o" * 100 + b"\n\n\0", b"ACKS\nid:p\n\n\0", b"ACK\nid:q\0", b"ACK\nid:r\n\n\0")
+
+
+@pytest.mark.parametrize("last", LAST, ids=["too long", "unknown", "without a blank line", "right"])
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_acks_that_follow_one_another_say_what_each_of_them_says(version: str, last: bytes) -> None:
+    def heard(*chunks: bytes) -> tuple[list[Event], bytes]:
+        connection = StompConnection(Limits(header_line_bytes=99))
+        connection.receive_data(f"CONNECT\naccept-version:{version}\nhost:h\n\n\0".encode())
+        connection.send_connected("server", "session", (0, 0))
+        events = [event for chunk in chunks for event in connection.receive_data(chunk)]
+        return events, connection.data_to_send()
+
+    data = b"".join([*ACKS, last, *ACKS])
+    one_at_a_time = heard(*(data[place : place + 1] for place in range(len(data))))
+    for place in range(len(data)):
+        assert heard(data[:place], data[place:]) == one_at_a_time

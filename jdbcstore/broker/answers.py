@@ -92,10 +92,11 @@ class AcknowledgementAnswer:
         self._size = count * _ACKNOWLEDGEMENT_BYTES
         session.asked(self._size)
 
-    def __call__(self, delivery: Delivery, error: BaseException | None) -> None:
+    def __call__(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is not None:
             self._error = error
-            self._session.restore(delivery)
-        self._remaining -= 1
+            for delivery in deliveries:
+                self._session.restore(delivery)
+        self._remaining -= len(deliveries)
         if not self._remaining:
             self._session.answered(self._size, self._receipt, self._error)

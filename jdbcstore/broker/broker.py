@@ -490,7 +490,7 @@ class Broker:
                 for delivery in acknowledged:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue
-                        queue.settled(delivery) if delivery.lane.is_durable else queue.discard(delivery)
+                        queue.settled([delivery]) if delivery.lane.is_durable else queue.discard(delivery)
                 keepers = {id(message) for _, message in kept}
                 for message in sends:
                     if id(message) not in keepers:
@@ -546,7 +546,7 @@ class Broker:
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.acknowledge([delivery], answer)
             return
-        self._commit([moved], [delivery], None, lambda error: answer(delivery, error))
+        self._commit([moved], [delivery], None, lambda error: answer([delivery], error))
 
     def move(
         self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]

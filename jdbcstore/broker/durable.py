@@ -288,9 +288,10 @@ class DurableSubscription(Queue):
                 self._delivered[delivery.message_id.broker_sequence_id] = delivery.redeliveries + 1
         super().give_back(deliveries)
 
-    def settled(self, delivery: Delivery) -> None:
-        self._delivered.pop(delivery.message_id.broker_sequence_id, None)
-        super().settled(delivery)
+    def settled(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._delivered.pop(delivery.message_id.broker_sequence_id, None)
+        super().settled(deliveries)
 
     def close(self) -> None:
         spooled = next((lane.store for lane in self._transient if lane.is_open), None)

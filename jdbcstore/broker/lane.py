@@ -355,7 +355,9 @@ class Lane:
         self._forget_gone()
 
     def removed(self, delivery: Delivery) -> None:
-        """A delivery has left the store, if it was there."""
+        """A delivery that was in flight has left the store, if it was there."""
+        self.in_flight -= 1
+        self.in_flight_bytes -= delivery.size
         if self._picked:
             self._gone.append(delivery.message_id.broker_sequence_id)
             self._forget_gone()

@@ -44,8 +44,8 @@ _RETRY_S = 1.0
 
 #: Told once how a write ended: None, or the error.
 Answer: TypeAlias = Callable[[BaseException | None], None]
-#: The same for one delivery.
-DeliveryAnswer: TypeAlias = Callable[[Delivery, BaseException | None], None]
+#: The same for some of the deliveries that were asked about; told once of each.
+DeliveryAnswer: TypeAlias = Callable[[Sequence[Delivery], BaseException | None], None]
 
 
 class Queue:
@@ -480,8 +480,7 @@ class Queue:
         try:
             completion = None if lane is None else lane.remove(deliveries)
         except JdbcStoreError as error:
-            for delivery in deliveries:
-                answer(delivery, error)
+            answer(deliveries, error)
             return
         if completion is None or (completion.done and completion.error is None):
             self._removed((deliveries, answer), None)
@@ -493,21 +492,23 @@ class Queue:
 
     def _removed(self, subject: tuple[Sequence[Delivery], DeliveryAnswer], error: BaseException | None) -> None:
         deliveries, answer = subject
-        for delivery in deliveries:
-            if error is None or delivery.failed:
-                self.settled(delivery)
-                answer(delivery, None)
-            else:
-                answer(delivery, error)
+        if error is not None:  # what the store never had is gone all the same
+            kept = [delivery for delivery in deliveries if not delivery.failed]
+            if kept:
+                answer(kept, error)
+            deliveries = [delivery for delivery in deliveries if delivery.failed]
+        if deliveries:
+            self.settled(deliveries)
+            answer(deliveries, None)
 
-    def settled(self, delivery: Delivery) -> None:
-        """A delivery has left the store, or goes with the commit that just succeeded."""
-        _take_back(delivery)
-        if delivery.lane is not None:
-            delivery.lane.removed(delivery)
-        self.dequeued += 1
-        if delivery.message is not None:
-            self._forget(delivery)
+    def settled(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries have left the store, or go with the commit that just succeeded."""
+        for delivery in deliveries:
+            if delivery.lane is not None:
+                delivery.lane.removed(delivery)
+            if delivery.message is not None:
+                self._forget(delivery)
+        self.dequeued += len(deliveries)
 
     def _expire(self, delivery: Delivery) -> None:
         """Let a message go whose time is over, to the dead letters or nowhere."""
@@ -583,15 +584,15 @@ class Queue:
                 return
             error = future.exception()
             if error is not None:
-                answer(delivery, error)
+                answer([delivery], error)
                 return
             if _is_late(delivery):
-                answer(delivery, StoreClosed("the store was closed before this was done"))
+                answer([delivery], StoreClosed("the store was closed before this was done"))
                 return
             delivery.message = future.result()
             if delivery.message is None:  # somebody removed it from the store meanwhile: nothing is left to be kept
-                self.settled(delivery)
-                answer(delivery, None)
+                self.settled([delivery])
+                answer([delivery], None)
             else:
                 self._broker.memory.used += delivery.size
                 self._broker.dead_letter(delivery, answer)
@@ -602,35 +603,40 @@ class Queue:
         """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it."""
         self.refuse(delivery, self._buried)
 
-    def _buried(self, delivery: Delivery, error: BaseException | None) -> None:
+    def _buried(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is not None:
-            self._try_again(self.bury, delivery, error)
+            self._try_again(self.bury, deliveries, error)
 
     def consumed(self, *deliveries: Delivery) -> None:
         """Consumers in mode auto have messages of one lane. They get room for others when these are removed."""
         self.acknowledge(deliveries, self._consumed)
 
-    def _consumed(self, delivery: Delivery, error: BaseException | None) -> None:
+    def _consumed(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is not None:
-            self._try_again(self.consumed, delivery, error)
-        elif delivery.consumer is not None:
-            delivery.consumer.release()
+            self._try_again(self.consumed, deliveries, error)
+            return
+        for delivery in deliveries:
+            if delivery.consumer is not None:
+                delivery.consumer.release()
 
     def discard(self, delivery: Delivery) -> None:
         """Remove a message that nobody waits for, however long it takes the store to do it."""
         self.acknowledge([delivery], self._discarded)
 
-    def _discarded(self, delivery: Delivery, error: BaseException | None) -> None:
+    def _discarded(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is not None:
-            self._try_again(self.discard, delivery, error)
+            self._try_again(self.discard, deliveries, error)
 
-    def _try_again(self, action: Callable[[Delivery], None], delivery: Delivery, error: BaseException) -> None:
+    def _try_again(
+        self, action: Callable[[Delivery], None], deliveries: Sequence[Delivery], error: BaseException
+    ) -> None:
         """Nobody else will do it. But while the broker does not serve, it is left to who reads the store next."""
-        if not self._broker.is_running or _is_late(delivery):
-            self._forget(delivery)
-            return
-        log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
-        self._broker.loop.call_later(_RETRY_S, self._again, action, delivery)
+        for delivery in deliveries:
+            if not self._broker.is_running or _is_late(delivery):
+                self._forget(delivery)
+            else:
+                log.warning("message could not be removed destination=%s error=%r", self.destination, str(error))
+                self._broker.loop.call_later(_RETRY_S, self._again, action, delivery)
 
     def _again(self, action: Callable[[Delivery], None], delivery: Delivery) -> None:
         if _is_late(delivery):

@@ -603,9 +603,8 @@ class Session:
         for lane, deliveries in by_lane(acknowledged):
             if lane is not None:
                 lane.queue.acknowledge(deliveries, answer)
-                continue
-            for delivery in deliveries:
-                answer(delivery, None)
+            else:
+                answer(deliveries, None)
 
     def _on_nack(self, event: Nack) -> None:
         delivery, consumer = self._ledger.find(event, self.subscriptions)
@@ -617,7 +616,7 @@ class Session:
         answer = AcknowledgementAnswer(self, event.receipt, 1)
         lane = delivery.lane
         if lane is None:
-            answer(delivery, None)
+            answer([delivery], None)
         else:
             lane.queue.refuse(delivery, answer)
 

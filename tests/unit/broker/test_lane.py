@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -198,11 +198,11 @@ class World:
             self.consumer.release()
             self.queue.acknowledge([delivery], self._acknowledged)
 
-    def _acknowledged(self, delivery: Delivery, error: BaseException | None) -> None:
+    def _acknowledged(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is None:
-            self.acknowledged.append(delivery.message_id.producer_sequence_id)
+            self.acknowledged += [delivery.message_id.producer_sequence_id for delivery in deliveries]
         else:
-            self.queue.give_back([delivery])
+            self.queue.give_back(deliveries)
 
     def reconnect(self) -> None:
         self.note()

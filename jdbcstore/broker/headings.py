@@ -100,9 +100,11 @@ class Headings:
         return line
 
     def _shared_lines(self, message: Message, subscription_id: str | None) -> bytes | None:
+        if message.destination is not None and message.destination.is_temporary:
+            return None  # the connection may give it a name
         headers = shared_headers(message, self._own_names)
-        if not _OWN.isdisjoint(headers) or (message.destination is not None and message.destination.is_temporary):
-            return None  # whose name may change
+        if not _OWN.isdisjoint(headers):
+            return None
         if subscription_id is not None:
             headers["subscription"] = subscription_id
         return self._encode(headers)

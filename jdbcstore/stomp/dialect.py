@@ -126,13 +126,11 @@ class Dialect:
         A lone surrogate, which Java strings may hold and UTF-8 cannot, becomes ``?`` as in Java.
         """
         text = "".join([f"{name}:{value}\n" for name, value in headers.items()])
-        signs = len(headers)
-        if text.count(":") == text.count("\n") == signs and not ("\\" in text or "\r" in text or "\0" in text):
-            return text.encode("utf-8", "replace")  # as nearly always
-        names = "".join(headers)
-        values = "".join(headers.values())
-        text = names + values
-        if ":" in names or "\n" in text or "\\" in values or "\r" in text or "\0" in text:
+        is_odd = "\\" in text or "\r" in text or "\0" in text
+        if text.count(":") == text.count("\n") == len(headers) and not is_odd:
+            return text.encode("utf-8", "replace")  # nothing to escape, as nearly always
+        names, values = "".join(headers), "".join(headers.values())
+        if is_odd or ":" in names or "\n" in names or "\n" in values:
             lines = [_escape_name(name) + ":" + value.translate(self._escapes) for name, value in headers.items()]
         elif ":" in values and self.version != "1.0":
             lines = [name + ":" + value.replace(":", "\\c") for name, value in headers.items()]

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pymysql
-from pymysql.connections import Connection
 from pymysql.constants import COMMAND, CR
 
 from jdbcstore.spark.scan.fields import PADDING, Bools, Bytes, Places, gathered, integers, values
+from jdbcstore.store.jdbc.dialect.mysql import SharedTlsConnection
 
 if TYPE_CHECKING:
     from jdbcstore.spark.scan import Scan
@@ -44,7 +44,7 @@ def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
     """The rows of a scan; see `Scan.batches`."""
     arguments, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
     defaults = {"charset": "utf8mb4", "connect_timeout": scan.options.connect_timeout_s}
-    connection: Any = _Connection(*arguments, **{**defaults, **keywords})
+    connection: Any = SharedTlsConnection(*arguments, **{**defaults, **keywords})
     try:
         connection.query(f"SET SESSION sql_mode='STRICT_ALL_TABLES', net_write_timeout={_PATIENCE_S}")
         connection.query("SET SESSION TRANSACTION READ ONLY")
@@ -52,20 +52,6 @@ def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
         yield from _Rows(connection._rfile, scan.schema, scan.batch_bytes)
     finally:
         connection._force_close()  # there may be rows that nobody wants
-
-
-class _Connection(Connection):
-    """A connection that shares its TLS settings with all others whose URL says nothing of TLS: to make them reads the
-    certificates of the system, at which nobody looks then, and takes longer than all else of connecting."""
-
-    _shared: ClassVar[Any] = None
-
-    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> Any:
-        if sslp:
-            return super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # private
-        if _Connection._shared is None:
-            _Connection._shared = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # private
-        return _Connection._shared
 
 
 def _execute(connection: Any, statement: str) -> None:

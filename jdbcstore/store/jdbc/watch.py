@@ -192,7 +192,11 @@ class Lines:
             record.info[_LINE] = line
             line.expect(self._connect_timeout_s)  # until SQLAlchemy has asked what it wants to know
 
-        return self._dialect.connect(parameters, opened)
+        try:
+            return self._dialect.connect(parameters, opened)
+        except BaseException:  # refused, after the line was there: nobody will close it
+            _watch.discard(record.info.pop(_LINE))
+            raise
 
 
 def line_of(connection: Connection) -> Line:

@@ -36,7 +36,7 @@ from jdbcstore.store.jdbc.fence import Fence, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
-__all__ = ["MySQLDialect"]
+__all__ = ["MySQLDialect", "SharedTlsConnection"]
 
 #: Room in a packet for everything that is not message bytes.
 _PACKET_MARGIN_BYTES: Final = 1 << 14
@@ -132,7 +132,7 @@ class MySQLDialect(Dialect):
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
         # PyMySQL has no time-out for what is said between connecting and the first statement.
-        raw: Any = _Connection(**parameters, defer_connect=True)
+        raw: Any = SharedTlsConnection(**parameters, defer_connect=True)
         try:
             line = _dial(raw)
         except OSError as error:
@@ -403,8 +403,12 @@ def _lock_timeout_s(options: JdbcOptions) -> int:
     return max(1, int(options.query_timeout_s))
 
 
-class _Connection(pymysql.connections.Connection):
-    """Where nobody asked for TLS, the server's certificate is not looked at: no need to read all of the system's."""
+class SharedTlsConnection(pymysql.connections.Connection):
+    """A connection that shares its TLS settings with all others whose URLs say nothing of TLS.
+
+    To make them PyMySQL reads all certificates of the system, at which nobody looks then. It takes longer than all else
+    of connecting.
+    """
 
     def _create_ssl_ctx(self, sslp: Mapping[str, object]) -> ssl.SSLContext:
         context: ssl.SSLContext = super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # private
@@ -413,7 +417,6 @@ class _Connection(pymysql.connections.Connection):
 
 @cache
 def _unverified() -> ssl.SSLContext:
-    """What PyMySQL makes for each connection when it is told nothing, at a tenth of a second on a busy machine."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

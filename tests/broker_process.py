@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from sqlalchemy import make_url
 
 from tests.servers.server import ServerFailed, free_port
 
@@ -48,6 +52,7 @@ class BrokerProcess:
         if url is not None:
             places += ["--url", url, "--bind", f"127.0.0.1:{self.port}"]
         self._command = [*program, "broker", *places, *arguments]
+        self._url = url
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -100,9 +105,30 @@ class BrokerProcess:
         self._process = None
         return code
 
-    def pause(self) -> None:
-        """Stop it where it is (SIGSTOP)."""
+    def pause(self, *, anywhere: bool = False) -> None:
+        """Stop it (SIGSTOP); on SQLite between two transactions: inside one it would keep everybody from the file.
+
+        Args:
+            anywhere: also inside one.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        while not anywhere and self._has_file_locked():
+            self.proceed()
+            time.sleep(0.02)
+            os.kill(self.pid, signal.SIGSTOP)
+
+    def _has_file_locked(self) -> bool:
+        """Whether somebody is in a writing transaction of the store, if it is a SQLite file."""
+        if self._url is None or not self._url.startswith("sqlite"):
+            return False
+        with closing(sqlite3.connect(make_url(self._url).database or "", timeout=0, isolation_level=None)) as file:
+            try:
+                file.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                return True
+            return False
 
     def proceed(self) -> None:
         """Let it go on (SIGCONT)."""

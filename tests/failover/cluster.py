@@ -118,7 +118,7 @@ class Broker:
         """SIGSTOP."""
         self._history.record(What.PAUSED, broker=self.name)
         self.is_paused = True
-        self._process.pause()
+        self._process.pause(anywhere=True)
 
     def proceed(self) -> None:
         """SIGCONT."""

@@ -1,11 +1,14 @@
-"""Connections that are refused leave nothing behind."""
+"""Connections that are refused, or given back too late, leave nothing behind."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.config.urls import open_engine, store_url
+from jdbcstore.config.urls import open_engine, store_options, store_url
+from jdbcstore.store.jdbc.watch import pooled_engine
 
 
 def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: str) -> None:
@@ -14,3 +17,21 @@ def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: 
     with pytest.raises(DBAPIError, match="nowhere"):
         engine.connect()
     engine.dispose()
+
+
+def test_what_is_given_back_while_the_store_is_closed_is_closed(
+    sql_server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, lines = pooled_engine(*store_options(sql_server_url))
+    roll_back = engine.dialect.do_rollback
+
+    def roll_back_and_close(raw: Any) -> None:
+        roll_back(raw)
+        lines.cut()
+        engine.dispose()
+
+    connection = engine.connect()
+    raw: Any = connection.connection.dbapi_connection
+    monkeypatch.setattr(engine.dialect, "do_rollback", roll_back_and_close)
+    connection.close()
+    assert raw.closed if hasattr(raw, "closed") else not raw.open

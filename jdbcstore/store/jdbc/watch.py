@@ -164,6 +164,7 @@ class Lines:
         self._connect_timeout_s = options.connect_timeout_s
         event.listen(engine, "do_connect", self._connect)
         if self._dialect.has_server:
+            event.listen(engine, "checkin", self._checked_in)
             for identifier, listener in _LISTENERS.items():
                 event.listen(engine, identifier, listener)
 
@@ -197,6 +198,12 @@ class Lines:
         except BaseException:  # refused, after the line was there: nobody will close it
             _watch.discard(record.info.pop(_LINE))
             raise
+
+    def _checked_in(self, raw: object, record: ConnectionPoolEntry) -> None:
+        if (line := record.info.get(_LINE)) is not None:  # None: it could not connect
+            line.answered()
+        if self.is_cut:  # the pool may have been closed meanwhile, and this would come too late to be closed with it
+            record.invalidate()
 
 
 def line_of(connection: Connection) -> Line:
@@ -244,11 +251,6 @@ def _resetting(raw: object, record: ConnectionPoolEntry, state: object) -> None:
     record.info[_LINE].expect()
 
 
-def _checked_in(raw: object, record: ConnectionPoolEntry) -> None:
-    if (line := record.info.get(_LINE)) is not None:  # None: it could not connect
-        line.answered()
-
-
 def _closing(raw: object, record: ConnectionPoolEntry) -> None:
     _watch.discard(record.info[_LINE])
 
@@ -272,7 +274,6 @@ def _failed(context: ExceptionContext) -> None:
 _LISTENERS: Final[Mapping[str, Any]] = {
     "connect": _connected,
     "reset": _resetting,
-    "checkin": _checked_in,
     "close": _closing,
     "before_cursor_execute": _asking,
     "after_cursor_execute": _answered,

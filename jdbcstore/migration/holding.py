@@ -200,7 +200,7 @@ def hold(source: str, location: StoreLocation) -> Held:
         is_resumed = former is not None and former.startswith(name)
         if not is_resumed:
             require_empty(store)
-        seen = store.connection.execute(text(store.statements.term_row)).one()[0]
+        seen = store.connection.execute(text(store.statements.term_row)).scalar()
         taking = {"holder": holder, "lease_ms": _TEN_YEARS_MS, "former": former if is_resumed else None, "seen": seen}
         if store.dialect.is_row_locked(store.connection) or not store.dialect.take_over(store.connection, taking):
             raise LockHeld(f"{former or 'a broker'} is master of the target: stop it first")

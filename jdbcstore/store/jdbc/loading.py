@@ -583,7 +583,7 @@ class BulkLoad:
         until = time.monotonic() + _MOMENT_S
         was_refused = False
         while not self._hold(loads):
-            seen, _ = loads.connection.execute(text(loads.statements.term_row)).one()
+            seen = loads.connection.execute(text(loads.statements.term_row)).scalar()
             master, name = self._master(loads)
             # Time alone says nothing on a machine that has much to do.
             if (master is not _Master.NOBODY and name != dead) or (was_refused and time.monotonic() > until):

@@ -230,7 +230,7 @@ class Plan:
 
     def remove(self, known: KnownDestination, row: Row) -> None:
         """Records that remove a message."""
-        twins = self.say_which(known, row) if row.twins != 1 else ()
+        twins = self.say_which(known, row)
         self.record(RemoveMessage(None, known.destination, row.message_id), Hint(0, 0, row))
         self._gone.add(row.sequence)
         if twins:

@@ -30,9 +30,11 @@ from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
 
 __all__ = [
+    "OWN_HEADERS",
     "message_of",
     "number_of",
     "own_headers",
+    "says_little",
     "shared_headers",
     "stomp_body",
     "stomp_headers",
@@ -361,6 +363,37 @@ def own_headers(
     if message.original_destination is not None:
         headers["original-destination"] = destination_header(message.original_destination, own_names)
     return headers
+
+
+#: All that `own_headers` may tell.
+OWN_HEADERS: Final = frozenset(
+    {
+        "JMSXDeliveryCount",
+        "JMSXUserID",
+        "correlation-id",
+        "expires",
+        "message-id",
+        "original-destination",
+        "redelivered",
+        "reply-to",
+        "timestamp",
+        "type",
+    }
+)
+
+
+def says_little(message: Message, message_id: MessageId) -> bool:
+    """Whether `own_headers` would tell an ordinary id and the timestamp alone, if it was not delivered before."""
+    return not (
+        message_id.text_view is not None
+        or message_id.producer_id is None
+        or message.expiration
+        or message.correlation_id is not None
+        or message.reply_to is not None
+        or message.type is not None
+        or message.user_id is not None
+        or message.original_destination is not None
+    )
 
 
 def shared_headers(message: Message, own_names: Mapping[Destination, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jdbcstore.broker.conversion import own_headers, shared_headers, stomp_headers
+from jdbcstore.broker.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
@@ -17,24 +17,7 @@ _REMEMBERED_MAX: Final = 64
 _PROPERTIES_BYTES_MAX: Final = 1024
 
 #: What a message says for itself, or a session adds: a property of such a name stands in its place.
-_OWN: Final = frozenset(
-    {
-        "JMSXDeliveryCount",
-        "JMSXUserID",
-        "ack",
-        "content-length",
-        "correlation-id",
-        "expires",
-        "message-id",
-        "original-destination",
-        "redelivered",
-        "reply-to",
-        "subscription",
-        "timestamp",
-        "transformation",
-        "type",
-    }
-)
+_TAKEN: Final = OWN_HEADERS | {"ack", "content-length", "subscription", "transformation"}
 
 
 class Headings:
@@ -80,7 +63,7 @@ class Headings:
                     self._shared.clear()
                 self._shared[key] = shared
         if shared is not None:
-            if not redeliveries and _says_little(message, message_id):
+            if not redeliveries and says_little(message, message_id):
                 line = self._message_id_line(str(message_id.producer_id))
                 own = b"%d\nexpires:0\ntimestamp:%d\n" % (message_id.producer_sequence_id, message.timestamp)
                 return {}, b"%s%s%s" % (line, own, shared)
@@ -103,22 +86,8 @@ class Headings:
         if message.destination is not None and message.destination.is_temporary:
             return None  # the connection may give it a name
         headers = shared_headers(message, self._own_names)
-        if not _OWN.isdisjoint(headers):
+        if not _TAKEN.isdisjoint(headers):
             return None
         if subscription_id is not None:
             headers["subscription"] = subscription_id
         return self._encode(headers)
-
-
-def _says_little(message: Message, message_id: MessageId) -> bool:
-    """Whether an ordinary id and the timestamp are all that a message says for itself, as `own_headers` would."""
-    return not (
-        message_id.text_view is not None
-        or message_id.producer_id is None
-        or message.expiration
-        or message.correlation_id is not None
-        or message.reply_to is not None
-        or message.type is not None
-        or message.user_id is not None
-        or message.original_destination is not None
-    )

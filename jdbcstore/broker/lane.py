@@ -233,7 +233,7 @@ class Lane:
         """
         if self._memory_first and self._has_room(message):
             delivery = Delivery(message, self, self.queue.next_order())
-            self._enter(delivery, size=delivery.size)
+            self._enter(delivery)
             return None, delivery
         completion = self.store.add_message(message)
         return completion, self.admit(message, visible=visible)
@@ -246,7 +246,7 @@ class Lane:
         """
         if not self._memory_first and self._has_room(message):
             delivery = Delivery(message, self, self.queue.next_order(), stored=True, visible=visible)
-            self._enter(delivery, size=delivery.size)
+            self._enter(delivery)
             self._position = delivery.message_id.broker_sequence_id
             return delivery
         self._unpaged += 1
@@ -301,8 +301,9 @@ class Lane:
             and self._broker.memory.has_room(size)
         )
 
-    def _enter(self, *deliveries: Delivery, size: int) -> None:
+    def _enter(self, *deliveries: Delivery) -> None:
         """Put deliveries into the window."""
+        size = sum([delivery.size for delivery in deliveries])
         self.window.extend(deliveries)
         if self.queue.selections:
             for delivery in deliveries:
@@ -495,7 +496,7 @@ class Lane:
         entering = [
             Delivery(message, self, order(), stored=True, durable=True) for message in self.queue.wanted(messages)
         ]
-        self._enter(*entering, size=sum([delivery.size for delivery in entering]))
+        self._enter(*entering)
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.
             log.error(

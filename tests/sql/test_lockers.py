@@ -1336,6 +1336,38 @@ def test_the_row_lock_goes_with_its_session(server_brokers: Brokers) -> None:
     assert stored(server_brokers.url) == [2]
 
 
+@pytest.mark.parametrize("removing", [False, True])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_a_late_write_after_the_row_lock_s_session_has_ended_fails(
+    server_brokers: Brokers, rows: int, removing: bool
+) -> None:
+    """The locker has not noticed yet, a Java broker has the row, and no term was counted."""
+    old = server_brokers.master("database")
+    kept = text_message(1)
+    queue(old).add_message(kept).result(WAIT_S)
+    kill_session(session_of(old), server_brokers)
+    with connected(server_brokers.url) as java_broker:
+        java_broker.exec_driver_sql("BEGIN")
+        wait_until(lambda: locks(java_broker))
+        late = write(old, rows, *([kept] if removing else []))
+        assert isinstance(late.exception(WAIT_S), LeaseLost)
+        java_broker.exec_driver_sql("ROLLBACK")
+    assert stored(server_brokers.url) == [1]
+    with pytest.raises(LeaseLost):
+        old.locker().renew()
+
+
+def test_a_master_by_row_lock_writes_everything(server_brokers: Brokers) -> None:
+    one = server_brokers.master("database")
+    kept = text_message(1)
+    queue(one).add_message(kept).result(WAIT_S)
+    write(one, 40, kept).result(WAIT_S)
+    one.locker().renew()
+    queue(one).remove_all_messages().result(WAIT_S)
+    write(one, 3).result(WAIT_S)
+    assert stored(server_brokers.url) == [100, 101, 102]
+
+
 def session_of(adapter: JdbcPersistenceAdapter) -> int:
     """The number of the locker's session."""
     connection = cast(Any, adapter.locker())._connection

@@ -567,7 +567,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         except Exception as error:
             connection.invalidate()  # and with it the transaction
             if self._fence is not None and self.dialect.is_fence(error):
-                raise LeaseLost(f"another broker is master since term {self._fence.term}") from error
+                raise self._fence.lost() from error
             raise self.dialect.map_error(error) from error
 
     # -- reading -------------------------------------------------------------------------------------------------

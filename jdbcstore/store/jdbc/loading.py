@@ -576,7 +576,7 @@ class BulkLoad:
 
     def _fence(self, loads: Loads) -> Fence:
         row = loads.connection.execute(text(loads.statements.term_row)).one()
-        return Fence(self.holder, int(row[0]), by_lease=True, idle_ms=self.how.lease_ms // 2)
+        return Fence(self.holder, int(row[0]), idle_ms=self.how.lease_ms // 2)
 
     def _become_master(self, loads: Loads, dead: str | None = None) -> None:
         """Take the lease in the name of this run. Raises `LockHeld` when somebody else is master."""

@@ -26,7 +26,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
-from jdbcstore.errors import LeaseLost, SchemaMismatch
+from jdbcstore.errors import SchemaMismatch
 from jdbcstore.store.jdbc.dialect import Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
@@ -330,5 +330,5 @@ class Loads:
         except Exception as error:
             self.dialect.rollback(raw)
             if fence is not None and self.dialect.is_fence(error):
-                raise LeaseLost(f"another broker is master since term {fence.term}") from error
+                raise fence.lost() from error
             raise self.dialect.map_error(error) from error

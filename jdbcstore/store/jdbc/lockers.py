@@ -94,10 +94,10 @@ class _SqlLocker(Locker):
         if lease is None:
             return None
         # Half of the lease: a master that falls silent in a commit is gone before the next one may come.
-        return Fence(lease.holder, lease.term, self._by_lease, self.options.lease_ms // 2)
+        return Fence(lease.holder, lease.term, self.options.lease_ms // 2, self._lock_session)
 
-    #: Whether ACTIVEMQ_LOCK names us.
-    _by_lease: bool
+    #: The session that has the row of ACTIVEMQ_LOCK locked while we are master; None if the row names us.
+    _lock_session: int | None = None
 
     def acquire(self) -> int | None:
         with self._busy:
@@ -249,7 +249,6 @@ class LeaseDatabaseLocker(_SqlLocker):
     the same transaction. A renewal wants the lease to be ours, of our term, and unexpired.
     """
 
-    _by_lease = True
     #: Whether the row may name us: also after an answer that was lost.
     _may_hold = False
     _pulse: pulse.Pulse | None = None
@@ -361,11 +360,13 @@ class DatabaseLocker(_SqlLocker):
     is on the table, which keeps Java brokers out likewise and does not stand in the way of VACUUM. SQLite has no such
     lock.
 
+    Every commit asks the server whether the session is there and has the lock (`Fence.lock_session`). It cannot have
+    the row locked itself, which is what makes the proof of `LeaseDatabaseLocker` hold to the end of the commit: here a
+    session that ends *between* the proof and the end of the same commit is noticed by the next one only.
+
     Raises:
         ConfigurationError: the database is SQLite.
     """
-
-    _by_lease = False
 
     def __init__(
         self,
@@ -400,6 +401,7 @@ class DatabaseLocker(_SqlLocker):
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
                 self._end_sessions_of(former, other)
+            self._lock_session = self._dialect.hold_row_lock(connection, self.holder)
             return term
 
     def renew(self) -> None:

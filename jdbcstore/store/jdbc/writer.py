@@ -370,7 +370,7 @@ class Writer:
                     log.info("could not ask who is master error=%r", str(second))
                     self._disconnect()
                     return
-        lost = LeaseLost(f"another broker is master since term {self._fence.term} of {self._fence.holder}")
+        lost = self._fence.lost()
         if in_doubt:  # it may have been stored, and the next master's consumer may have had it
             self._lost = lost
             raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error

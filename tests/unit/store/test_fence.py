@@ -16,7 +16,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, ProducerRow, Purge, Write
 from jdbcstore.store.jdbc.statements import Statements
 
-FENCE = Fence("east-0123456789ab", 7, by_lease=True, idle_ms=5000)
+FENCE = Fence("east-0123456789ab", 7, idle_ms=5000)
 PROOF = re.compile(r"EXECUTE jdbcstore_fence|FOR SHARE|LOCK IN SHARE MODE")
 PURGE = "DELETE FROM ACTIVEMQ_MSGS WHERE CONTAINER"
 
@@ -127,18 +127,18 @@ def test_without_a_fence_nothing_is_proved(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["postgresql", "mysql"])
 def test_a_holder_s_name_is_a_literal_whatever_is_in_it(name: str) -> None:
-    odd = Fence("o'hara\\-1", 7, by_lease=True, idle_ms=5000)
+    odd = Fence("o'hara\\-1", 7, idle_ms=5000)
     (sent,) = packets(name, lambda dialect, connection: dialect.prove(connection, odd))
     assert ("'o''hara\\-1'" if name == "postgresql" else "'o\\'hara\\\\-1'") in sent
 
 
 @pytest.mark.parametrize(
-    ("by_lease", "row", "named"),
-    [(True, "ACTIVEMQ_LOCK WHERE ID=1 ", "BROKER_NAME='east'"), (False, "JDBCSTORE_TERM WHERE ID=1 ", "HOLDER='east'")],
+    ("lock_session", "row", "named"),
+    [(None, "ACTIVEMQ_LOCK WHERE ID=1 ", "BROKER_NAME='east'"), (42, "JDBCSTORE_TERM WHERE ID=1 ", "HOLDER='east'")],
 )
 @pytest.mark.parametrize("name", ["postgresql", "mysql"])
-def test_the_row_that_a_takeover_changes_is_asked(name: str, by_lease: bool, row: str, named: str) -> None:
-    fence = Fence("east", 7, by_lease=by_lease, idle_ms=5000)
+def test_the_row_that_a_takeover_changes_is_asked(name: str, lock_session: int | None, row: str, named: str) -> None:
+    fence = Fence("east", 7, idle_ms=5000, lock_session=lock_session)
     (sent,) = packets(name, lambda dialect, connection: dialect.prove(connection, fence))
     assert row in sent
     assert named in sent

@@ -198,6 +198,18 @@ class Dialect:
         """Whether a holder has a writing session on the server: whoever has the lock row locked writes no name."""
         return False
 
+    def hold_row_lock(self, connection: Connection, holder: str) -> int:
+        """A session has `row_lock` now, and keeps it: returns what commits know it by (`Fence.lock_session`).
+
+        Args:
+            connection: the one that has the lock.
+            holder: in whose name.
+
+        Raises:
+            ConnectionLost: commits could not find the session.
+        """
+        raise NotImplementedError
+
     def is_row_locked(self, connection: Connection) -> bool:
         """Whether `row_lock` cannot be had, which is tried for a moment. Not on a connection that has it."""
         if not self.row_lock:

@@ -32,7 +32,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.jdbc.dialect import STILL_AT_WORK, AccessDenied, ConnectionLost, Dialect
-from jdbcstore.store.jdbc.fence import Fence, session_name
+from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
@@ -243,6 +243,11 @@ class MySQLDialect(Dialect):
         if connection.execute(text("SELECT GET_LOCK(:name, :wait_s)"), lock).scalar() != 1:
             raise ConnectionLost(STILL_AT_WORK)
 
+    def hold_row_lock(self, connection: Connection, holder: str) -> int:
+        # Who has which row locked is told to administrators only. A named lock ends with its session, as the row's.
+        self._name_session(connection, lock_session_name(holder))
+        return int(connection.execute(text("SELECT CONNECTION_ID()")).scalar_one())
+
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         used = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
         return used is not None
@@ -340,7 +345,12 @@ class MySQLDialect(Dialect):
         """An id that becomes NULL, which no id may be, unless a row names us; and that row, locked."""
         names = self.statements
         row, holder = (names.lock, b"BROKER_NAME") if fence.by_lease else (names.term, b"HOLDER")
-        named = b"IF(%s=%s,%d,NULL)" % (holder, _literal(fence.holder), id)
+        condition = b"%s=%s" % (holder, _literal(fence.holder))
+        if fence.lock_session is not None:
+            # Within an INSERT no binary log by statements could repeat it. READ COMMITTED is logged by rows.
+            name = _literal(lock_session_name(fence.holder))
+            condition += b" AND IS_USED_LOCK(%s)=%d" % (name, fence.lock_session)
+        named = b"IF(%s,%d,NULL)" % (condition, id)
         return named, b"%s WHERE ID=1 LOCK IN SHARE MODE" % row.encode()
 
     def _rest(self, batch: Batch) -> list[bytes]:

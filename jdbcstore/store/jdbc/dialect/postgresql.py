@@ -7,6 +7,7 @@ COPY, which costs one more round trip and a third of the server's time per row.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import select
@@ -41,7 +42,7 @@ from jdbcstore.store.jdbc.copy_format import (
     text_field,
 )
 from jdbcstore.store.jdbc.dialect import STILL_AT_WORK, AccessDenied, ConnectionLost, Dialect
-from jdbcstore.store.jdbc.fence import Fence, session_name
+from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, MessageRow
 
@@ -192,6 +193,13 @@ class PostgreSQLDialect(Dialect):
     def end_sessions(self, connection: Connection, holder: str) -> int:
         return self._count_sessions(connection, holder, "pg_terminate_backend(pid)")
 
+    def hold_row_lock(self, connection: Connection, holder: str) -> int:
+        # pg_locks would say it too, and stop everybody's locking for a moment with each commit. An advisory lock ends
+        # with its session, as the table's, and looking at one is nearly free.
+        key = int.from_bytes(hashlib.sha256(lock_session_name(holder).encode()).digest()[:8], signed=True)
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": key})
+        return key
+
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         return self._count_sessions(connection, holder, "pid") > 0
 
@@ -246,6 +254,9 @@ class PostgreSQLDialect(Dialect):
         names = self.statements
         row, holder = (names.lock, b"BROKER_NAME") if fence.by_lease else (names.term, b"HOLDER")
         named = b"%s WHERE ID=1 AND %s=%s" % (row.encode(), holder, _literal(fence.holder))
+        if fence.lock_session is not None:
+            # Shared, so that of two commits none takes the other for the session.
+            named += b" AND NOT pg_try_advisory_xact_lock_shared(%d)" % fence.lock_session
         return b"SELECT 1/COUNT(*) FROM (SELECT 1 FROM %s FOR SHARE) proof" % named
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:

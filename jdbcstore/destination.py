@@ -83,6 +83,12 @@ class Destination:
         name = self.physical_name
         return ("*" in name or ">" in name) and any(part in ("*", ">") for part in name.split("."))
 
+    @property
+    def is_storable(self) -> bool:
+        """Whether every store can keep messages under this name: it is one destination's, it fits, it is printable."""
+        name = self.qualified_name
+        return len(name) <= QUALIFIED_NAME_MAX and name.isprintable() and not (self.is_composite or self.is_wildcard)
+
     def elements(self) -> tuple[Destination, ...]:
         """The destinations of a composite in their order, each once; a plain destination is its only element.
 

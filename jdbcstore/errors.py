@@ -51,6 +51,7 @@ __all__ = [
     "StoreUnavailable",
     "TransientStoreError",
     "UnknownTransaction",
+    "may_pass",
 ]
 
 
@@ -174,3 +175,8 @@ class CodecError(JdbcStoreError):
         super().__init__(message + where)
         self.offset = offset
         self.field = field
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an error says nothing about what was to be written: the same may succeed a moment later."""
+    return isinstance(error, TransientStoreError | OutcomeUnknown | StoreClosed | LockError | DuplicateMessage)

@@ -36,7 +36,7 @@ from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
-from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable
+from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable, may_pass
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -531,22 +531,40 @@ class Broker:
         expiration = now_ms + strategy.expiration_ms if strategy.expiration_ms else 0
         return dead_letter(message, target, cause=cause, expiration=expiration)
 
+    def is_for_dead_letters(self, destination: Destination) -> bool:
+        """Whether dead letters go there."""
+        return self._dead_letters.holds(destination)
+
     def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.
 
-        After an error it is where it was.
+        If the store refuses it there for good, it goes to the shared dead-letter queue as it is. After an error it is
+        where it was.
         """
         message, lane = delivery.message, delivery.lane
         if message is None or lane is None:
             raise ValueError(f"{delivery!r} holds no message to move")
+        source = lane.queue.destination
         subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
-        moved = self.dead_letter_of(message, lane.queue.destination, delivery.cause, subscription)
+        moved = self.dead_letter_of(message, source, delivery.cause, subscription)
         if moved is None:
             if not message.expired(self.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
             lane.queue.acknowledge([delivery], answer)
             return
-        self._commit([moved], [delivery], None, lambda error: answer([delivery], error))
+
+        def moved_or_not(error: BaseException | None) -> None:
+            if error is None or may_pass(error):
+                answer([delivery], error)
+                return
+            log.warning(
+                "dead letter refused, it is kept as it is message_id=%s error=%r", message.message_id, str(error)
+            )
+            shared = self._dead_letters.shared_queue(self.policy_for(source).dead_letter_strategy)
+            as_it_is = dead_letter(message, shared, is_told=False)
+            self._commit([as_it_is], [delivery], None, lambda error: answer([delivery], error))
+
+        self._commit([moved], [delivery], None, moved_or_not)
 
     def move(
         self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]

@@ -19,11 +19,12 @@ from jdbcstore.broker.stomp_destination import (
     OwnTemporary,
     destination_header,
     is_destination,
+    parse_reply_to,
     parse_stomp_destination,
 )
 from jdbcstore.broker.transformation import transformed_body, untransformed
-from jdbcstore.destination import Destination, parse_destination
-from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
+from jdbcstore.destination import Destination
+from jdbcstore.errors import CodecError, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, Message, TextMessage
@@ -278,10 +279,7 @@ def _refuse_number(message: Message, value: str) -> None:
 
 
 def _set_jms_reply_to(message: Message, value: str) -> None:
-    try:
-        message.reply_to = parse_destination(value)
-    except ConfigurationError as error:
-        raise ProtocolError(f"Invalid JMSReplyTo header: {error}") from None
+    message.reply_to = parse_reply_to(value)
 
 
 def _int(name: str, value: str) -> int:

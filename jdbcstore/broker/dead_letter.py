@@ -1,7 +1,8 @@
 """Dead letters: where messages go that expired, were refused, or were delivered too often, and what they look like.
 
 ActiveMQ's strategies: one queue for all, one for each destination, or nowhere. What is in a dead-letter queue already
-becomes no dead letter again, it is dropped: otherwise it would go round in circles.
+becomes no dead letter again, it is dropped: otherwise it would go round in circles. Where a queue for a destination
+cannot be, because prefix and name together are too long say, the queue for all takes its place.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class DeadLetters:
         self._individual: list[tuple[type[Destination], str, str]] = []
         for strategy in strategies:
             if strategy.kind == "shared":
-                self._shared.add(self._shared_queue(strategy))
+                self._shared.add(self.shared_queue(strategy))
             elif strategy.kind == "individual":
                 for_queues, for_topics = _kinds(strategy)
                 self._individual += [
@@ -64,7 +65,7 @@ class DeadLetters:
         if strategy.kind == "discarding" or source.is_temporary or self.holds(source):
             return None
         if strategy.kind == "shared":
-            return self._shared_queue(strategy)
+            return self.shared_queue(strategy)
         for_queues, for_topics = _kinds(strategy)
         if source.is_queue:
             kind, prefix, suffix = for_queues, strategy.queue_prefix, strategy.queue_suffix
@@ -73,7 +74,9 @@ class DeadLetters:
         name = prefix + source.physical_name
         if subscription is not None and strategy.destination_per_durable_subscriber:
             name += f".{subscription.client_id}:{subscription.subscription_name}"
-        return kind(name + suffix)
+        name = (name + suffix).strip()
+        individual = kind.decoded(name)
+        return individual if individual.is_storable and "?" not in name else self.shared_queue(strategy)
 
     def holds(self, destination: Destination) -> bool:
         """Whether this is a place for dead letters."""
@@ -85,7 +88,8 @@ class DeadLetters:
             for kind, prefix, suffix in self._individual
         )
 
-    def _shared_queue(self, strategy: DeadLetterStrategy) -> Queue:
+    def shared_queue(self, strategy: DeadLetterStrategy) -> Queue:
+        """Where everything goes that has no dead-letter queue of its own."""
         return Queue(strategy.dead_letter_queue) if strategy.dead_letter_queue else self._default
 
 
@@ -101,7 +105,9 @@ def expiry_cause(message: Message) -> str:
     return f"java.lang.Throwable: Message Expired. Expiration:{message.expiration}"
 
 
-def dead_letter(message: Message, target: Destination, *, cause: str | None = None, expiration: int = 0) -> Message:
+def dead_letter(
+    message: Message, target: Destination, *, cause: str | None = None, expiration: int = 0, is_told: bool = True
+) -> Message:
     """A copy of `message` for a dead-letter queue.
 
     It keeps its id and body, names where it was, and counts no deliveries. Source: rows of a real broker.
@@ -111,6 +117,7 @@ def dead_letter(message: Message, target: Destination, *, cause: str | None = No
         target: the dead-letter queue.
         cause: why it is there; a refused message has none.
         expiration: when the dead letter expires, epoch milliseconds; 0 is never.
+        is_told: whether its properties say more than those of the message do.
     """
     dead = message.copy()
     dead.original_destination = message.destination
@@ -121,13 +128,15 @@ def dead_letter(message: Message, target: Destination, *, cause: str | None = No
     dead.redelivery_counter = 0
     dead.expiration = expiration
     dead.persistent = True
+    if not is_told:
+        return dead
     try:
         properties = {**message.properties, "originalExpiration": Long(message.expiration)}
+        if cause is not None:
+            properties["dlqDeliveryFailureCause"] = cause
+        if not message.persistent:
+            properties["originalDeliveryMode"] = "NON_PERSISTENT"
+        dead.properties = properties
     except CodecError:
-        return dead  # properties that nobody can read are kept as they are
-    if cause is not None:
-        properties["dlqDeliveryFailureCause"] = cause
-    if not message.persistent:
-        properties["originalDeliveryMode"] = "NON_PERSISTENT"
-    dead.properties = properties
+        pass  # properties that nobody can read, or write again, are kept as they are
     return dead

@@ -97,6 +97,12 @@ class Ledger:
         if self._ack_id_stem is not None:
             self._by_ack_id[delivery.key] = delivery
 
+    def strike(self, consumer: Consumer, delivery: Delivery) -> None:
+        """A message was not sent after all. It may not have been entered."""
+        if consumer.unacknowledged.get(delivery.key) is delivery:
+            del consumer.unacknowledged[delivery.key]
+            self._by_ack_id.pop(delivery.key, None)
+
     def forget(self, consumer: Consumer) -> None:
         """A subscription ends: its messages cannot be acknowledged any more."""
         for key in consumer.unacknowledged:

@@ -26,7 +26,7 @@ from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.selection import Selection
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
+from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed, may_pass
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
 
@@ -576,7 +576,7 @@ class Queue:
         """The consumer refuses the message (NACK): it becomes a dead letter. After an error nothing has changed."""
         lane = delivery.lane
         if delivery.message is not None or lane is None:
-            self._broker.dead_letter(delivery, answer)
+            self._move(delivery, answer)
             return
 
         def loaded(future: asyncio.Future[Message | None]) -> None:
@@ -595,17 +595,52 @@ class Queue:
                 answer([delivery], None)
             else:
                 self._broker.memory.used += delivery.size
-                self._broker.dead_letter(delivery, answer)
+                self._move(delivery, answer)
 
         self._broker.read(lane.store.get_message, delivery.message_id).add_done_callback(loaded)
 
+    def _move(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """Move a message to the dead letters. Whatever is wrong with it, this raises nothing, and answers."""
+        try:
+            self._broker.dead_letter(delivery, answer)
+        except Exception as error:
+            log.exception("defect in making a dead letter message_id=%s", delivery.message_id)
+            answer([delivery], error)
+
+    def cannot_deliver(self, delivery: Delivery, error: BaseException) -> None:
+        """No frame can be made of a message: it becomes a dead letter. One that is there already stays, unseen."""
+        if self._broker.is_for_dead_letters(self.destination):
+            self._leave(delivery, error)
+        else:
+            delivery.cause = f"Cannot be delivered to a STOMP client: {type(error).__name__}: {error}"
+            self.bury(delivery)
+
+    def _leave(self, delivery: Delivery, error: BaseException) -> None:
+        """Let a message stay in the store as if it were not there, until the store is read anew."""
+        log.error(
+            "message can be neither delivered nor moved, it stays where it is destination=%s message_id=%s error=%r",
+            self.destination,
+            delivery.message_id,
+            str(error),
+        )
+        _take_back(delivery)
+        self._forget(delivery)
+
     def bury(self, delivery: Delivery) -> None:
-        """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it."""
+        """Move a message that cannot be delivered to the dead letters, however long it takes the store to do it.
+
+        If that can never be, it is left alone until the store is read anew.
+        """
         self.refuse(delivery, self._buried)
 
     def _buried(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
-        if error is not None:
+        if error is None:
+            return
+        if may_pass(error):
             self._try_again(self.bury, deliveries, error)
+            return
+        for delivery in deliveries:
+            self._leave(delivery, error)
 
     def consumed(self, *deliveries: Delivery) -> None:
         """Consumers in mode auto have messages of one lane. They get room for others when these are removed."""

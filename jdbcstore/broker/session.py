@@ -28,7 +28,7 @@ from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
 from jdbcstore.broker.wire import Wire
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, ProtocolError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import (
@@ -549,27 +549,35 @@ class Session:
             if self._transformations and (form := self._transformations.get(consumer)) is not None and not has_length:
                 transformed = transform(message, form, headers)
                 body = body if transformed is None else transformed
-        except CodecError as error:
+            if has_length:
+                headers["content-length"] = str(len(body))
+            if consumer.is_auto:
+                self._unflushed.append(delivery)
+            elif (ack_id := self._ledger.enter(consumer, delivery)) is not None:
+                headers["ack"] = ack_id
+            self._stomp.send_message(headers, body, more)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it costs this message and not its consumer
             self._bury(consumer, delivery, error)
             return
-        if has_length:
-            headers["content-length"] = str(len(body))
-        if consumer.is_auto:
-            self._unflushed.append(delivery)
-        elif (ack_id := self._ledger.enter(consumer, delivery)) is not None:
-            headers["ack"] = ack_id
-        self._stomp.send_message(headers, body, more)
         if delivery.lane is None:
             delivery.message = None
         if not self._is_talking:
             self.talk()
 
-    def _bury(self, consumer: Consumer, delivery: Delivery, error: CodecError) -> None:
-        """A message that cannot be sent must not hold up those behind it."""
-        log.error("unreadable message message_id=%s error=%r", delivery.message_id, str(error))
-        consumer.release()
+    def _bury(self, consumer: Consumer, delivery: Delivery, error: Exception) -> None:
+        """A message that cannot be sent must not hold up those behind it: it goes, as if it had never been tried."""
+        is_defect = not isinstance(error, JdbcStoreError)
+        log.error(
+            "message cannot be delivered message_id=%s", delivery.message_id, exc_info=error if is_defect else None
+        )
+        if self._unflushed and self._unflushed[-1] is delivery:
+            self._unflushed.pop()
+        self._ledger.strike(consumer, delivery)
+        # Nobody is resumed by this: whoever delivers goes on by himself, and a thousand such messages would nest.
+        consumer.credit += 1
+        delivery.consumer = None
         if delivery.lane is not None:
-            delivery.lane.queue.bury(delivery)
+            delivery.lane.queue.cannot_deliver(delivery, error)
 
     def _settle_flushed(self) -> None:
         flushed, self._unflushed = self._unflushed, []

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, TempQueue, TempTopic, Topic
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, TempQueue, TempTopic, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, ProtocolError
 
-__all__ = ["OwnTemporary", "destination_header", "is_destination", "parse_stomp_destination"]
+__all__ = ["OwnTemporary", "destination_header", "is_destination", "parse_reply_to", "parse_stomp_destination"]
 
 _QUEUE, _TOPIC = "/queue/", "/topic/"
 _TEMP_QUEUE, _TEMP_TOPIC = "/temp-queue/", "/temp-topic/"
@@ -75,18 +75,48 @@ def parse_stomp_destination(text: str, own_temporary: OwnTemporary) -> Destinati
         raise ProtocolError(f"Invalid destination '{text}': nothing stands between its commas")
     # Stored as ActiveMQ does: the first one gives the kind, the others are written with their prefixes.
     first, others = elements[0], elements[1:]
-    return type(first)(",".join([first.physical_name, *(other.qualified_name for other in others)]))
+    composite = type(first)(",".join([first.physical_name, *(other.qualified_name for other in others)]))
+    try:
+        composite.elements()  # read back, the name of the first may turn out to be a prefix and nothing else
+    except ConfigurationError as error:
+        raise ProtocolError(f"Invalid destination '{text}': {error}") from None
+    return composite
+
+
+def parse_reply_to(text: str) -> Destination:
+    """The destination of a ``JMSReplyTo`` header, which is written as Java clients do: ``queue://A``.
+
+    Raises:
+        ProtocolError: it is none; it would be found out only when the message is delivered.
+    """
+    try:
+        destination = parse_destination(text)
+        elements = destination.elements()
+    except ConfigurationError as error:
+        raise ProtocolError(f"Invalid JMSReplyTo header '{text[:120]}': {error}") from None
+    if not elements:
+        raise ProtocolError(f"Invalid JMSReplyTo header '{text[:120]}': nothing stands between its commas")
+    for element in elements:
+        _checked(element)
+    return destination
 
 
 def destination_header(destination: Destination, own_names: Mapping[Destination, str]) -> str:
-    """What a client reads as the name of a destination; its own temporary ones by the names that it gave them."""
+    """What a client reads as the name of a destination; its own temporary ones by the names that it gave them.
+
+    A composite that is none, as another broker may have stored it in a ``reply-to``, is told as it stands.
+    """
     if destination.is_temporary:
         own = own_names.get(destination)
         if own is not None:
             return own
     header = _headers.get(destination)
     if header is None:
-        header = ",".join(_OUTGOING[type(element)] + element.physical_name for element in destination.elements())
+        try:
+            elements = destination.elements()
+        except ConfigurationError:
+            elements = (destination,)
+        header = ",".join(_OUTGOING[type(element)] + element.physical_name for element in elements)
         if len(_headers) >= _HEADERS_MAX:
             _headers.clear()
         _headers[destination] = header

@@ -98,20 +98,23 @@ def receive(
     if browse:
         headers["browser"] = "true"
     elif count is not None:
-        headers["activemq.prefetchSize"] = str(min(count, 1000))
+        # Not one message more than asked for comes here: it would go back as if it had been looked at.
+        headers["activemq.prefetchSize"] = "1"
     with StompClient(host, port, login=login, passcode=passcode) as client:
         client.request("SUBSCRIBE", headers)
         got = 0
-        while count is None or got < count:
+        while True:
             frame = _next(client, timeout_s, got)
             if frame is None or frame.headers.get("browser") == "end":
-                break
+                client.disconnect()
+                return
             _print(frame, as_json)
             got += 1
+            if got == count:
+                client.disconnect(None if browse else frame.headers["ack"])
+                return
             if not browse:
-                client.request("ACK", {"id": frame.headers["ack"]}) if got == count else client.send(
-                    "ACK", {"id": frame.headers["ack"]}
-                )
+                client.send("ACK", {"id": frame.headers["ack"]})
 
 
 def _next(client: StompClient, timeout_s: float | None, got: int) -> Frame | None:

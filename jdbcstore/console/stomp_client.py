@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
@@ -42,6 +43,8 @@ class StompClient:
     ) -> None:
         self._parser = FrameParser(Limits(), _FROM_SERVER)
         self._receipts = 0
+        #: Messages that came while a receipt was waited for.
+        self._messages: deque[Frame] = deque()
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
@@ -65,15 +68,38 @@ class StompClient:
         self._socket.settimeout(timeout_s)
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a frame and wait for its receipt.
+        """Send a frame and wait for its receipt. Messages that come before it are there for `receive`.
 
         Raises:
             ClientError: the broker refused it.
         """
-        self._receipts += 1
-        receipt = str(self._receipts)
+        receipt = self._next_receipt()
         self.send(command, {**headers, "receipt": receipt}, body)
-        frame = self.expect("RECEIPT")
+        self._wait_for(receipt)
+
+    def disconnect(self, last_ack_id: str | None = None) -> None:
+        """Say goodbye and wait until the broker has done all that it was asked for.
+
+        Args:
+            last_ack_id: a message to acknowledge with it, so that none is delivered in its place.
+
+        Raises:
+            ClientError: the broker refused something.
+        """
+        frames = [("DISCONNECT", {})] if last_ack_id is None else [("ACK", {"id": last_ack_id}), ("DISCONNECT", {})]
+        asked = [(command, {**headers, "receipt": self._next_receipt()}) for command, headers in frames]
+        self._socket.sendall(b"".join(serialise(command, headers) for command, headers in asked))
+        for _, headers in asked:
+            self._wait_for(headers["receipt"])
+
+    def _next_receipt(self) -> str:
+        self._receipts += 1
+        return str(self._receipts)
+
+    def _wait_for(self, receipt: str) -> None:
+        while (frame := self._read()).command == "MESSAGE":
+            self._messages.append(frame)
+        _check(frame, "RECEIPT")
         if frame.headers.get("receipt-id") != receipt:
             raise ClientError(f"receipt {frame.headers.get('receipt-id')} came instead of {receipt}")
 
@@ -87,10 +113,7 @@ class StompClient:
         Raises:
             ClientError: it is another one, or none comes in time.
         """
-        frame = self.receive()
-        if frame.command != command:
-            raise ClientError(f"the broker says: {frame.headers.get('message', frame.command)}")
-        return frame
+        return _check(self.receive(), command)
 
     def receive(self) -> Frame:
         """The next frame.
@@ -98,6 +121,9 @@ class StompClient:
         Raises:
             ClientError: none comes in time, or the broker closes the connection.
         """
+        return self._messages.popleft() if self._messages else self._read()
+
+    def _read(self) -> Frame:
         while (frame := self._parser.next_frame()) is None:
             try:
                 data = self._socket.recv(1 << 16)
@@ -119,3 +145,9 @@ class StompClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check(frame: Frame, command: str) -> Frame:
+    if frame.command != command:
+        raise ClientError(f"the broker says: {frame.headers.get('message', frame.command)}")
+    return frame

@@ -9,6 +9,7 @@ import pytest
 
 from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue, Topic, open_store
 from jdbcstore.cli import run
+from jdbcstore.console.stomp_client import StompClient
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -113,6 +114,36 @@ def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.Capture
     assert (shown["headers"]["shop"], shown["headers"]["persistent"], shown["body"]) == ("north", "true", "hello world")
     assert run(["receive", address, "/queue/A", "--timeout", "0.2", *login]) == 0
     assert capfdbinary.readouterr().out == b"hello world\n"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_receive_takes_so_many_of_more_and_leaves_the_others_untouched(
+    start_broker: StartBroker, capfdbinary: pytest.CaptureFixture[bytes], count: int
+) -> None:
+    address = place(start_broker())
+    for number in range(12):
+        assert run(["send", address, "/queue/A", str(number)]) == 0
+    for first in range(0, 12, count):
+        assert run(["receive", address, "/queue/A", "--count", str(count), "--json"]) == 0
+        out, err = capfdbinary.readouterr()
+        received = [json.loads(line) for line in out.splitlines()]
+        assert [one["body"] for one in received] == [str(number) for number in range(first, first + count)]
+        assert not any("redelivered" in one["headers"] for one in received)
+        assert b"the broker says" not in err
+
+
+def test_receive_takes_what_comes_before_its_receipt(
+    start_broker: StartBroker, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The store may take its time with an acknowledgement while more is delivered."""
+    host, port = start_broker()
+    assert run(["send", f"{host}:{port}", "/queue/A", "x", "--count", "5"]) == 0
+    with StompClient(host, port) as client:
+        client.request("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "ack": "client-individual"})
+        first = client.expect("MESSAGE")
+        client.request("ACK", {"id": first.headers["ack"]})
+        assert [client.expect("MESSAGE").body for _ in range(4)] == [b"x"] * 4
+        client.disconnect()
 
 
 def test_a_refused_command_says_why_in_one_line(start_broker: StartBroker, capsys: Capture) -> None:

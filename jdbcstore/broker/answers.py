@@ -39,10 +39,12 @@ class SendAnswer:
         session.asked(size)
 
     def __call__(self, error: BaseException | None) -> None:
-        if error is not None and self._acknowledged:
-            for delivery in self._acknowledged:
-                self._session.restore(delivery)
-        self._session.answered(self._size, self._receipt, error)
+        try:
+            if error is not None and self._acknowledged:
+                for delivery in self._acknowledged:
+                    self._session.restore(delivery)
+        finally:
+            self._session.answered(self._size, self._receipt, error)
 
 
 class NumberedAnswer(SendAnswer):
@@ -93,10 +95,12 @@ class AcknowledgementAnswer:
         session.asked(self._size)
 
     def __call__(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
-        if error is not None:
-            self._error = error
-            for delivery in deliveries:
-                self._session.restore(delivery)
-        self._remaining -= len(deliveries)
-        if not self._remaining:
-            self._session.answered(self._size, self._receipt, self._error)
+        try:
+            if error is not None:
+                self._error = error
+                for delivery in deliveries:
+                    self._session.restore(delivery)
+        finally:
+            self._remaining -= len(deliveries)
+            if not self._remaining:
+                self._session.answered(self._size, self._receipt, self._error)

@@ -482,7 +482,7 @@ class Broker:
             return None
         written = [_take_note(target, message, publisher) for target, message in kept]
 
-        def done(_: object, error: BaseException | None) -> None:
+        def take_effect(error: BaseException | None) -> None:
             for stored in written:
                 stored(error)
             if error is None:
@@ -495,7 +495,12 @@ class Broker:
                 for message in sends:
                     if id(message) not in keepers:
                         self._publish(message, publisher, _log_failure)
-            answer(error)
+
+        def done(_: object, error: BaseException | None) -> None:
+            try:
+                take_effect(error)
+            finally:
+                answer(error)
 
         self.inbox.expect(completion, done, None)
         return completion

@@ -19,7 +19,9 @@ __all__ = ["Inbox"]
 
 log = logging.getLogger(__name__)
 
-#: Told about one finished write, in the event loop: what the caller left with `Inbox.expect`, and the error or None.
+#: Told about one finished write, in the event loop: what the caller left with `Inbox.expect`, and the error or None. If
+#: a client waits for it, its answer is given in a ``finally``: whatever goes wrong besides, the client is told how the
+#: write went.
 Handler: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
@@ -78,10 +80,12 @@ class Inbox:
             completion = finished.popleft()
             handler, subject = waiting.pop(completion)
             error = completion.error
-            if error is not None:
-                self._failed(error)
             try:
-                handler(subject, error)
-            except Exception:  # a handler's defect must not cost the others their answers
+                try:
+                    if error is not None:
+                        self._failed(error)
+                finally:
+                    handler(subject, error)
+            except Exception:  # a defect must not cost the others their answers
                 log.exception("handler of a finished write failed")
         self._after_burst()

@@ -15,16 +15,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from jdbcstore.errors import (
-    CodecError,
-    DuplicateMessage,
-    JdbcStoreError,
-    LockError,
-    OutcomeUnknown,
-    ProtocolError,
-    StoreClosed,
-    TransientStoreError,
-)
+from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClosed, TransientStoreError, may_pass
 from jdbcstore.message import Message
 from jdbcstore.store.contract import SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.intake import START, IntakePage, IntakeStore, Staged
@@ -39,8 +30,6 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 1.0
 _PAGE_MESSAGES: Final = 500
 _PAGE_BYTES: Final = 1 << 20
-#: What says nothing about the messages: they are taken in later.
-_LATER: Final = (TransientStoreError, OutcomeUnknown, StoreClosed, LockError, DuplicateMessage)
 
 
 class Intake:
@@ -105,9 +94,11 @@ class Intake:
         """Take a page in; if something in it is at fault, each message by itself. Returns the load as it is then."""
         try:
             return await self._send(load, page)
-        except _LATER:
-            raise
-        except JdbcStoreError as error:
+        except Exception as error:
+            if may_pass(error):
+                raise  # they are taken in later
+            if not isinstance(error, JdbcStoreError):
+                log.exception("defect in taking in a page of a bulk load job=%s", load.job)
             if len(page) > 1:
                 for staged in page:
                     load = await self._commit(load, [staged])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,8 @@ from jdbcstore.message import Message
 from jdbcstore.selector import CONVERT_STRINGS, DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 
 __all__ = ["EVERYTHING", "Interest", "stomp_selector"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,11 @@ class Interest:
             producer = None if message_id is None else message_id.producer_id
             if producer is not None and producer.connection_id == self.unwanted_connection:
                 return False
-        return self.selector is None or self.selector.matches(message)
+        try:
+            return self.selector is None or self.selector.matches(message)
+        except Exception:  # it costs this message, not its queue and all who wait there
+            log.exception("defect in a selector message_id=%s", message.message_id)
+            return False
 
 
 EVERYTHING: Final = Interest()

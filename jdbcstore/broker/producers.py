@@ -171,9 +171,11 @@ class Producers:
             return
 
         def answered(error: BaseException | None) -> None:
-            for known, its_numbers in numbers.items():
-                self._settle(known, its_numbers, error)
-            answer(error)
+            try:
+                for known, its_numbers in numbers.items():
+                    self._settle(known, its_numbers, error)
+            finally:
+                answer(error)
 
         marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
         completion = self._broker.commit(fresh, acknowledged, publisher, answered, marks, list(follows))

@@ -213,8 +213,10 @@ class Queue:
 
     def _added(self, subject: tuple[Lane, Delivery | None, Answer], error: BaseException | None) -> None:
         lane, delivery, answer = subject
-        lane.added(delivery, error)
-        answer(error)
+        try:
+            lane.added(delivery, error)
+        finally:
+            answer(error)
 
     def _arrived_too_late(self, message: Message, answer: Answer) -> None:
         self.expired += 1
@@ -498,8 +500,10 @@ class Queue:
                 answer(kept, error)
             deliveries = [delivery for delivery in deliveries if delivery.failed]
         if deliveries:
-            self.settled(deliveries)
-            answer(deliveries, None)
+            try:
+                self.settled(deliveries)
+            finally:
+                answer(deliveries, None)
 
     def settled(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries have left the store, or go with the commit that just succeeded."""

@@ -21,6 +21,8 @@ _PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
 _REPEAT: Final = "AMQ_SCHEDULED_REPEAT"
 _CRON: Final = "AMQ_SCHEDULED_CRON"
 _ASKING: Final = frozenset({_DELAY, _PERIOD, _REPEAT, _CRON})
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
 _MARK: Final = b"AMQ_SCHEDULED_"
 #: On delivered messages: which job they come from.
 JOB_ID: Final = "scheduledJobId"
@@ -59,6 +61,8 @@ def job_of(message: Message, now_ms: int, horizon_ms: int) -> ScheduledJob:
         raise ProtocolError(f"{_REPEAT} needs {_PERIOD} beside it: how many milliseconds lie between two messages")
     if not cron and _ASKING.isdisjoint(message.properties.keys() - {_REPEAT}):
         raise ProtocolError(f"{_REPEAT} says how often, but nothing says when: send {_DELAY} or {_PERIOD} with it")
+    if repeat > _INT_MAX:
+        raise ProtocolError(f"{_REPEAT} may be {_INT_MAX} at most")
     if delay_ms > horizon_ms or period_ms > horizon_ms:
         raise ProtocolError(f"{_DELAY} and {_PERIOD} may be {horizon_ms} at most, which are milliseconds")
     due_ms = now_ms + (delay_ms or period_ms)
@@ -128,6 +132,6 @@ def due_message(job: ScheduledJob, now_ms: int, message_id: MessageId) -> Messag
     message.transaction_id = None
     message.broker_in_time = now_ms
     if message.expiration > 0 and 0 < message.timestamp < now_ms:
-        message.expiration += now_ms - message.timestamp
+        message.expiration = min(message.expiration + now_ms - message.timestamp, _LONG_MAX)
         message.timestamp = now_ms
     return message

@@ -22,15 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jdbcstore.broker.schedule import JOB_ID, asks_for_schedule, due_message, firing_of, job_of
 from jdbcstore.destination import Destination
-from jdbcstore.errors import (
-    JdbcStoreError,
-    LockError,
-    OutcomeUnknown,
-    ProtocolError,
-    SchemaMismatch,
-    StoreClosed,
-    TransientStoreError,
-)
+from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, StoreClosed, may_pass
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -206,7 +198,9 @@ class Scheduler:
             message_id = self._next_message_id()
             firing = firing_of(job, now_ms, str(message_id))
             sends = self._singles(due_message(job, now_ms, message_id)) if firing.is_sent else []
-        except JdbcStoreError as error:
+        except Exception as error:  # whatever is wrong with this one, the others go on
+            if not isinstance(error, JdbcStoreError):
+                log.exception("defect in firing a scheduled message job_id=%s", job.job_id)
             self._hold(job.place, job.repeat, error)
             return
         answer = partial(self._answered, self._mastership, job, len(sends))
@@ -234,7 +228,7 @@ class Scheduler:
         if error is None:
             self.fired += count
             self._done()
-        elif isinstance(error, TransientStoreError | OutcomeUnknown | StoreClosed | LockError):
+        elif may_pass(error):
             log.warning("scheduled message not sent yet job_id=%s error=%r", job.job_id, str(error))
             self._is_troubled = True
             self._done()
@@ -306,9 +300,11 @@ class Scheduler:
 
     def _removed(self, store: JobStore, completion: Completion[None], answer: Answer) -> None:
         def done(_: object, error: BaseException | None) -> None:
-            if self._store is store:
-                self._count_again(store)
-            answer(error)
+            try:
+                if self._store is store:
+                    self._count_again(store)
+            finally:
+                answer(error)
 
         self._broker.inbox.expect(completion, done, None)
 
@@ -354,9 +350,12 @@ def _read(store: JobStore, now_ms: int) -> tuple[JobPage, int | None]:
 def _time(properties: Any, names: Sequence[str], default: int) -> int:
     value = next((properties[name] for name in names if name in properties), default)
     try:
-        return int(str(value))
+        time_ms = int(str(value))
+        if not -HELD_MS <= time_ms <= HELD_MS:
+            raise ValueError("it does not fit 64 bits")
     except ValueError:
         raise ProtocolError(f"{names[0]} has to be a time in epoch milliseconds, got '{value}'") from None
+    return time_ms
 
 
 def _log_failure(error: BaseException | None) -> None:

@@ -342,8 +342,7 @@ class Session:
             return
         if event.transaction is not None:
             transaction = self._transaction(event.transaction)
-            for single in self._singles(message, destination):
-                transaction.send(single)
+            transaction.send(self._singles(message, destination))
             self._done(event.receipt)
             return
         singles = self._singles(message, destination)
@@ -379,8 +378,7 @@ class Session:
             if event.transaction is not None:
                 transaction = self._transaction(event.transaction)
                 transaction.number(producer_id, sequence)
-                for single in singles:
-                    transaction.send(single)
+                transaction.send(singles)
         except JdbcStoreError:
             self._refuse(number, transaction)
             raise

@@ -242,8 +242,10 @@ class Topic:
 
     def _stored(self, subject: tuple[_Publication, Answer], error: BaseException | None) -> None:
         publication, answer = subject
-        self.admitted(publication, error)
-        answer(error)
+        try:
+            self.admitted(publication, error)
+        finally:
+            answer(error)
 
     def admit(self, message: Message, publisher: Session | None) -> _Publication:
         """Take note of a message whose write has just been submitted. `admitted` wants to hear of it again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
@@ -46,12 +48,18 @@ class Transaction:
         self._options = options
         self._bytes = 0
 
-    def send(self, message: Message) -> None:
-        """Keep a message until COMMIT. Raises ProtocolError when the transaction is full."""
-        self._check(1, message.size)
-        message.transaction_id = self.transaction_id
-        self._bytes += message.size
-        self.sends.append(message)
+    def send(self, messages: Sequence[Message]) -> None:
+        """Keep what a SEND has become until COMMIT, all of it or nothing.
+
+        Raises:
+            ProtocolError: the transaction is full.
+        """
+        size = sum([message.size for message in messages])
+        self._check(len(messages), size)
+        for message in messages:
+            message.transaction_id = self.transaction_id
+        self._bytes += size
+        self.sends += messages
 
     def acknowledge(self, deliveries: list[Delivery]) -> None:
         """Keep acknowledgements until COMMIT. Raises ProtocolError when the transaction is full."""

@@ -17,8 +17,8 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
-from tests.broker.test_dead_letters import DLQ, browsed, texts
-from tests.broker.test_durable import TOPIC, durably, subscriber
+from tests.broker.test_dead_letters import DLQ, PERSISTENT, browsed, texts
+from tests.broker.test_durable import TOPIC, create, durably, subscriber
 from tests.broker.test_flow_control import pour
 
 A = "/queue/A"
@@ -195,6 +195,45 @@ def test_what_the_store_refuses_as_a_dead_letter_is_kept_as_it_is(
     client.subscribe(A, "client-individual")
     client.publish(A, "poison")
     assert [message.text for message in waiting(client, DLQ, 1)] == ["poison"]
+
+
+# -- finished writes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("defect", "command", "headers"),
+    [
+        ("lane.Lane.added", "SEND", {"destination": A, **PERSISTENT}),
+        ("topic.Topic.admitted", "SEND", {"destination": TOPIC, **PERSISTENT}),
+        ("queue.Queue.settled", "ACK", {}),
+        ("lane.Lane.added", "COMMIT", {"transaction": "t"}),
+    ],
+)
+def test_who_waits_for_a_write_is_answered_whatever_goes_wrong_besides(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+    defect: str,
+    command: str,
+    headers: dict[str, str],
+) -> None:
+    address = start_broker(sqlite_store)
+    create(address)
+    client = open_client(address)
+    client.subscribe("/queue/B", "client-individual")
+    client.publish("/queue/B", "to be acknowledged")
+    held = client.message()
+    client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {"destination": A, "transaction": "t", **PERSISTENT})
+    if command == "ACK":
+        headers = client.named(held)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(f"jdbcstore.broker.{defect}", fail)
+    assert client.request(command, headers).command == "RECEIPT"  # it is in the store
 
 
 def waiting(client: Client, destination: str, count: int) -> list[Frame]:

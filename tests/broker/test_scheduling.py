@@ -221,6 +221,15 @@ def test_a_time_to_live_begins_when_the_message_is_sent(client: Client, wall: Wa
     assert expires + 3_590_000 < int(found["expires"]) < expires + 3_610_000
 
 
+@pytest.mark.parametrize("back", [0, 1, 1_700_000_000_000])
+def test_a_time_to_live_has_an_end(client: Client, wall: Wall, back: int) -> None:
+    client.subscribe("/queue/A")
+    most = (1 << 63) - 1
+    schedule(client, delay=3_600_000, expires=str(most - back))
+    wall.move(3_600_000)
+    assert most - back <= int(client.message().headers["expires"]) <= most
+
+
 def test_every_part_of_a_composite_gets_it(client: Client, wall: Wall, jobs: JobStore) -> None:
     client.subscribe("/queue/A", id="a")
     client.subscribe("/topic/B", id="b")
@@ -401,6 +410,7 @@ def test_a_span_of_time(client: Client, jobs: JobStore) -> None:
         ("BROWSE", {}, "needs a reply-to"),
         ("FIRE", {}, "BROWSE, REMOVE or REMOVEALL"),
         ("REMOVEALL", {"ACTION_START_TIME": "noon"}, "epoch milliseconds"),
+        ("REMOVEALL", {"ACTION_END_TIME": "9" * 20}, "epoch milliseconds"),
         ("REMOVEALL", {"transaction": "t"}, "outside of transactions"),
         ("REMOVEALL", {"producer-id": "p", "producer-sequence": "1"}, "without a number"),
     ],

@@ -140,3 +140,14 @@ def test_a_transaction_is_bounded(start_broker: StartBroker, open_client: OpenCl
         client.done("SEND", {"destination": "/queue/A", "transaction": "t"}, "x")
     answer = client.request("SEND", {"destination": "/queue/A", "transaction": "t"}, "x")
     assert (answer.command, "2 messages are the limit" in answer.headers["message"]) == ("ERROR", True)
+
+
+def test_of_a_send_that_is_refused_no_part_stays(start_broker: StartBroker, open_client: OpenClient) -> None:
+    client = open_client(start_broker(transaction_messages_max=2))
+    client.subscribe("/queue/>")
+    client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {"destination": "/queue/A", "transaction": "t"}, "kept")
+    assert client.request("SEND", {"destination": "/queue/B,/queue/C", "transaction": "t"}).command == "ERROR"
+    client.done("COMMIT", {"transaction": "t"})
+    assert client.message().text == "kept"
+    assert client.is_silent()

@@ -33,6 +33,7 @@ class BrokerProcess:
         arguments: more of the command line.
         program: how to run it.
         environment: variables that it has besides ours.
+        is_tls: clients connect with TLS; the arguments name the certificate.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class BrokerProcess:
         *arguments: str,
         program: Sequence[str] = (sys.executable, "-m", "jdbcstore"),
         environment: Mapping[str, str] | None = None,
+        is_tls: bool = False,
     ) -> None:
         self.port = free_port()
         self.health_port = free_port()
@@ -50,7 +52,7 @@ class BrokerProcess:
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
         if url is not None:
-            places += ["--url", url, "--bind", f"127.0.0.1:{self.port}"]
+            places += ["--url", url, "--bind", f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:{self.port}"]
         self._command = [*program, "broker", *places, *arguments]
         self._url = url
         self._process: subprocess.Popen[bytes] | None = None

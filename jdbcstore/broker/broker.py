@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jdbcstore.broker.addresses import parse_listeners
 from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Delivery
@@ -31,6 +32,7 @@ from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.scheduler import Scheduler
+from jdbcstore.broker.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
@@ -78,6 +80,10 @@ class Broker:
             as many as there are.
         policies: policies for destinations; a destination without one has what `options` say.
         redelivery_policies: how often messages of a destination are delivered again, for ever without one.
+        tls: for the listeners of `BrokerOptions.bind` that are ``stomp+ssl://``.
+
+    Raises:
+        ConfigurationError: a listener needs TLS, and a certificate or key cannot be used.
     """
 
     def __init__(
@@ -87,9 +93,13 @@ class Broker:
         spool: Callable[[], PersistenceAdapter] = MemoryPersistenceAdapter,
         policies: Iterable[DestinationPolicy] = (),
         redelivery_policies: Iterable[RedeliveryPolicy] = (),
+        tls: TlsOptions | None = None,
     ) -> None:
         self.adapter = adapter
         self.options = options or BrokerOptions()
+        needs_tls = any(listener.is_tls for listener in parse_listeners(self.options.bind))
+        #: The certificate and what belongs to it; None if no listener needs one.
+        self.tls = ServerTls(tls or TlsOptions()) if needs_tls else None
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
@@ -186,14 +196,24 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port.
+        """Where it listens first: host and port. Raises as `addresses`."""
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where it listens: host and port, in the order of `BrokerOptions.bind`.
 
         Raises:
             RuntimeError: it does not listen, because it is not master.
         """
         if self._realm is None or self._realm.server is None:
             raise RuntimeError(f"the broker does not listen: it is {self.life.state}")
-        return self._realm.server.address
+        return self._realm.server.addresses
+
+    def reload(self) -> None:
+        """Read files again that clients are checked by, for those who connect from now on; SIGHUP does this."""
+        if self.tls is not None:
+            asyncio.get_running_loop().run_in_executor(None, self.tls.reload)
 
     @property
     def health_address(self) -> tuple[str, int]:

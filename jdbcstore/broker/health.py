@@ -16,8 +16,8 @@ from typing import Final
 
 import h11
 
+from jdbcstore.broker.addresses import parse_bind
 from jdbcstore.broker.life import State, Status
-from jdbcstore.broker.options import parse_bind
 from jdbcstore.errors import JdbcStoreError
 
 __all__ = ["Health"]

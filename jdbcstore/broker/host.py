@@ -20,6 +20,8 @@ __all__ = ["running", "serve"]
 def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None) -> None:
     """Run a broker until SIGTERM or SIGINT, then stop it cleanly. A second signal stops it at once.
 
+    SIGHUP lets it read its certificates again.
+
     Args:
         broker: not started yet.
         told: called in the event loop at every change of its state.
@@ -47,6 +49,8 @@ async def _serve(broker: Broker) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
+    if sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGHUP, broker.reload)
     until_stopped, until_ended = asyncio.create_task(stopping.wait()), asyncio.create_task(_until_ended(broker))
     await asyncio.wait((until_stopped, until_ended), return_when=asyncio.FIRST_COMPLETED)
     await broker.stop()

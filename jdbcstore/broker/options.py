@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from jdbcstore.broker.addresses import parse_bind, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["BrokerOptions", "open_files_max", "parse_bind"]
+__all__ = ["BrokerOptions", "open_files_max"]
 
 _MIB: Final = 1 << 20
 _ON_LEASE_LOST: Final = ("standby", "stop")
@@ -23,7 +24,8 @@ class BrokerOptions:
     """How a broker behaves. Names end in their unit; sizes are bytes.
 
     Args:
-        bind: where to listen, ``HOST:PORT``; port 0 lets the system choose.
+        bind: where to listen, ``HOST:PORT``; port 0 lets the system choose. With TLS: ``stomp+ssl://HOST:PORT``, which
+            needs `TlsOptions`. Several have commas or blanks between them.
         broker_name: the broker's name in log lines and in errors to clients.
         users: login → passcode. None lets everybody in and looks at no login.
         anonymous_access_allowed: with `users`, also let in who names no login at all.
@@ -156,7 +158,7 @@ class BrokerOptions:
     schedule_horizon_days: int = 3660
 
     def __post_init__(self) -> None:
-        parse_bind(self.bind)
+        parse_listeners(self.bind)
         if self.health_bind:
             parse_bind(self.health_bind)
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
@@ -177,18 +179,6 @@ class BrokerOptions:
                 raise ConfigurationError(f"{option.name} must be true or false, got {value!r}")
         if self.page_messages_max > self.window_messages_max:
             raise ConfigurationError("page_messages_max must not be larger than window_messages_max")
-
-
-def parse_bind(bind: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT``, ``[V6-ADDRESS]:PORT`` or ``:PORT`` (all interfaces, host ``""``).
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
-    host, colon, port = bind.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and host[0] != "["):
-        raise ConfigurationError(f"cannot listen on {bind!r}: give HOST:PORT, e.g. 127.0.0.1:61613 or 0.0.0.0:61613")
-    return host.strip("[]"), int(port)
 
 
 def open_files_max(wanted: int) -> int:

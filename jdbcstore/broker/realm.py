@@ -66,10 +66,10 @@ class Realm:
     async def listen(self) -> None:
         """Let clients in. Raises ListenError."""
         broker = self._broker
-        server = Server(broker)
+        server = Server(broker, broker.tls)
         await server.start()
         self._server = server
-        host, port = server.address
+        host, port = server.addresses[0]
         broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
         broker.is_running = True
         broker.scheduler.begin()

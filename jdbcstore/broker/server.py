@@ -12,10 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from jdbcstore.broker.options import open_files_max, parse_bind
+from jdbcstore.broker.addresses import Listener, parse_listeners
+from jdbcstore.broker.options import open_files_max
+from jdbcstore.broker.peer_certificate import PeerCertificate
 from jdbcstore.broker.session import Session
+from jdbcstore.broker.tls import ServerTls
+from jdbcstore.broker.tls_transport import Handshakes, TlsTransport, peer_name
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns
@@ -31,6 +36,8 @@ log = logging.getLogger(__name__)
 _LINGER_S: Final = 5.0
 #: Open files that are not clients: the store, log files, the loop itself.
 _OTHER_FILES: Final = 200
+#: What every connection that speaks TLS begins with.
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 
 
 class ListenError(JdbcStoreError):
@@ -50,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._transport: asyncio.Transport
         self._session: Session
+        self._receive: Callable[[bytes], object] = self._receive_first
         self._heart_beat: HeartBeat | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
@@ -62,8 +70,7 @@ class Connection(asyncio.Protocol):
         """A client is there."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
-        peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self.peer = peer_name(transport)
         self._session = Session(self._broker, self)
         if not self._server.admit(self):
             self._session.disconnect(
@@ -80,6 +87,15 @@ class Connection(asyncio.Protocol):
             return
         if self._heart_beat is not None:
             self._heart_beat.data_received(self._broker.loop.time())
+        self._receive(data)
+
+    def _receive_first(self, data: bytes) -> None:
+        """A client that speaks TLS where nobody does would wait for an answer, and the broker for the end of a line."""
+        if data.startswith(_TLS_HANDSHAKE):
+            log.warning("the client speaks TLS, and this port does not, closing peer=%s", self.peer)
+            self._transport.abort()
+            return
+        self._receive = self._session.receive
         self._session.receive(data)
 
     def pause_writing(self) -> None:
@@ -104,6 +120,11 @@ class Connection(asyncio.Protocol):
         log.debug("connection closed peer=%s error=%r", self.peer, error)
 
     # -- the session's side ----------------------------------------------------------------------------------------
+
+    @property
+    def peer_certificate(self) -> PeerCertificate | None:
+        """By which the client has proved who it is; None without TLS, and if none was asked for or given."""
+        return self._transport.peer_certificate if isinstance(self._transport, TlsTransport) else None
 
     def write(self, data: bytes) -> None:
         """Send bytes, later if the socket is full. A client that reads none of them is not read either."""
@@ -184,14 +205,19 @@ class Server:
 
     Args:
         broker: whose clients they are.
+        tls: for those who connect with TLS; None if nobody can.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, tls: ServerTls | None = None) -> None:
         self._broker = broker
+        self._tls = tls
+        self._handshakes = None if tls is None else Handshakes(broker.loop, tls)
         self._connections: set[Connection] = set()
-        self._listener: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
+        self._files_timer: asyncio.TimerHandle | None = None
         self._connections_max = broker.options.connections_max
-        self.address = ("", 0)
+        #: Host and port of each listener, as `BrokerOptions.bind` names them.
+        self.addresses: list[tuple[str, int]] = []
 
     async def start(self) -> None:
         """Listen.
@@ -204,16 +230,43 @@ class Server:
         if files_max < options.connections_max + _OTHER_FILES:
             self._connections_max = max(files_max - _OTHER_FILES, 1)
             log.warning("this process may open %d files only: connections_max=%d", files_max, self._connections_max)
-        host, port = parse_bind(options.bind)
-        try:
-            self._listener = await self._broker.loop.create_server(
-                lambda: Connection(self._broker, self), host or None, port, backlog=options.backlog_max
-            )
-        except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise ListenError(f"cannot listen on {options.bind}: {reason}") from error
-        bound = self._listener.sockets[0].getsockname()
-        self.address = (bound[0], bound[1])
+        if self._tls is not None:
+            await self._broker.loop.run_in_executor(None, self._tls.reload_if_changed)  # a standby may have waited long
+            self._look_at_files_later(self._tls)
+        for listener in parse_listeners(options.bind):
+            try:
+                listening = await self._broker.loop.create_server(
+                    self._protocol(listener), listener.host or None, listener.port, backlog=options.backlog_max
+                )
+            except OSError as error:
+                self.stop_listening()
+                reason = os.strerror(error.errno).lower() if error.errno else str(error)
+                raise ListenError(f"cannot listen on {listener}: {reason}") from error
+            self._listening.append(listening)
+            bound = listening.sockets[0].getsockname()
+            self.addresses.append((bound[0], bound[1]))
+
+    def _look_at_files_later(self, tls: ServerTls) -> None:
+        loop = self._broker.loop
+
+        def look() -> None:
+            loop.run_in_executor(None, tls.reload_if_changed)
+            self._look_at_files_later(tls)
+
+        self._files_timer = loop.call_later(tls.options.reload_check_period_s, look)
+
+    def _protocol(self, listener: Listener) -> Callable[[], asyncio.Protocol]:
+        """Makes what a new client of this listener meets."""
+        if not listener.is_tls:
+            return lambda: Connection(self._broker, self)
+        handshakes = self._handshakes
+        if handshakes is None:
+            raise ListenError(f"cannot listen on {listener}: TLS needs a certificate, set tls.certificate")
+        return lambda: TlsTransport(Connection(self._broker, self), handshakes, self._is_room)
+
+    def _is_room(self) -> bool:
+        handshakes = 0 if self._handshakes is None else len(self._handshakes)
+        return len(self._connections) + handshakes < self._connections_max
 
     def admit(self, connection: Connection) -> bool:
         """Count a client in; False if there are too many."""
@@ -227,8 +280,12 @@ class Server:
 
     def stop_listening(self) -> None:
         """Accept nobody any more."""
-        if self._listener is not None:
-            self._listener.close()
+        for listening in self._listening:
+            listening.close()
+        if self._files_timer is not None:
+            self._files_timer.cancel()
+        if self._handshakes is not None:
+            self._handshakes.abort()
 
     async def close_connections(self, timeout_s: float) -> None:
         """Close all connections; returns when they are, or when the time is over and `abort_connections` has to."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from jdbcstore.broker.peer_certificate import PeerCertificate
+
 __all__ = ["Wire"]
 
 
@@ -28,3 +30,7 @@ class Wire(Protocol):
     @property
     def peer(self) -> str:
         """The client's address, for log lines."""
+
+    @property
+    def peer_certificate(self) -> PeerCertificate | None:
+        """By which the client has proved who it is; None if it has not."""

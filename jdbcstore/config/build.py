@@ -22,7 +22,7 @@ def build_broker(configuration: Configuration) -> Broker:
     """A broker as configured, not started yet.
 
     Raises:
-        ConfigurationError: the store's URL is wrong.
+        ConfigurationError: the store's URL is wrong, or a file with a key or certificate cannot be used.
     """
     name = configuration.broker.broker_name
     name = socket.gethostname() if name == BrokerOptions().broker_name else name
@@ -34,7 +34,7 @@ def build_broker(configuration: Configuration) -> Broker:
     options = kahadb if configuration.url.startswith("kahadb:") else replace(configuration.store, lock=lock)
     store = open_store(configuration.url, options)
     policies, redeliveries = configuration.destination_policies, configuration.redelivery_policies
-    return Broker(store, configuration.broker, open_spool, policies, redeliveries)
+    return Broker(store, configuration.broker, open_spool, policies, redeliveries, configuration.tls)
 
 
 def open_spool() -> PersistenceAdapter:

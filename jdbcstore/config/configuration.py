@@ -9,6 +9,9 @@
     [broker.users]                  # login = "passcode"; without this table everybody may log in
     admin = "secret"
 
+    [tls]                           # fields of TlsOptions, for bind = "stomp+ssl://0.0.0.0:61614"
+    certificate = "/etc/jdbcstore/broker.pem"
+
     [store]
     url = "postgresql://user:password@host/database"
     batch_rows_max = 500            # and the other fields of JdbcOptions
@@ -51,6 +54,7 @@ from jdbcstore.broker.destination_policy import (
     default_policy,
 )
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
@@ -66,7 +70,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
 PolicyTable = TypeVar("PolicyTable", DestinationPolicy, DeadLetterStrategy, RedeliveryPolicy)
-Options = TypeVar("Options", BrokerOptions, KahaDBOptions, "LogOptions")
+Options = TypeVar("Options", BrokerOptions, KahaDBOptions, TlsOptions, "LogOptions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +100,7 @@ class Configuration:
         broker: options of the broker.
         store: options of a SQL store.
         kahadb: options of a KahaDB store; the URL says which of the two is used.
+        tls: certificates and keys, for those listeners of ``broker.bind`` that need them.
         log: options of the log.
         notes: what the log is to say about options that were accepted and mean nothing.
         destination_policies: policies for destinations.
@@ -106,6 +111,7 @@ class Configuration:
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     store: JdbcOptions = field(default_factory=JdbcOptions)
     kahadb: KahaDBOptions = field(default_factory=KahaDBOptions)
+    tls: TlsOptions = field(default_factory=TlsOptions)
     log: LogOptions = field(default_factory=LogOptions)
     notes: tuple[str, ...] = ()
     destination_policies: tuple[DestinationPolicy, ...] = ()
@@ -131,7 +137,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _configuration(document: Mapping[str, Any]) -> Configuration:
-    _check_names("table", document, ("broker", "store", "kahadb", "io_exception_handler", "policies", "log"))
+    _check_names("table", document, ("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "log"))
     for name, table in document.items():
         if not isinstance(table, dict):
             raise ConfigurationError(f"[{name}] must be a table")
@@ -159,6 +165,7 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
         redelivery_policies=redeliveries,
         store=_store_options(store),
         kahadb=_options(KahaDBOptions(), "kahadb", document.get("kahadb", {})),
+        tls=_options(TlsOptions(), "tls", document.get("tls", {})),
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
     )

@@ -6,6 +6,7 @@
 ``JDBCSTORE_USERS``            ``LOGIN:PASSCODE``, several with blanks between them
 ``JDBCSTORE_STORE_RETRY_S``    a field of `JdbcOptions` or of its `LockerOptions`
 ``JDBCSTORE_KAHADB_USE_LOCK``  a field of `KahaDBOptions`
+``JDBCSTORE_TLS_CERTIFICATE``  a field of `TlsOptions`
 ``JDBCSTORE_LOG_LEVEL``        a field of `LogOptions`
 ``JDBCSTORE_CONFIG``           the configuration file
 =============================  =============================================================================
@@ -21,6 +22,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -42,6 +44,7 @@ def option_variables() -> dict[str, tuple[str, object]]:
         ("STORE_", "store", JdbcOptions()),
         ("STORE_", "store.lock", LockerOptions()),
         ("KAHADB_", "kahadb", KahaDBOptions()),
+        ("TLS_", "tls", TlsOptions()),
         ("LOG_", "log", LogOptions()),
     ]
     variables: dict[str, tuple[str, object]] = {_URL: ("store.url", "")}
@@ -94,6 +97,8 @@ def _changed(configuration: Configuration, option: str, value: Any) -> Configura
         return replace(configuration, broker=replace(configuration.broker, **{name: value}))
     if table == "log":
         return replace(configuration, log=replace(configuration.log, **{name: value}))
+    if table == "tls":
+        return replace(configuration, tls=replace(configuration.tls, **{name: value}))
     if table == "kahadb":
         return replace(configuration, kahadb=replace(configuration.kahadb, **{name: value}))
     store = configuration.store

@@ -16,6 +16,8 @@ __all__ = ["Loaded", "Origin", "load_configuration"]
 
 #: How an XML file may begin: a byte order mark of UTF-8 or UTF-16, blanks, and the first tag.
 _MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+#: Options that are not for everybody's eyes.
+_SECRETS: Final = ("key_password", "ca_password")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,15 @@ def _values(configuration: Configuration) -> dict[str, str]:
         "store": asdict(configuration.store),
         "store.lock": asdict(configuration.store.lock),
         "kahadb": asdict(configuration.kahadb),
+        "tls": asdict(configuration.tls),
         "log": asdict(configuration.log),
     }
     for table, options in tables.items():
         for name, value in options.items():
             if name == "users":
                 value = None if value is None else ", ".join(value)
+            if name in _SECRETS and value:
+                value = "***"
             if name != "lock":
                 values[f"{table}.{name}"] = str(value).lower() if isinstance(value, bool) else str(value)
     return values

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.host import serve
 from jdbcstore.broker.life import State, Status
 from jdbcstore.config.build import build_broker
@@ -27,8 +28,14 @@ log = logging.getLogger(__name__)
 @click.command()
 @click.option("--url", envvar="JDBCSTORE_URL", help="The store. [default: sqlite:///data/jdbcstore.db]")
 @click.option(
-    "--bind", envvar="JDBCSTORE_BIND", metavar="HOST:PORT", help="Where to listen. [default: 127.0.0.1:61613]"
+    "--bind",
+    envvar="JDBCSTORE_BIND",
+    metavar="HOST:PORT",
+    help="Where to listen, with TLS at stomp+ssl://HOST:PORT; several with commas. [default: 127.0.0.1:61613]",
 )
+@click.option("--tls-certificate", metavar="FILE", help="For TLS: the certificate with its chain, PEM or PKCS#12.")
+@click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in a file of its own.")
+@click.option("--tls-ca", metavar="FILE", help="Who signs the certificates that clients need then.")
 @click.option(
     "--config",
     envvar="JDBCSTORE_CONFIG",
@@ -56,6 +63,9 @@ log = logging.getLogger(__name__)
 def broker(
     url: str | None,
     bind: str | None,
+    tls_certificate: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
     config: Path | None,
     users: tuple[str, ...],
     anonymous: bool,
@@ -77,6 +87,7 @@ def broker(
     Examples:
         jdbcstore broker
         jdbcstore broker --bind 0.0.0.0:61613 --user admin:secret
+        jdbcstore broker --bind stomp+ssl://0.0.0.0:61614 --tls-certificate broker.pem --tls-key broker.key
         jdbcstore broker --url postgresql://activemq:secret@db/activemq --log-format json
         jdbcstore broker --config /etc/jdbcstore.toml
         jdbcstore broker --config /opt/activemq/conf/activemq.xml
@@ -93,11 +104,18 @@ def broker(
         "users": dict(map(_user, users)) or None,
         "anonymous_access_allowed": anonymous,
     }
+    given_tls: dict[str, Any] = {
+        "certificate": tls_certificate,
+        "key": tls_key,
+        "ca": tls_ca,
+        "client_certificate": "required" if tls_ca and configuration.tls.client_certificate == "none" else None,
+    }
     given_log: dict[str, Any] = {"level": log_level, "format": log_format}
     configuration = replace(
         configuration,
         url=url or configuration.url,
         broker=replace(configuration.broker, **{name: value for name, value in given_broker.items() if value}),
+        tls=replace(configuration.tls, **{name: value for name, value in given_tls.items() if value}),
         log=replace(configuration.log, **{name: value for name, value in given_log.items() if value}),
     )
     set_up_logs(configuration.log)
@@ -108,7 +126,7 @@ def broker(
 
     def told(status: Status) -> None:
         if status.state is State.MASTER:
-            _welcome(configuration, the_broker.address)
+            _welcome(configuration, the_broker.addresses)
         elif status.state is State.STANDBY:
             click.echo(f"jdbcstore is standby: {status.reason}")
 
@@ -122,12 +140,21 @@ def _user(text: str) -> tuple[str, str]:
     return login, passcode
 
 
-def _welcome(configuration: Configuration, address: tuple[str, int]) -> None:
-    host, port = address
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    click.echo(f"jdbcstore listens for STOMP clients on {address[0]}:{port}, store {shown_url(configuration.url)}")
-    login = " --login LOGIN --passcode PASSCODE" if configuration.broker.users else ""
-    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{login}')
-    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{login}")
+def _welcome(configuration: Configuration, addresses: list[tuple[str, int]]) -> None:
+    listeners = [
+        replace(listener, host=host, port=port)
+        for listener, (host, port) in zip(parse_listeners(configuration.broker.bind), addresses, strict=True)
+    ]
+    shown = " and ".join(_shown(listener) + (" (TLS)" if listener.is_tls else "") for listener in listeners)
+    click.echo(f"jdbcstore listens for STOMP clients on {shown}, store {shown_url(configuration.url)}")
+    first = listeners[0]
+    place = _shown(replace(first, host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(first.host, first.host)))
+    more = " --tls-ca CA-FILE" if first.is_tls else ""
+    more += " --login LOGIN --passcode PASSCODE" if configuration.broker.users else ""
+    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
+    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
     click.echo("  stop:           Ctrl-C or SIGTERM")
+
+
+def _shown(listener: Listener) -> str:
+    return str(replace(listener, is_tls=False)).removeprefix("stomp://")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from typing import Any
 
 import click
 
-from jdbcstore.broker.options import parse_bind
+from jdbcstore.broker.addresses import parse_bind
+from jdbcstore.broker.key_files import load_identity, load_trusted
 from jdbcstore.console.output import print_json
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError
@@ -21,11 +23,41 @@ __all__ = ["receive", "send"]
 def _login(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of both commands."""
     for option in (
+        click.option("--tls-key", metavar="FILE", help="Its key, if that has a file of its own."),
+        click.option("--tls-certificate", metavar="FILE", help="A certificate that tells the broker who we are."),
+        click.option("--tls-ca", metavar="FILE", help="Whom to trust instead of the system's authorities; with TLS."),
+        click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT does the same."),
         click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password."),
         click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name."),
     ):
         command = option(command)
     return command
+
+
+def _connected(
+    address: str,
+    *,
+    login: str | None,
+    passcode: str | None,
+    tls: bool,
+    tls_ca: str | None,
+    tls_certificate: str | None,
+    tls_key: str | None,
+) -> StompClient:
+    """A connection, as these options say."""
+    scheme, _, place = address.rpartition("://")
+    host, port = parse_bind(place)
+    if scheme not in ("", "stomp", "stomp+ssl"):
+        raise ConfigurationError(f"cannot connect to {address}: give HOST:PORT, or stomp+ssl://HOST:PORT for TLS")
+    context = None
+    if tls or tls_ca or tls_certificate or scheme == "stomp+ssl":
+        context = ssl.create_default_context()
+        if tls_ca:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            load_trusted(context, tls_ca)
+        if tls_certificate:
+            load_identity(context, tls_certificate, tls_key or "")
+    return StompClient(host, port, login=login, passcode=passcode, tls=context)
 
 
 @click.command()
@@ -43,8 +75,7 @@ def send(
     headers: tuple[str, ...],
     transient: bool,
     count: int,
-    login: str | None,
-    passcode: str | None,
+    **access: Any,
 ) -> None:
     """Send BODY to DESTINATION and wait until the broker has it. Without BODY the text is read from standard input.
 
@@ -53,15 +84,15 @@ def send(
         jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world"
         jdbcstore send 127.0.0.1:61613 /topic/PRICES -H type:quote 42.17 --transient
         jdbcstore send 127.0.0.1:61613 /queue/FILES < document.xml
+        jdbcstore send broker.example:61614 /queue/HELLO "hello, world" --tls-ca ca.pem
     """
-    host, port = parse_bind(address)
     fields = dict(map(_header, headers))
     text = " ".join(body).encode() if body else sys.stdin.buffer.read()
     if not transient:
         fields["persistent"] = "true"
     if b"\x00" in text:
         fields["content-length"] = str(len(text))
-    with StompClient(host, port, login=login, passcode=passcode) as client:
+    with _connected(address, **access) as client:
         for _ in range(count):
             client.request("SEND", {**fields, "destination": destination}, text)
     click.echo(f"sent {count} to {destination}", err=True)
@@ -82,8 +113,7 @@ def receive(
     timeout_s: float | None,
     browse: bool,
     as_json: bool,
-    login: str | None,
-    passcode: str | None,
+    **access: Any,
 ) -> None:
     """Receive messages from DESTINATION and print their bodies. Each one is acknowledged after it was printed.
 
@@ -93,14 +123,13 @@ def receive(
         jdbcstore receive 127.0.0.1:61613 /queue/HELLO --browse --json
         jdbcstore receive 127.0.0.1:61613 '/topic/PRICES.>' --timeout 10
     """
-    host, port = parse_bind(address)
     headers = {"destination": destination, "id": "1", "ack": "auto" if browse else "client-individual"}
     if browse:
         headers["browser"] = "true"
     elif count is not None:
         # Not one message more than asked for comes here: it would go back as if it had been looked at.
         headers["activemq.prefetchSize"] = "1"
-    with StompClient(host, port, login=login, passcode=passcode) as client:
+    with _connected(address, **access) as client:
         client.request("SUBSCRIBE", headers)
         got = 0
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
@@ -27,9 +28,11 @@ class StompClient:
         host, port: of the broker.
         login, passcode: None to send none.
         timeout_s: how long to wait for an answer; None waits for ever.
+        tls: connect with TLS, and with this context; None does without.
 
     Raises:
-        ClientError: nobody answers there, or the broker does not let us in.
+        ClientError: nobody answers there, it is not the broker that its certificate should name, or it does not let us
+            in.
     """
 
     def __init__(
@@ -40,15 +43,13 @@ class StompClient:
         login: str | None = None,
         passcode: str | None = None,
         timeout_s: float | None = 10.0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._parser = FrameParser(Limits(), _FROM_SERVER)
         self._receipts = 0
         #: Messages that came while a receipt was waited for.
         self._messages: deque[Frame] = deque()
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as error:
-            raise ClientError(f"no broker answers at {host}:{port} ({error.strerror or error})") from error
+        self._socket = _connected(host, port, timeout_s, tls)
         try:
             headers = {"accept-version": "1.2", "host": host}
             if login is not None:
@@ -151,3 +152,22 @@ def _check(frame: Frame, command: str) -> Frame:
     if frame.command != command:
         raise ClientError(f"the broker says: {frame.headers.get('message', frame.command)}")
     return frame
+
+
+def _connected(host: str, port: int, timeout_s: float | None, tls: ssl.SSLContext | None) -> socket.socket:
+    try:
+        plain = socket.create_connection((host, port), timeout_s)
+    except OSError as error:
+        raise ClientError(f"no broker answers at {host}:{port} ({error.strerror or error})") from error
+    if tls is None:
+        return plain
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        raise ClientError(
+            f"{host}:{port} may be somebody else: {error.verify_message}; --tls-ca FILE names whom to trust"
+        ) from error
+    except OSError as error:
+        plain.close()
+        raise ClientError(f"no TLS at {host}:{port} ({getattr(error, 'reason', None) or error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -29,8 +30,14 @@ class Frame(NamedTuple):
 class Client:
     """One connection. Frames are written as given: nothing is escaped, nothing is checked."""
 
-    def __init__(self, address: Address, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, address: Address, *, timeout_s: float = 20.0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=timeout_s)
+        if tls is not None:
+            try:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
+            except BaseException:
+                self.socket.close()
+                raise
         self.version = "1.0"
         self._data = b""
         self._messages: deque[Frame] = deque()

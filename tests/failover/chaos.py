@@ -63,6 +63,7 @@ def run(
     lease_ms: int = 2000,
     is_fenced: bool = True,
     is_anonymous: bool = False,
+    is_tls: bool = False,
     patience_s: float = PATIENCE_S,
     tell: Callable[[str], object] = print,
 ) -> Outcome:
@@ -77,11 +78,12 @@ def run(
         lease_ms: their lease.
         is_fenced: False turns fencing off, to see the checker find it.
         is_anonymous: producers do not say who they are; what they send again may be stored again.
+        is_tls: everybody connects with TLS.
         patience_s: how long to wait in the end for the store to be empty.
         tell: called with each line about what is going on.
     """
     failure: list[Violation] = []
-    with Cluster(database, folder, brokers=brokers, lease_ms=lease_ms, is_fenced=is_fenced) as cluster:
+    with Cluster(database, folder, brokers=brokers, lease_ms=lease_ms, is_fenced=is_fenced, is_tls=is_tls) as cluster:
         cluster.history.deduplicates = not is_anonymous
         try:
             live(cluster, clients(cluster, seed, is_anonymous=is_anonymous), faults, patience_s, tell)
@@ -135,6 +137,8 @@ def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:
             made.append(Transactor(*arguments, TRANSACTORS[name], is_anonymous=is_anonymous))
         else:
             made.append(Consumer(*arguments, CONSUMERS[name]))
+    for client in made:
+        client.tls = cluster.tls
     return made
 
 
@@ -147,6 +151,7 @@ def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:
 @click.option("--lease-ms", default=2000, show_default=True)
 @click.option("--kind", "kinds", multiple=True, help="Only faults of this kind; may be repeated.")
 @click.option("--anonymous", is_flag=True, help="Producers do not number their messages: some are stored again.")
+@click.option("--tls", is_flag=True, help="Everybody connects with TLS.")
 @click.option("--folder", type=click.Path(path_type=Path), help="For histories and logs. [default: a new one]")
 def main(
     database: str,
@@ -157,6 +162,7 @@ def main(
     lease_ms: int,
     kinds: tuple[str, ...],
     anonymous: bool,
+    tls: bool,
     folder: Path | None,
 ) -> None:
     """Rounds until the time is over."""
@@ -185,6 +191,7 @@ def main(
             brokers=brokers,
             lease_ms=lease_ms,
             is_anonymous=anonymous,
+            is_tls=tls,
             tell=click.echo,
         )
         outcome.history.save(own / "history.jsonl")

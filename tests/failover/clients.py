@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -139,6 +140,9 @@ class Client:
         chance: what it decides by.
     """
 
+    #: What to connect with; None for no TLS.
+    tls: ssl.SSLContext | None = None
+
     def __init__(self, name: str, brokers: Mapping[str, Address], history: History, chance: random.Random) -> None:
         self.name = name
         self.history = history
@@ -186,7 +190,7 @@ class Client:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, line = await loop.create_connection(lambda: Line(name, broker), *address)
+                _, line = await loop.create_connection(lambda: Line(name, broker), *address, ssl=self.tls)
         except (OSError, TimeoutError):
             return None
         self._lines += 1

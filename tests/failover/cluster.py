@@ -6,6 +6,7 @@ is done is written into the history.
 
 from __future__ import annotations
 
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from jdbcstore.message import TextMessage
 from jdbcstore.store.jdbc.schema import create_tables
 from jdbcstore.store.kahadb import Journal, replay
 from tests.broker_process import BrokerProcess
+from tests.certificates import Authority, Identity
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
 from tests.servers.proxy import Proxy
@@ -61,10 +63,18 @@ class Broker:
         history: where everything is written down.
         proxy: between it and the database; None where there is no network.
         environment: variables of the process.
+        identity: its certificate, if clients are to connect with TLS.
     """
 
     def __init__(
-        self, name: str, url: str, folder: Path, history: History, proxy: Proxy | None, environment: dict[str, str]
+        self,
+        name: str,
+        url: str,
+        folder: Path,
+        history: History,
+        proxy: Proxy | None,
+        environment: dict[str, str],
+        identity: Identity | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
@@ -73,7 +83,12 @@ class Broker:
         folder.mkdir()
         self._history = history
         program = (sys.executable, "-P", str(OBSERVED), str(folder))
-        self._process = BrokerProcess(url, folder, "--name", name, program=program, environment=environment)
+        arguments = ["--name", name]
+        if identity is not None:
+            arguments += ["--tls-certificate", str(identity.certificate), "--tls-key", str(identity.key)]
+        self._process = BrokerProcess(
+            url, folder, *arguments, program=program, environment=environment, is_tls=identity is not None
+        )
 
     @property
     def address(self) -> tuple[str, int]:
@@ -180,15 +195,27 @@ class Cluster:
         brokers: how many.
         lease_ms: the lease of all of them.
         is_fenced: False lets commits prove nothing.
+        is_tls: clients have to connect with TLS.
     """
 
     def __init__(
-        self, database: str, folder: Path, *, brokers: int = 2, lease_ms: int = 2000, is_fenced: bool = True
+        self,
+        database: str,
+        folder: Path,
+        *,
+        brokers: int = 2,
+        lease_ms: int = 2000,
+        is_fenced: bool = True,
+        is_tls: bool = False,
     ) -> None:
         self.lease_s = lease_ms / 1000
         self.history = History(names_sessions=is_fenced and DATABASES[database] is not None)
         self.server: DatabaseServer | None = None
         self.brokers: list[Broker] = []
+        authority = Authority(folder) if is_tls else None
+        #: What clients connect with; None without TLS.
+        self.tls = None if authority is None else ssl.create_default_context(cafile=str(authority.certificate))
+        self._identity = None if authority is None else authority.identity("broker")
         self._database = database
         self._folder = folder
         self._size = brokers
@@ -246,7 +273,7 @@ class Cluster:
             url = f"{url}?{urlencode(self._options)}"
         else:
             url = make_url(url).update_query_dict(self._options).render_as_string(hide_password=False)
-        return Broker(name, url, self._folder / name, self.history, proxy, self._environment)
+        return Broker(name, url, self._folder / name, self.history, proxy, self._environment, self._identity)
 
     @property
     def _journals(self) -> Path:

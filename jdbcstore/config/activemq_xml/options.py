@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration
@@ -17,7 +18,7 @@ from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["Options"]
 
-Table = TypeVar("Table", BrokerOptions, JdbcOptions, KahaDBOptions, LockerOptions)
+Table = TypeVar("Table", BrokerOptions, JdbcOptions, KahaDBOptions, LockerOptions, TlsOptions)
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Options:
     def take_all(self, given: Mapping[str, Given], *tables: str) -> None:
         """Use those of these values that are options of ours, or of some tables only."""
         for option, value in given.items():
-            if option.startswith(tuple(f"{table}." for table in tables or ("broker", "store", "kahadb"))):
+            if option.startswith(tuple(f"{table}." for table in tables or ("broker", "tls", "store", "kahadb"))):
                 self.take(option, value)
 
     def value(self, option: str) -> object:
@@ -64,6 +65,7 @@ class Options:
         return Configuration(
             url=self.url,
             broker=self._built("broker", BrokerOptions()),
+            tls=self._built("tls", TlsOptions()),
             store=store,
             kahadb=self._built("kahadb", KahaDBOptions()),
             destination_policies=tuple(self.policies),

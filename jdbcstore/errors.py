@@ -20,6 +20,9 @@
     ├── LockError                 mastership
     │   ├── LockHeld              another broker is master
     │   └── LeaseLost             we are not master any more; nothing was written
+    ├── SecurityError             who somebody is or may do
+    │   ├── LoginRefused          login or passcode is wrong; the text does not say which
+    │   └── NotAuthorized         the user may not do this; the text says who, what and with which destination
     ├── SelectorError             a selector cannot be read; the text says where and what would be right
     ├── ProtocolError             the peer's bytes break STOMP
     └── CodecError                bytes that are not OpenWire, or a value that cannot be written as OpenWire
@@ -39,10 +42,13 @@ __all__ = [
     "LeaseLost",
     "LockError",
     "LockHeld",
+    "LoginRefused",
     "MessageTooLarge",
+    "NotAuthorized",
     "OutcomeUnknown",
     "ProtocolError",
     "SchemaMismatch",
+    "SecurityError",
     "SelectorError",
     "StoreClosed",
     "StoreError",
@@ -125,6 +131,18 @@ class LockHeld(LockError):
 
 class LeaseLost(LockError):
     """This broker is not master any more; the write that met this was rolled back."""
+
+
+class SecurityError(JdbcStoreError):
+    """Something about who somebody is and what he may do."""
+
+
+class LoginRefused(SecurityError):
+    """A login or its passcode is wrong. The text names the login and does not say which of the two it is."""
+
+
+class NotAuthorized(SecurityError):
+    """The user may not do this; the text says who, what and with which destination, in ActiveMQ's words."""
 
 
 class SelectorError(JdbcStoreError):

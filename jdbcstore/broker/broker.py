@@ -32,13 +32,24 @@ from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.scheduler import Scheduler
+from jdbcstore.broker.security.authentication import Authentication
+from jdbcstore.broker.security.authorization import Authorization, AuthorizationMap
+from jdbcstore.broker.security.given import authentication_of, is_open_to_the_network
 from jdbcstore.broker.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
-from jdbcstore.errors import JdbcStoreError, LockError, OutcomeUnknown, StoreReadOnly, StoreUnavailable, may_pass
+from jdbcstore.errors import (
+    ConfigurationError,
+    JdbcStoreError,
+    LockError,
+    OutcomeUnknown,
+    StoreReadOnly,
+    StoreUnavailable,
+    may_pass,
+)
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -81,9 +92,12 @@ class Broker:
         policies: policies for destinations; a destination without one has what `options` say.
         redelivery_policies: how often messages of a destination are delivered again, for ever without one.
         tls: for the listeners of `BrokerOptions.bind` that are ``stomp+ssl://``.
+        authentication: who may log in; None if the options say that.
+        authorization: who may do what; None lets everybody who has logged in do everything.
 
     Raises:
-        ConfigurationError: a listener needs TLS, and a certificate or key cannot be used.
+        ConfigurationError: a listener needs TLS, and a certificate or key cannot be used; or there is authorisation
+            without users.
     """
 
     def __init__(
@@ -94,12 +108,18 @@ class Broker:
         policies: Iterable[DestinationPolicy] = (),
         redelivery_policies: Iterable[RedeliveryPolicy] = (),
         tls: TlsOptions | None = None,
+        authentication: Authentication | None = None,
+        authorization: AuthorizationMap | None = None,
     ) -> None:
         self.adapter = adapter
         self.options = options or BrokerOptions()
         needs_tls = any(listener.is_tls for listener in parse_listeners(self.options.bind))
         #: The certificate and what belongs to it; None if no listener needs one.
         self.tls = ServerTls(tls or TlsOptions()) if needs_tls else None
+        self.authentication = authentication or authentication_of(self.options)
+        if authorization is not None and self.authentication is None:
+            raise ConfigurationError("authorisation needs users: without them nobody could do anything")
+        self.authorization = None if authorization is None else Authorization(authorization, self._is_there)
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
@@ -155,6 +175,11 @@ class Broker:
             ListenError: an address cannot be listened on. The store is closed again.
             LockHeld: another broker is master and the store's ``fail_if_locked`` is set.
         """
+        if self.authentication is None and is_open_to_the_network(self.options.bind):
+            log.warning(
+                "who reaches %s may read and write everything: set users, or bind 127.0.0.1; see docs/security.md",
+                self.options.bind,
+            )
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jdbcstore-reader")
@@ -165,6 +190,8 @@ class Broker:
         if self.options.health_bind:
             self._health = Health(self.options.health_bind, lambda: self.life.status)
             await self._health.start()
+        if self.authentication is not None:
+            self.authentication.start(self._users_changed)
         self._run = asyncio.create_task(self._live(self._mastership))
         decided = asyncio.create_task(self.life.reached(State.MASTER, State.STANDBY))
         await asyncio.wait((self._run, decided), return_when=asyncio.FIRST_COMPLETED)
@@ -176,6 +203,8 @@ class Broker:
         try:
             await mastership.run()
         finally:
+            if self.authentication is not None:
+                self.authentication.stop()
             if self._health is not None:
                 await self._health.stop()
             self.drop_spool()
@@ -355,6 +384,8 @@ class Broker:
     def add_queue(self, destination: Destination) -> Queue:
         """A queue of this name that is not there yet."""
         queue = self.queues[destination] = Queue(self, destination)
+        if self.authorization is not None:
+            self.authorization.appeared((destination,))
         self.virtual_topics.appeared(destination)
         return queue
 
@@ -363,6 +394,8 @@ class Broker:
         topic = self.topics.get(destination)
         if topic is None:
             topic = self.topics[destination] = Topic(self, destination)
+            if self.authorization is not None:
+                self.authorization.appeared((destination,))
             if not destination.is_temporary:
                 self.durables.appeared(topic)
             for consumer in self._wildcards:
@@ -371,6 +404,13 @@ class Broker:
                 ):
                     _join_topic(consumer, topic)
         return topic
+
+    def _is_there(self, destination: Destination) -> bool:
+        return destination in self.queues or destination in self.topics
+
+    def _users_changed(self) -> None:
+        for session in list(self.sessions):
+            session.renew_access()
 
     def subscribe(self, consumer: Consumer) -> None:
         """Let a consumer take part in what it subscribed to, now and when more of it appears."""
@@ -388,6 +428,21 @@ class Broker:
         self._wildcards.pop(consumer, None)
         consumer.close()
 
+    def reconsider(self, consumer: Consumer) -> None:
+        """Let a subscriber to a wildcard take part in what its client may read now, and in nothing else."""
+        may_receive = consumer.session.access.may_receive
+        for queue in [queue for queue in consumer.queues if not may_receive(queue.destination)]:
+            consumer.queues.remove(queue)
+            if queue in consumer.parked:
+                consumer.parked.remove(queue)
+            queue.remove_consumer(consumer)
+        if isinstance(consumer, TopicConsumer):
+            for topic in [topic for topic in consumer.topics if not may_receive(topic.destination)]:
+                consumer.topics.remove(topic)
+                topic.consumers.pop(consumer, None)
+        if consumer in self._wildcards:
+            self.subscribe(consumer)
+
     def covered(self, element: Destination) -> list[Destination]:
         """The destinations that a name means at the moment: itself, or those that a wildcard matches."""
         if not element.is_wildcard:
@@ -397,7 +452,12 @@ class Broker:
 
     @staticmethod
     def _join_queue(consumer: Consumer, queue: Queue) -> None:
-        if queue.destination.is_queue and queue not in consumer.queues and not isinstance(consumer, TopicConsumer):
+        if (
+            queue.destination.is_queue
+            and queue not in consumer.queues
+            and not isinstance(consumer, TopicConsumer)
+            and consumer.session.access.may_receive(queue.destination)
+        ):
             consumer.queues.append(queue)
             queue.add_consumer(consumer)
 
@@ -677,7 +737,7 @@ def _log_failure(error: BaseException | None) -> None:
 
 
 def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
-    if topic not in consumer.topics:
+    if topic not in consumer.topics and consumer.session.access.may_receive(topic.destination):
         consumer.topics.append(topic)
         topic.consumers[consumer] = None
 

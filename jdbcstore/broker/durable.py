@@ -394,7 +394,8 @@ class Durables:
         answers = _Together(partial(self._subscribed, consumer, answer))
         for topic in topics:
             # From here on it takes note of what is published; the store is asked after that.
-            self._take_up(subscribed, topic, consumer)
+            if consumer.session.access.may_receive(topic.destination):
+                self._take_up(subscribed, topic, consumer)
             self._add(topic, asked, answers, retroactive=consumer.retroactive)
         if known is not None and not is_like:
             left = known.topics.keys() - {topic.destination for topic in topics}
@@ -438,6 +439,11 @@ class Durables:
             known.consumer = None
             known.offline_since_s = self._broker.loop.time()
 
+    def topics_of(self, key: SubscriptionKey) -> tuple[Destination, ...]:
+        """What a subscription is to, a topic or a wildcard; nothing if there is none."""
+        known = self._known.get(key)
+        return () if known is None else (known.subscribed,)
+
     def unsubscribe(self, key: SubscriptionKey, answer: Answer) -> None:
         """Remove a subscription that nobody uses, with all that waits for it.
 
@@ -472,7 +478,7 @@ class Durables:
             consumer = known.consumer
             answers = _Together(partial(self._joined, known, topic))
             asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
-            if consumer is not None:
+            if consumer is not None and consumer.session.access.may_receive(name):
                 self._take_up(known, topic, consumer)
             try:
                 self._add(topic, asked, answers, retroactive=False)

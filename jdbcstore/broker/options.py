@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from jdbcstore.broker.addresses import parse_bind, parse_listeners
@@ -15,7 +15,7 @@ __all__ = ["BrokerOptions", "open_files_max"]
 
 _MIB: Final = 1 << 20
 _ON_LEASE_LOST: Final = ("standby", "stop")
-_MAY_BE_ZERO: Final = ("offline_durable_subscriber_timeout_s",)
+_MAY_BE_ZERO: Final = ("login_delay_max_s", "login_remember_s", "offline_durable_subscriber_timeout_s")
 _ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
 
 
@@ -27,8 +27,14 @@ class BrokerOptions:
         bind: where to listen, ``HOST:PORT``; port 0 lets the system choose. With TLS: ``stomp+ssl://HOST:PORT``, which
             needs `TlsOptions`. Several have commas or blanks between them.
         broker_name: the broker's name in log lines and in errors to clients.
-        users: login → passcode. None lets everybody in and looks at no login.
-        anonymous_access_allowed: with `users`, also let in who names no login at all.
+        users: login → passcode, in plain or as `jdbcstore user hash` prints it. None lets everybody in and looks at no
+            login, unless there is a `users_file`.
+        groups: group → logins with commas between; for authorisation.
+        users_file, groups_file: the same in Java property files, which are read again when they change.
+        anonymous_access_allowed: with users, also let in who gives neither login nor passcode.
+        anonymous_user, anonymous_group: what such a client is called, and the group that it has.
+        login_delay_max_s: the longest wait before an attempt to log in is looked at, after failed ones.
+        login_remember_s: how long a right login is let in again without hashing; 0 is not at all.
         connections_max: clients at the same time; the next one is answered with an ERROR and closed.
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
@@ -99,8 +105,15 @@ class BrokerOptions:
 
     bind: str = "127.0.0.1:61613"
     broker_name: str = "localhost"
-    users: Mapping[str, str] | None = None
+    users: Mapping[str, str] | None = field(default=None, repr=False)
+    groups: Mapping[str, str] | None = None
+    users_file: str = ""
+    groups_file: str = ""
     anonymous_access_allowed: bool = False
+    anonymous_user: str = "anonymous"
+    anonymous_group: str = "anonymous"
+    login_delay_max_s: float = 5.0
+    login_remember_s: float = 60.0
     connections_max: int = 10_000
     backlog_max: int = 1024
     connect_timeout_s: float = 30.0

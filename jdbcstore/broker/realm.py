@@ -123,6 +123,8 @@ class Realm:
         broker.topics.clear()
         broker.durables.forget()
         broker.virtual_topics.forget()
+        if broker.authorization is not None:
+            broker.authorization.forget()
         broker.drop_spool()
 
     # -- the clean end -------------------------------------------------------------------------------------------

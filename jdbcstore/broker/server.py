@@ -122,6 +122,11 @@ class Connection(asyncio.Protocol):
     # -- the session's side ----------------------------------------------------------------------------------------
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether the client came by TLS."""
+        return isinstance(self._transport, TlsTransport)
+
+    @property
     def peer_certificate(self) -> PeerCertificate | None:
         """By which the client has proved who it is; None without TLS, and if none was asked for or given."""
         return self._transport.peer_certificate if isinstance(self._transport, TlsTransport) else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
+from jdbcstore.broker.access import Access
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, give_back
@@ -22,13 +22,14 @@ from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.headings import Headings
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.producers import Number, Numbering
+from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
 from jdbcstore.broker.subscribing import consumer_for
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
 from jdbcstore.broker.wire import Wire
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, LoginRefused, NotAuthorized, ProtocolError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import (
@@ -79,6 +80,7 @@ class Session:
         self.is_choked = False
         self.is_connected = False
         self.subscriptions: dict[str, Consumer] = {}
+        self.access = Access(broker, wire.peer)
         self._broker = broker
         self._wire = wire
         self._stomp = StompConnection(
@@ -110,7 +112,7 @@ class Session:
         self._transactions: dict[str, Transaction] = {}
         self._transaction_count = 0
         self._anonymous_subscriptions = 0
-        self._temporaries = Temporaries(broker, self.connection_id)
+        self._temporaries = Temporaries(broker, self.connection_id, self.access)
         self._headings = Headings(self._stomp.header_lines, self._temporaries.names)
         self._transformations: dict[Consumer, str] = {}
 
@@ -153,6 +155,9 @@ class Session:
             handler(self, event)
         except ProtocolError as error:
             self._error(error, receipt, fatal=error.fatal)
+        except NotAuthorized as error:
+            self.access.denied(error)
+            self._error(error, receipt)
         except JdbcStoreError as error:
             self._error(error, receipt)
         except Exception:
@@ -247,6 +252,7 @@ class Session:
             consumer.unacknowledged.clear()
             self._broker.unsubscribe(consumer)
         give_back(returned)
+        self.access.end()
         self._temporaries.remove_all()
         self._broker.forget(self)
 
@@ -273,13 +279,28 @@ class Session:
     # -- CONNECT, DISCONNECT ---------------------------------------------------------------------------------------
 
     def _on_connect(self, event: Connect) -> None:
-        broker = self._broker
-        if not self._may_enter(event):
-            text = f"User name [{'null' if event.login is None else event.login}] or password is invalid."
-            log.warning("login refused peer=%s login=%r", self._wire.peer, event.login)
-            self._stomp.send_error(text, text, event.receipt, fatal=True)
-            self._end()
+        if self._broker.authentication is None:
+            self._enter(event)
             return
+        self.hold()
+        certificate = self._wire.peer_certificate
+        subject = None if certificate is None else certificate.subject
+        credentials = Credentials(event.login, event.passcode, subject, self._wire.is_encrypted)
+        self.access.login(credentials, partial(self._logged_in, event))
+
+    def _logged_in(self, event: Connect, refusal: LoginRefused | None) -> None:
+        if self._is_closed or self._is_ending:
+            return
+        if refusal is None:
+            self._do(Session._enter, event)
+        else:
+            self._stomp.send_error(str(refusal), str(refusal), event.receipt, fatal=True)
+            self._end()
+        self.talk()
+        self.let_go()
+
+    def _enter(self, event: Connect) -> None:
+        broker = self._broker
         if event.client_id is not None:
             other = broker.client_ids.get(event.client_id)
             if other is not None:
@@ -297,14 +318,21 @@ class Session:
         self._wire.beat(send_ms, expect_ms)
         log.debug("client connected peer=%s version=%s id=%s", self._wire.peer, event.version, self.connection_id)
 
-    def _may_enter(self, event: Connect) -> bool:
-        users, login = self._broker.options.users, event.login
-        if users is None or (login is None and self._broker.options.anonymous_access_allowed):
-            return True
-        expected = users.get(login or "", "")
-        given = event.passcode or ""
-        is_right = compare_digest(expected.encode("utf-8", "surrogatepass"), given.encode("utf-8", "surrogatepass"))
-        return is_right and (login or "") in users
+    def renew_access(self) -> None:
+        """The users have changed: what the client may not do any more ends."""
+        if not self.access.renew():
+            self.disconnect("Your user was removed or changed: log in again", reason="its user was removed or changed")
+            return
+        for key, consumer in list(self.subscriptions.items()):
+            try:
+                self.access.check_read(consumer.destination)
+            except NotAuthorized as error:
+                del self.subscriptions[key]
+                self._unsubscribe(consumer)
+                self.access.denied(error)
+                self._error(error, None)
+            else:
+                self._broker.reconsider(consumer)
 
     @property
     def peer(self) -> str:
@@ -330,6 +358,9 @@ class Session:
             self._send_numbered(event)
             return
         destination = parse_stomp_destination(event.destination, self._temporaries.get)
+        permissions = self.access.permissions
+        if permissions is not None and destination not in permissions.sendable:
+            permissions.check_send(destination)
         self._sent += 1
         message_id = MessageId(self._producer, self._sent)
         message = message_of(
@@ -338,6 +369,7 @@ class Session:
         if self._broker.scheduler.is_management(destination):
             if event.transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
+            self.access.check_management(message.reply_to)
             self._broker.scheduler.manage(message, SendAnswer(self, event.receipt, len(event.body)))
             return
         if event.transaction is not None:
@@ -368,6 +400,9 @@ class Session:
             self._check_turn(producer_id, sequence, transaction)
             headers = {name: value for name, value in event.headers.items() if name not in NUMBER_HEADERS}
             destination = parse_stomp_destination(event.destination, self._temporaries.get)
+            permissions = self.access.permissions
+            if permissions is not None and destination not in permissions.sendable:
+                permissions.check_send(destination)
             message_id = MessageId(producer_id, sequence)
             message = message_of(
                 headers, event.body, destination, message_id, self._broker.now_ms(), self._temporaries.get
@@ -447,6 +482,7 @@ class Session:
 
     def _on_subscribe(self, event: Subscribe) -> None:
         destination = parse_stomp_destination(event.destination, self._temporaries.get)
+        self.access.check_receive(destination)
         if len(self.subscriptions) >= self._broker.options.subscriptions_max:
             raise ProtocolError(f"Too many subscriptions: {len(self.subscriptions)} are open")
         if event.id is not None:
@@ -494,6 +530,8 @@ class Session:
         if event.subscription_name is not None:
             # A client of STOMP 1.0 may name its subscription as itself; that is how ActiveMQ reads it there.
             client_id = self.client_id or event.subscription_name
+            for topic in self._broker.durables.topics_of(SubscriptionKey(client_id, event.subscription_name)):
+                self.access.check_read(topic)
             self.asked(0)
             removed = partial(self.answered, 0, event.receipt)
             try:

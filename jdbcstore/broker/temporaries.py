@@ -8,6 +8,7 @@ from jdbcstore.destination import Destination, TempQueue, TempTopic
 from jdbcstore.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from jdbcstore.broker.access import Access
     from jdbcstore.broker.broker import Broker
 
 __all__ = ["Temporaries"]
@@ -19,11 +20,13 @@ class Temporaries:
     Args:
         broker: has to know them.
         connection_id: what their physical names begin with.
+        access: may the client have any?
     """
 
-    __slots__ = ("_broker", "_by_name", "_connection_id", "names")
+    __slots__ = ("_access", "_broker", "_by_name", "_connection_id", "names")
 
-    def __init__(self, broker: Broker, connection_id: str) -> None:
+    def __init__(self, broker: Broker, connection_id: str, access: Access) -> None:
+        self._access = access
         self._broker = broker
         self._connection_id = connection_id
         self._by_name: dict[str, Destination] = {}
@@ -35,6 +38,7 @@ class Temporaries:
 
         Raises:
             ProtocolError: it would be one too many.
+            NotAuthorized: the client may have none.
         """
         destination = self._by_name.get(name)
         if destination is None:
@@ -43,6 +47,7 @@ class Temporaries:
                 raise ProtocolError(f"Too many temporary destinations: {count} are open")
             kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
             destination = kind(f"{self._connection_id}:{count + 1}")
+            self._access.check_create(destination)
             self._by_name[name] = destination
             self.names[destination] = name
             self._broker.add_temporary(destination)

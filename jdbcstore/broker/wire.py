@@ -32,5 +32,9 @@ class Wire(Protocol):
         """The client's address, for log lines."""
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether the client came by TLS."""
+
+    @property
     def peer_certificate(self) -> PeerCertificate | None:
         """By which the client has proved who it is; None if it has not."""

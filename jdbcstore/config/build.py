@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.config.urls import open_store
 from jdbcstore.store.contract import PersistenceAdapter
@@ -33,8 +34,16 @@ def build_broker(configuration: Configuration) -> Broker:
         kahadb = replace(kahadb, lease_holder_id=name)
     options = kahadb if configuration.url.startswith("kahadb:") else replace(configuration.store, lock=lock)
     store = open_store(configuration.url, options)
-    policies, redeliveries = configuration.destination_policies, configuration.redelivery_policies
-    return Broker(store, configuration.broker, open_spool, policies, redeliveries, configuration.tls)
+    return Broker(
+        store,
+        configuration.broker,
+        open_spool,
+        configuration.destination_policies,
+        configuration.redelivery_policies,
+        configuration.tls,
+        authentication_of(configuration.broker, configuration.login_stack, configuration.encrypted_login_stack),
+        configuration.authorization,
+    )
 
 
 def open_spool() -> PersistenceAdapter:

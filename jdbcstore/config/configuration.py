@@ -6,8 +6,19 @@
     bind = "0.0.0.0:61613"
     prefetch_queue = 100
 
-    [broker.users]                  # login = "passcode"; without this table everybody may log in
-    admin = "secret"
+    [broker.users]                  # login = "passcode", plain or hashed; without users everybody may log in
+    admin = "$argon2id$…"
+
+    [broker.groups]                 # group = "logins, with commas between"
+    admins = "admin"
+
+    [authorization."queue://ORDERS.>"]  # groups; without such tables who has logged in may do everything
+    read = "buyers, admins"
+    write = "sellers"
+    admin = "admins"
+
+    [authorization.default]         # for every destination, beside its own; there is also [authorization.temporary]
+    admin = "admins"
 
     [tls]                           # fields of TlsOptions, for bind = "stomp+ssl://0.0.0.0:61614"
     certificate = "/etc/jdbcstore/broker.pem"
@@ -54,7 +65,10 @@ from jdbcstore.broker.destination_policy import (
     default_policy,
 )
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.authorization import AuthorizationMap
+from jdbcstore.broker.security.login import LoginStack
 from jdbcstore.broker.tls import TlsOptions
+from jdbcstore.config.authorization import read_authorization
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
@@ -68,6 +82,8 @@ __all__ = ["DEFAULT_URL", "Configuration", "LogOptions", "read_configuration"]
 DEFAULT_URL: Final = "sqlite:///data/jdbcstore.db"
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
+
+_TABLES: Final = ("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "authorization", "log")
 
 PolicyTable = TypeVar("PolicyTable", DestinationPolicy, DeadLetterStrategy, RedeliveryPolicy)
 Options = TypeVar("Options", BrokerOptions, KahaDBOptions, TlsOptions, "LogOptions")
@@ -105,6 +121,9 @@ class Configuration:
         notes: what the log is to say about options that were accepted and mean nothing.
         destination_policies: policies for destinations.
         redelivery_policies: how often messages are delivered again.
+        login_stack: login modules; the users of `broker` go before them.
+        encrypted_login_stack: those for clients that come by TLS, if they are others.
+        authorization: who may do what; None lets everybody who has logged in do everything.
     """
 
     url: str = DEFAULT_URL
@@ -116,6 +135,9 @@ class Configuration:
     notes: tuple[str, ...] = ()
     destination_policies: tuple[DestinationPolicy, ...] = ()
     redelivery_policies: tuple[RedeliveryPolicy, ...] = ()
+    login_stack: LoginStack | None = None
+    encrypted_login_stack: LoginStack | None = None
+    authorization: AuthorizationMap | None = None
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -137,7 +159,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _configuration(document: Mapping[str, Any]) -> Configuration:
-    _check_names("table", document, ("broker", "tls", "store", "kahadb", "io_exception_handler", "policies", "log"))
+    _check_names("table", document, _TABLES)
     for name, table in document.items():
         if not isinstance(table, dict):
             raise ConfigurationError(f"[{name}] must be a table")
@@ -168,6 +190,7 @@ def _configuration(document: Mapping[str, Any]) -> Configuration:
         tls=_options(TlsOptions(), "tls", document.get("tls", {})),
         log=_options(LogOptions(), "log", document.get("log", {})),
         notes=notes,
+        authorization=read_authorization(document["authorization"]) if "authorization" in document else None,
     )
 
 
@@ -231,9 +254,10 @@ def _check_names(what: str, given: Mapping[str, Any], known: Any) -> None:
 
 
 def _check_type(name: str, default: object, value: object) -> None:
-    if default is None:  # users
-        if not isinstance(value, dict) or not all(isinstance(passcode, str) for passcode in value.values()):
-            raise ConfigurationError(f'[{name}] must be a table of login = "passcode"')
+    if default is None:  # users, groups
+        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+            what = 'login = "passcode"' if name == "broker.users" else 'group = "logins, with commas between"'
+            raise ConfigurationError(f"[{name}] must be a table of {what}")
         return
     kind = (int, float) if isinstance(default, float) else type(default)
     if not isinstance(value, kind) or (isinstance(value, bool) and not isinstance(default, bool)):

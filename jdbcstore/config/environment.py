@@ -4,6 +4,7 @@
 ``JDBCSTORE_URL``              the store
 ``JDBCSTORE_PREFETCH_QUEUE``   a field of `BrokerOptions`; ``JDBCSTORE_BIND``, ``JDBCSTORE_HEALTH_BIND`` and so on
 ``JDBCSTORE_USERS``            ``LOGIN:PASSCODE``, several with blanks between them
+``JDBCSTORE_GROUPS``           ``GROUP:LOGIN,LOGIN``, several with blanks between them
 ``JDBCSTORE_STORE_RETRY_S``    a field of `JdbcOptions` or of its `LockerOptions`
 ``JDBCSTORE_KAHADB_USE_LOCK``  a field of `KahaDBOptions`
 ``JDBCSTORE_TLS_CERTIFICATE``  a field of `TlsOptions`
@@ -124,5 +125,5 @@ def _typed(text: str, default: object) -> object:
 def _user(text: str) -> tuple[str, str]:
     login, colon, passcode = text.partition(":")
     if not colon or not login:
-        raise ConfigurationError("write LOGIN:PASSCODE, several with blanks between them")
+        raise ConfigurationError("write NAME:VALUE, LOGIN:PASSCODE for example, several with blanks between them")
     return login, passcode

@@ -131,7 +131,7 @@ def _values(configuration: Configuration) -> dict[str, str]:
     }
     for table, options in tables.items():
         for name, value in options.items():
-            if name == "users":
+            if name in ("users", "groups"):
                 value = None if value is None else ", ".join(value)
             if name in _SECRETS and value:
                 value = "***"

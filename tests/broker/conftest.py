@@ -11,6 +11,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
+from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.build import open_spool
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -45,11 +46,14 @@ def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
         policies: Iterable[DestinationPolicy] = (),
         redelivery: Iterable[RedeliveryPolicy] = (),
         tls: TlsOptions | None = None,
+        authorization: AuthorizationMap | None = None,
         **options: Any,
     ) -> Address:
         options = {"bind": "127.0.0.1:0", **options}
         store = adapter or MemoryPersistenceAdapter()
-        broker = Broker(store, BrokerOptions(**options), open_spool, policies, redelivery, tls)
+        broker = Broker(
+            store, BrokerOptions(**options), open_spool, policies, redelivery, tls, authorization=authorization
+        )
         brokers.append(broker)
         return stack.enter_context(running(broker))
 

@@ -23,6 +23,7 @@ from tests.failover.cluster import DATABASES, PATIENCE_S, Cluster, Failed
 from tests.failover.history import History
 from tests.failover.nemesis import Fault, Nemesis, kinds_for, plan
 from tests.failover.report import excerpt, summary
+from tests.failover.users import Users
 from tests.servers.server import ServerFailed
 
 __all__ = ["Outcome", "run"]
@@ -64,6 +65,7 @@ def run(
     is_fenced: bool = True,
     is_anonymous: bool = False,
     is_tls: bool = False,
+    has_users: bool = False,
     patience_s: float = PATIENCE_S,
     tell: Callable[[str], object] = print,
 ) -> Outcome:
@@ -79,14 +81,22 @@ def run(
         is_fenced: False turns fencing off, to see the checker find it.
         is_anonymous: producers do not say who they are; what they send again may be stored again.
         is_tls: everybody connects with TLS.
+        has_users: whether clients have to log in, and may do only what they have to.
         patience_s: how long to wait in the end for the store to be empty.
         tell: called with each line about what is going on.
     """
     failure: list[Violation] = []
-    with Cluster(database, folder, brokers=brokers, lease_ms=lease_ms, is_fenced=is_fenced, is_tls=is_tls) as cluster:
+    users = Users([*PRODUCERS, *TRANSACTORS], CONSUMERS) if has_users else None
+    cluster = Cluster(
+        database, folder, brokers=brokers, lease_ms=lease_ms, is_fenced=is_fenced, is_tls=is_tls, users=users
+    )
+    with cluster:
         cluster.history.deduplicates = not is_anonymous
+        everybody = clients(cluster, seed, is_anonymous=is_anonymous)
+        for client in everybody:
+            client.credentials = {} if users is None else users.headers(client.name)
         try:
-            live(cluster, clients(cluster, seed, is_anonymous=is_anonymous), faults, patience_s, tell)
+            live(cluster, everybody, faults, patience_s, tell)
         except (Failed, ServerFailed) as error:
             failure.append(Violation("e", str(error), time.monotonic()))
             for broker in cluster.brokers:
@@ -152,6 +162,7 @@ def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:
 @click.option("--kind", "kinds", multiple=True, help="Only faults of this kind; may be repeated.")
 @click.option("--anonymous", is_flag=True, help="Producers do not number their messages: some are stored again.")
 @click.option("--tls", is_flag=True, help="Everybody connects with TLS.")
+@click.option("--users", is_flag=True, help="Clients have to log in, and may do only what they have to.")
 @click.option("--folder", type=click.Path(path_type=Path), help="For histories and logs. [default: a new one]")
 def main(
     database: str,
@@ -163,6 +174,7 @@ def main(
     kinds: tuple[str, ...],
     anonymous: bool,
     tls: bool,
+    users: bool,
     folder: Path | None,
 ) -> None:
     """Rounds until the time is over."""
@@ -192,6 +204,7 @@ def main(
             lease_ms=lease_ms,
             is_anonymous=anonymous,
             is_tls=tls,
+            has_users=users,
             tell=click.echo,
         )
         outcome.history.save(own / "history.jsonl")

@@ -145,6 +145,8 @@ class Client:
 
     def __init__(self, name: str, brokers: Mapping[str, Address], history: History, chance: random.Random) -> None:
         self.name = name
+        #: Headers of CONNECT that say who it is.
+        self.credentials: dict[str, str] = {}
         self.history = history
         self.chance = chance
         #: Set by the harness: do nothing new.
@@ -195,7 +197,7 @@ class Client:
             return None
         self._lines += 1
         self.history.record(What.CONNECT, broker=broker, line=name)
-        line.send("CONNECT", accept_version="1.2", host="chaos", heart_beat=f"0,{HEART_BEAT_MS}")
+        line.send("CONNECT", accept_version="1.2", host="chaos", heart_beat=f"0,{HEART_BEAT_MS}", **self.credentials)
         try:
             answer = await line.frame(CONNECT_S)
         except Broken as error:

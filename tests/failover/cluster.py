@@ -27,6 +27,7 @@ from tests.broker_process import BrokerProcess
 from tests.certificates import Authority, Identity
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
+from tests.failover.users import Users
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer, ServerMissing
 from tests.servers.shared import KINDS
@@ -196,6 +197,7 @@ class Cluster:
         lease_ms: the lease of all of them.
         is_fenced: False lets commits prove nothing.
         is_tls: clients have to connect with TLS.
+        users: who may log in; None lets everybody in.
     """
 
     def __init__(
@@ -207,6 +209,7 @@ class Cluster:
         lease_ms: int = 2000,
         is_fenced: bool = True,
         is_tls: bool = False,
+        users: Users | None = None,
     ) -> None:
         self.lease_s = lease_ms / 1000
         self.history = History(names_sessions=is_fenced and DATABASES[database] is not None)
@@ -230,6 +233,8 @@ class Cluster:
         if database == "mysql":
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
         self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}
+        if users is not None:
+            self._environment["JDBCSTORE_CONFIG"] = str(users.write(folder))
         self._url = ""
         self._stack = ExitStack()
 

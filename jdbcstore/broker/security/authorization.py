@@ -1,0 +1,226 @@
+"""Authorisation: who may read, write and create what, as ActiveMQ's ``authorizationPlugin`` decides it.
+
+Which entries count for a destination:
+
+* All whose pattern covers it, and the default entry: their groups are added up. There is no *most specific* one, so an
+  entry for ``queue://>`` is good for every queue, whatever another entry says.
+* Nothing covers it: nobody may, unless there is a default entry.
+* A wildcard is covered by every pattern that has a name in common with it. So who may read something below a wildcard
+  may subscribe to it, and then gets what he may read (`Permissions.may_receive` for each destination), no more.
+* Temporary destinations have an entry of their own, which is not added to others. Without it everybody may.
+* A composite is its parts; all of them must be allowed. (ActiveMQ counts only entries that all parts have in common,
+  which refuses more.)
+
+What a client does is one of three: it reads (subscribe, browse, use or remove a durable subscription), writes (send),
+or administrates (use a destination that is not there yet, which creates it). Acknowledgements need no second look: what
+may be acknowledged was read.
+
+The answers of each principal are remembered, so a SEND costs a look into a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from jdbcstore.broker.security.principal import Principal
+from jdbcstore.destination import Destination
+from jdbcstore.errors import NotAuthorized
+
+__all__ = ["Action", "Authorization", "AuthorizationEntry", "AuthorizationMap", "Permissions"]
+
+#: Clients choose the names that are asked for, so not all answers are remembered.
+_REMEMBERED_MAX: Final = 4096
+#: Principals whose answers are remembered; groups of one user rarely change.
+_PRINCIPALS_MAX: Final = 4096
+#: Destinations that were there once; creating one takes the right to.
+_DESTINATIONS_MAX: Final = 100_000
+
+
+class Action(Enum):
+    """What somebody wants to do with a destination. The value names the list of groups."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+_WORDS: Final = {Action.READ: "read from", Action.WRITE: "write to", Action.ADMIN: "create"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationEntry:
+    """Which groups may do what with the destinations of a pattern.
+
+    Args:
+        pattern: a queue or topic, wildcards allowed. None for the default entry and the one of temporary destinations.
+        read, write, admin: groups; ``*`` is everybody who has logged in.
+    """
+
+    pattern: Destination | None = None
+    read: frozenset[str] = frozenset()
+    write: frozenset[str] = frozenset()
+    admin: frozenset[str] = frozenset()
+
+    def groups(self, action: Action) -> frozenset[str]:
+        """Who may."""
+        groups: frozenset[str] = getattr(self, action.value)
+        return groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationMap:
+    """All entries.
+
+    Args:
+        entries: with a pattern each.
+        default: counts for every destination, beside what `entries` say.
+        temporary: for temporary destinations; None lets everybody use them.
+    """
+
+    entries: tuple[AuthorizationEntry, ...] = ()
+    default: AuthorizationEntry | None = None
+    temporary: AuthorizationEntry | None = None
+
+    def groups(self, action: Action, destination: Destination) -> frozenset[str] | None:
+        """The groups that may; None for everybody. The destination is no composite."""
+        if destination.is_temporary:
+            return None if self.temporary is None else self.temporary.groups(action)
+        entries = [] if self.default is None else [self.default]
+        entries += [entry for entry in self.entries if entry.pattern is not None and _meet(entry.pattern, destination)]
+        return frozenset().union(*(entry.groups(action) for entry in entries))
+
+
+def _meet(pattern: Destination, destination: Destination) -> bool:
+    """Whether two names, each perhaps a wildcard or the first a composite, have a destination in common."""
+    return any(
+        element.is_queue == destination.is_queue
+        and element.is_temporary == destination.is_temporary
+        and _have_a_name_in_common(element.physical_name.split("."), destination.physical_name.split("."))
+        for element in pattern.elements()
+    )
+
+
+def _have_a_name_in_common(one: list[str], other: list[str]) -> bool:
+    for mine, theirs in zip(one, other, strict=False):
+        if ">" in (mine, theirs):
+            return True
+        if mine != theirs and "*" not in (mine, theirs):
+            return False
+    longer = max(one, other, key=len)
+    return len(one) == len(other) or longer[min(len(one), len(other))] == ">"  # A.> covers A
+
+
+class Permissions:
+    """What one principal may do. Sessions of one principal share it.
+
+    Args:
+        principal: whose.
+        groups: who may, as `AuthorizationMap.groups`.
+        exists: whether a destination is there already.
+    """
+
+    __slots__ = ("_exists", "_groups", "_readable", "principal", "sendable")
+
+    def __init__(
+        self,
+        principal: Principal,
+        groups: Callable[[Action, Destination], frozenset[str] | None],
+        exists: Callable[[Destination], bool],
+    ) -> None:
+        self.principal = principal
+        #: Where it may send to, as far as that is known: what is in here needs no call of `check_send`.
+        self.sendable: set[Destination] = set()
+        self._readable: dict[Destination, bool] = {}
+        self._groups = groups
+        self._exists = exists
+
+    def may(self, action: Action, destination: Destination) -> bool:
+        """Whether the principal may do it, with every part of a composite."""
+        return all(self._may(action, element) for element in destination.elements())
+
+    def check(self, action: Action, destination: Destination) -> None:
+        """Raise NotAuthorized if the principal may not do it."""
+        for element in destination.elements():
+            if not self._may(action, element):
+                raise NotAuthorized(f"User {self.principal.name} is not authorized to {_WORDS[action]}: {element}")
+
+    def check_send(self, destination: Destination) -> None:
+        """Raise NotAuthorized if the principal may not send there, or may not create what is not there."""
+        self.check(Action.WRITE, destination)
+        self._check_existence(destination)
+        if len(self.sendable) >= _REMEMBERED_MAX:
+            self.sendable.clear()
+        self.sendable.add(destination)
+
+    def check_receive(self, destination: Destination) -> None:
+        """Raise NotAuthorized if the principal may not subscribe to it or browse it, or may not create what is not
+        there."""
+        self.check(Action.READ, destination)
+        self._check_existence(destination)
+
+    def may_receive(self, destination: Destination) -> bool:
+        """Whether somebody who subscribed to a wildcard may have what is in this destination."""
+        answer = self._readable.get(destination)
+        if answer is None:
+            if len(self._readable) >= _REMEMBERED_MAX:
+                self._readable.clear()
+            answer = self._readable[destination] = self.may(Action.READ, destination)
+        return answer
+
+    def _may(self, action: Action, element: Destination) -> bool:
+        groups = self._groups(action, element)
+        return groups is None or not groups.isdisjoint(self.principal.groups)
+
+    def _check_existence(self, destination: Destination) -> None:
+        for element in destination.elements():
+            if not (element.is_temporary or element.is_wildcard or self._exists(element)):
+                self.check(Action.ADMIN, element)
+
+
+@dataclass(slots=True)
+class Authorization:
+    """Decides for one broker.
+
+    Args:
+        map: the entries.
+        exists: whether a destination is there at the moment.
+    """
+
+    map: AuthorizationMap
+    exists: Callable[[Destination], bool]
+    _permissions: dict[Principal, Permissions] = field(default_factory=dict, init=False)
+    #: What was there once needs no right to create it, although the broker lets go of what nobody uses: ActiveMQ keeps
+    #: its destinations until it stops.
+    _known: dict[Destination, None] = field(default_factory=dict, init=False)
+
+    def permissions(self, principal: Principal) -> Permissions:
+        """What a principal may do."""
+        found = self._permissions.get(principal)
+        if found is None:
+            if len(self._permissions) >= _PRINCIPALS_MAX:
+                self._permissions.clear()
+            found = self._permissions[principal] = Permissions(principal, self.map.groups, self._is_known)
+        return found
+
+    def may(self, principal: Principal, action: Action, destination: Destination) -> bool:
+        """Whether a principal may do something with a destination."""
+        return self.permissions(principal).may(action, destination)
+
+    def appeared(self, destinations: Iterable[Destination]) -> None:
+        """These are there now, whoever made them."""
+        for destination in destinations:
+            if not destination.is_temporary:
+                if len(self._known) >= _DESTINATIONS_MAX:
+                    del self._known[next(iter(self._known))]
+                self._known[destination] = None
+
+    def forget(self) -> None:
+        """Somebody else was master in between."""
+        self._known.clear()
+        self._permissions.clear()
+
+    def _is_known(self, destination: Destination) -> bool:
+        return destination in self._known or self.exists(destination)

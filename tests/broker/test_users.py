@@ -1,0 +1,186 @@
+"""Users: hashed passcodes, files that change, failed logins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, ConfigurationError
+from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
+from jdbcstore.broker.security.passcodes import hash_passcode, is_right
+from jdbcstore.destination import parse_destination
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from tests.broker.client import Address, Client
+from tests.broker.conftest import OpenClient, StartBroker
+
+HASHED = hash_passcode("secret")
+
+
+def log_in(address: Address, login: str, passcode: str) -> str:
+    with Client(address) as client:
+        return client.connect(login=login, passcode=passcode).command
+
+
+def write(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    os.replace(new, path)
+
+
+def wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    deadline = time.monotonic() + 20
+    while text not in caplog.text:
+        assert time.monotonic() < deadline, caplog.text
+        time.sleep(0.02)
+
+
+def test_a_hashed_passcode_lets_in(start_broker: StartBroker) -> None:
+    address = start_broker(users={"joe": HASHED})
+    assert log_in(address, "joe", "secret") == "CONNECTED"
+    for login, passcode in [("joe", "no"), ("joe", HASHED), ("ann", "secret"), ("joe", "")]:
+        assert log_in(address, login, passcode) == "ERROR"
+
+
+def test_what_comes_behind_connect_waits_for_the_login(start_broker: StartBroker) -> None:
+    address = start_broker(users={"joe": HASHED})
+    with Client(address) as client:
+        client.write(
+            b"CONNECT\naccept-version:1.2\nhost:x\nlogin:joe\npasscode:secret\n\n\0"
+            b"SEND\ndestination:/queue/A\nreceipt:1\n\nx\0SUBSCRIBE\ndestination:/queue/A\nid:1\nack:auto\n\n\0"
+        )
+        assert [client.frame().command for _ in range(3)] == ["CONNECTED", "RECEIPT", "MESSAGE"]
+
+
+def test_many_logins_of_one_user_cost_few_hashes(start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def counted(stored: str, passcode: str) -> bool:
+        checked.append(stored)
+        return is_right(stored, passcode)
+
+    monkeypatch.setattr("jdbcstore.broker.security.login.is_right", counted)
+    address = start_broker(users={"joe": HASHED})
+    clients = [Client(address) for _ in range(20)]
+    for client in clients:  # all at once
+        client.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": "secret"})
+    assert {client.frame().command for client in clients} == {"CONNECTED"}
+    for client in clients:
+        client.drop()
+    for _ in range(50):
+        assert log_in(address, "joe", "secret") == "CONNECTED"
+    assert len(checked) == 1
+
+
+def test_a_wrong_passcode_is_not_remembered_as_right(start_broker: StartBroker) -> None:
+    address = start_broker(users={"joe": HASHED})
+    answers = [log_in(address, "joe", passcode) for passcode in ("secret", "no", "secret", "secre", "secret!")]
+    assert answers == ["CONNECTED", "ERROR", "CONNECTED", "ERROR", "ERROR"]
+
+
+def test_failed_logins_slow_down_who_guesses_and_nobody_else(start_broker: StartBroker) -> None:
+    address = start_broker(users={"joe": HASHED, "ann": "hers"}, login_delay_max_s=0.4)
+    started_s = time.monotonic()
+    guesses = [Client(address) for _ in range(8)]
+    for number, guess in enumerate(guesses):
+        guess.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": f"guess {number}"})
+    assert log_in(address, "ann", "hers") == "CONNECTED"
+    others_s = time.monotonic() - started_s
+    assert {guess.frame().command for guess in guesses} == {"ERROR"}
+    guesses_s = time.monotonic() - started_s
+    for guess in guesses:
+        guess.drop()
+    assert guesses_s > 0.1 + 0.2 + 0.4 * 5
+    assert others_s < guesses_s / 2
+
+
+def test_a_failed_login_is_told_without_the_secret(start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
+    address = start_broker(users={"joe": "topsecret"})
+    assert log_in(address, "joe", "guessed") == "ERROR"
+    assert log_in(address, "x" * 5000, "guessed") == "ERROR"
+    told = [record.getMessage() for record in caplog.records if "login refused" in record.getMessage()]
+    assert told == ["login refused peer=127.0.0.1 login='joe' reason='the passcode is wrong' failures=1"]
+    assert "guessed" not in caplog.text
+    assert "topsecret" not in caplog.text
+
+
+def test_a_client_that_goes_while_it_waits_leaves_nothing(start_broker: StartBroker, brokers: list[Broker]) -> None:
+    address = start_broker(users={"joe": HASHED}, connect_timeout_s=0.5)
+    (broker,) = brokers
+    assert broker.authentication is not None
+    for _ in range(10):
+        broker.authentication._slowness.failed("127.0.0.1", "joe", broker.loop.time())
+    with Client(address) as client:
+        client.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": "no"})
+        assert client.is_closed()
+    deadline = time.monotonic() + 10
+    while broker.authentication._turns or broker.authentication._logins:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_files_of_users_are_read_again(
+    start_broker: StartBroker, open_client: OpenClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    users, groups = tmp_path / "users.properties", tmp_path / "groups.properties"
+    write(users, f"joe={HASHED}\nann=hers\n")
+    write(groups, "readers=joe,ann\n")
+    pattern = parse_destination("queue://>")
+    readers, everybody = frozenset({"readers"}), frozenset("*")
+    address = start_broker(
+        users_file=str(users),
+        groups_file=str(groups),
+        authorization=AuthorizationMap(
+            entries=(AuthorizationEntry(pattern=pattern, read=readers, write=everybody, admin=everybody),)
+        ),
+    )
+    joe = open_client(address, login="joe", passcode="secret")
+    ann = open_client(address, login="ann", passcode="hers")
+    for client in (joe, ann):
+        client.subscribe("/queue/A")
+    write(users, f"joe={HASHED}\nbob=his\n")
+    wait_for("users read again", caplog)
+    assert "log in again" in ann.error().headers["message"]
+    assert ann.is_closed()
+    assert log_in(address, "ann", "hers") == "ERROR"
+    assert log_in(address, "bob", "his") == "CONNECTED"
+    caplog.clear()
+    write(groups, "readers=bob\n")
+    assert joe.error().headers["message"] == "User joe is not authorized to read from: queue://A"
+    joe.publish("/queue/A", "for bob")
+    bob = open_client(address, login="bob", passcode="his")
+    bob.subscribe("/queue/A")
+    assert bob.message().text == "for bob"
+    assert joe.is_silent()
+
+
+def test_two_lists_of_users_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("joe=x")
+    options = BrokerOptions(users={"ann": "y"}, users_file=str(tmp_path / "users"))
+    with pytest.raises(ConfigurationError, match="two lists of users"):
+        Broker(MemoryPersistenceAdapter(), options)
+
+
+def test_authorisation_without_users_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="needs users"):
+        Broker(MemoryPersistenceAdapter(), authorization=AuthorizationMap())
+
+
+@pytest.mark.parametrize(
+    ("bind", "users", "is_told"),
+    [("0.0.0.0:0", None, True), ("0.0.0.0:0", {"joe": "x"}, False), ("127.0.0.1:0", None, False)],
+)
+def test_a_broker_that_is_open_to_the_network_says_so(
+    start_broker: StartBroker,
+    caplog: pytest.LogCaptureFixture,
+    bind: str,
+    users: dict[str, str] | None,
+    is_told: bool,
+) -> None:
+    start_broker(bind=bind, users=users)
+    assert ("may read and write everything" in caplog.text) is is_told

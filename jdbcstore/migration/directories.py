@@ -6,7 +6,6 @@ the name meanwhile finds nothing, also after a crash.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from jdbcstore.migration.journals import contents_of_journals, scheduler_in
 from jdbcstore.migration.marker import Marker
 from jdbcstore.migration.target import Target
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
+from jdbcstore.store.disk import move
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 
@@ -92,12 +92,7 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Targ
 
 def _name(work: Path, directory: Path) -> None:
     try:
-        os.rename(work, directory)
-        descriptor = os.open(directory.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        move(work, directory)
     except OSError as error:
         raise StoreError(
             f"the migration is complete in {work}, and cannot be named {directory}: {error.strerror}"

@@ -9,8 +9,13 @@ fit into the rest of the file begins the next, one that fits into no file makes 
 read as part of a later one. Bytes of files that are new read as zeros, for the same reason.
 
 **When a write fails** it is undone and nothing happened. When forcing to the disk fails nobody knows what is there, and
-asking again would answer that all is well (the system forgets what it could not write). So an appender that was told
-so never writes again; a new one finds out what is there.
+asking again would answer that all is well (the system forgets what it could not write, and goes on showing it to
+readers). So an appender that was told so never writes again.
+
+**What `Appender.open` finds is what is on the disk.** What was written last may be in the system's memory only: because
+forcing it failed, or because a broker was killed before it had forced it. Nobody can tell by reading. So it is written
+once more and forced, with the names of the files, before anybody is told that it is there: the last batch, since
+``ALWAYS`` forces each; with ``PERIODIC`` the last file, since the one before is forced when a new one is begun.
 
 No file is continued behind copies of an ack compaction of ActiveMQ: a broker that has to rebuild its index leaves out
 what stands behind them as long as the copied file exists. No number is used again.
@@ -37,8 +42,8 @@ from jdbcstore.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from jdbcstore.store.disk import Disk, DiskFile, make_directory, mode_like
 from jdbcstore.store.kahadb.commands import COMMANDS, RewrittenDataFile
-from jdbcstore.store.kahadb.disk import Disk, DiskFile
 from jdbcstore.store.kahadb.journal import (
     CONTROL,
     CONTROL_HEAD,
@@ -63,6 +68,8 @@ _ROOM_FOR_CONTROL: Final = bytes(CONTROL.size)
 _INT_MAX: Final = (1 << 31) - 1
 _MARKER: Final = COMMANDS.index(RewrittenDataFile)
 _NS_PER_MS: Final = 1_000_000
+#: What is written anew at once.
+_CHUNK_BYTES: Final = 4 << 20
 
 
 class BatchPlace(NamedTuple):
@@ -125,17 +132,21 @@ class Appender:
     def open(self) -> None:
         """Find the end of the journal, or begin one.
 
-        The rest of a batch that was being written when a broker ended is removed. With
-        ``checkForCorruptJournalFiles`` all files are read, not the last one only.
+        The rest of a batch that was being written when a broker ended is removed; what is whole is forced to the disk,
+        unless nothing ever is (``NEVER``). With ``checkForCorruptJournalFiles`` all files are read, not the last one
+        only.
 
         Raises:
             JournalDamaged: ``checkForCorruptJournalFiles`` found damage, and ``ignoreMissingJournalfiles`` is not set.
-            StoreFull, StoreReadOnly, StoreUnavailable: the disk refuses.
+            StoreFull, StoreReadOnly, StoreUnavailable: the disk refuses, or does not keep what it showed.
             StoreError: a file cannot be read.
         """
         with _writing(str(self.directory)):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self.directory)
+            self._disk.mode = mode_like(self.directory, "db-*.log")
             numbers = [file_number(path.name) for path in self.directory.iterdir()]
+            if self._is_forcing:
+                self._disk.sync()  # a broker may have been killed before it had forced the name of a new file
         self._highest = max((number for number in numbers if number is not None), default=0)
         self._failure, self._unforced_since_ns, self._unused = None, None, []
         journal = Journal(self.directory)
@@ -184,8 +195,30 @@ class Appender:
             self._file = file
             if not tail.is_blank_behind:
                 _cut(file, tail.end)
-                file.sync()
+            if self._is_forcing:
+                self._force_anew(file, tail)
         self._offset, self.last_batch = tail.end, tail.last
+
+    @property
+    def _is_forcing(self) -> bool:
+        return self.options.journal_disk_sync_strategy != "NEVER"
+
+    def _force_anew(self, file: DiskFile, tail: _Tail) -> None:
+        """Write once more, and force, what is perhaps in the memory of the system only."""
+        is_batch = self.options.journal_disk_sync_strategy == "ALWAYS" and tail.last is not None
+        start = tail.last.offset if is_batch and tail.last is not None else 0
+        for offset in range(start, tail.end, _CHUNK_BYTES):
+            file.write(file.read(min(_CHUNK_BYTES, tail.end - offset), offset), offset)
+        file.sync()
+        with file.path.open("rb") as source:
+            again = JournalFile(source, self._number, start=start)
+            for _ in again.batches():
+                pass
+        if again.append_offset != tail.end:
+            raise StoreUnavailable(
+                f"{file.path.name} ended at {tail.end}, and ends at {again.append_offset} now that it was forced to the"
+                " disk: the disk does not keep what is written"
+            )
 
     def close(self) -> None:
         """Force to the disk what was written, and let go of the files. Closing twice is fine.
@@ -322,7 +355,7 @@ class Appender:
 
     def _begin_file(self) -> None:
         """Go on at the beginning of the next file."""
-        if self._file is not None and self.options.journal_disk_sync_strategy != "NEVER":
+        if self._file is not None and self._is_forcing:
             self.force()  # what the next file holds must not survive what this one holds
         number = self._next_unused()
         name = file_name(number)
@@ -360,7 +393,7 @@ class Appender:
             file = self._disk.open(name, create=True)
             try:
                 self._allocate(file)
-                if self.options.journal_disk_sync_strategy != "NEVER":
+                if self._is_forcing:
                     file.sync()
                     self._disk.sync()
             except OSError:

@@ -11,7 +11,8 @@ them a rebuild of the index would bring back what they removed. Here such a file
 What only stands in a file that is to go, and is still needed, is written again at the end of the journal first: a
 subscription that nothing waits for, which queues are known although they are empty, how far producers came. A file is
 removed behind a forced checkpoint, so no index needs it after a crash, and the lowest number goes first, so that no
-acknowledgement goes before its message.
+acknowledgement goes before its message. That they go in this order after a power failure, too, needs the directory to
+be forced in between.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from jdbcstore.errors import StoreError
+from jdbcstore.store.disk import force_directory, make_directory, move, remove
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.commands import Subscription
@@ -151,10 +153,30 @@ class Cleanup:
             self._known_from = index.position.file
         if len(producers) > _PRODUCERS_MAX:
             return []
+        needs = {number: set(index.ack_files.get(number, ())) for number in gone}
         index.forget_files(gone)
         checkpoint(force=True)
         prove()
-        return [number for number in gone if self._removed(number)]
+        return self._remove(gone, needs)
+
+    def _remove(self, gone: Iterable[int], needs: Mapping[int, AbstractSet[int]]) -> list[int]:
+        """Remove files, the lowest number first. Those that need each other are not left to the disk's own order."""
+        removed: list[int] = []
+        unforced: set[int] = set()
+        try:
+            for number in gone:
+                if not unforced.isdisjoint(needs[number]):
+                    force_directory(self._appender.directory)
+                    unforced.clear()
+                if not self._removed(number):
+                    break
+                unforced.add(number)
+                removed.append(number)
+            if unforced:
+                force_directory(self._appender.directory)
+        except OSError as error:  # the next cleanup goes on
+            log.warning("cannot force %s to the disk error=%r", self._appender.directory, str(error))
+        return removed
 
     def _count(self, gone: Sequence[int]) -> None:
         """Compact acknowledgements when cleanups find nothing, by ActiveMQ's rules."""
@@ -215,10 +237,10 @@ class Cleanup:
         try:
             if self._options.archive_data_logs:
                 archive = Path(self._options.directory_archive or directory / _ARCHIVE)
-                archive.mkdir(parents=True, exist_ok=True)
+                make_directory(archive)
                 _move(directory / name, archive / name)
             else:
-                (directory / name).unlink()
+                remove(directory / name)
         except OSError as error:  # the next cleanup finds it again
             log.warning("cannot remove %s error=%r", directory / name, str(error))
             return False
@@ -228,7 +250,7 @@ class Cleanup:
 def _move(path: Path, target: Path) -> None:
     if target.exists():  # of another life of this directory
         target = target.with_name(f"{target.name}.{path.stat().st_mtime_ns}")
-    path.rename(target)
+    move(path, target)
 
 
 class _Again:

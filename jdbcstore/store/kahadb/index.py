@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 import zlib
@@ -27,6 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from jdbcstore.errors import StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.disk import force_directory, make_file, mode_like, remove
 from jdbcstore.store.kahadb.appending import BatchPlace
 from jdbcstore.store.kahadb.known import Known, KnownDestination, KnownSubscription, destination_name, named_destination
 
@@ -214,6 +216,7 @@ class Index:
             raise
 
     def _open(self, cache_pages: int) -> None:
+        os.close(make_file(self.path, mode_like(self.path.parent, "db-*.log")))  # SQLite's other files get its mode
         connection = self._connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -355,8 +358,9 @@ class Index:
     @staticmethod
     def remove(path: Path) -> None:
         """Delete an index, to make it anew."""
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        gone = [remove(path.with_name(path.name + suffix)) for suffix in ("-wal", "-shm", "-journal", "")]
+        if any(gone):
+            force_directory(path.parent)  # else a power failure may leave an old log beside a new index
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from typing import Final, NamedTuple
 
 from jdbcstore.errors import LeaseLost, LockHeld, StoreUnavailable
 from jdbcstore.store.contract import Locker, LockStatus
+from jdbcstore.store.disk import make_directory, make_file, mode_like, rewrite
 from jdbcstore.store.lease import FOREVER_NS, Clock, Lease, LockerOptions, boot_time_ns
 
 __all__ = ["LOCK_FILE", "SharedFileLocker"]
@@ -44,7 +45,6 @@ log = logging.getLogger(__name__)
 LOCK_FILE: Final = "lock"
 _TIME: Final = struct.Struct(">q")
 _CONTENT_MAX: Final = 1024
-_NEW_FILE_MODE: Final = 0o644
 #: How often a standby that waits looks whether the lock is free.
 _LOOK_S: Final = 0.1
 #: struct flock of Linux: type, whence, start, length, process.
@@ -113,8 +113,8 @@ class SharedFileLocker(Locker):
             return term
 
     def _take(self) -> int | None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _NEW_FILE_MODE)
+        make_directory(self.path.parent)
+        descriptor = make_file(self.path, mode_like(self.path.parent, "db-*.log"))
         try:
             if not _locked(descriptor) or not self._is_file_of(descriptor):  # it may have been replaced just now
                 os.close(descriptor)
@@ -238,9 +238,7 @@ class SharedFileLocker(Locker):
 
     def _write(self, descriptor: int, content: _Content) -> None:
         data = content.written()
-        os.pwrite(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
-        os.fsync(descriptor)
+        rewrite(descriptor, data)
         self._content = data
 
     @contextmanager

@@ -18,6 +18,7 @@ from typing import Final
 
 from jdbcstore.errors import JournalDamaged, StoreError
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.disk import make_directory, move, remove
 from jdbcstore.store.kahadb import index as sql
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import BatchPlace
@@ -65,7 +66,7 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         StoreError: the journal cannot be read, or the index not be written.
     """
     place = Path(options.index_directory) if options.index_directory else directory
-    place.mkdir(parents=True, exist_ok=True)
+    make_directory(place)
     path = place / sql.FILE_NAME
     try:
         reason = _reason_to_rebuild(directory, place, options, scheduler)
@@ -83,13 +84,13 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         reason = f"it cannot be used: {error}"
     log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
     if options.archive_corrupted_index and path.exists():
-        path.rename(path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
+        move(path, path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
     index = made_anew(path, directory, options, scheduler)
     for where in {directory, place}:
         for name in _BROKERS_INDEX:
-            (where / name).unlink(missing_ok=True)
+            remove(where / name)
     for name in _SCHEDULERS_INDEX:
-        (scheduler.directory / name).unlink(missing_ok=True)
+        remove(scheduler.directory / name)
     return index
 
 

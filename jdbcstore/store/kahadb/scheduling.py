@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreError
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.disk import remove
 from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender, BatchPlace
@@ -126,7 +127,7 @@ class SchedulerJournal:
             checkpoint()
             for number in going:
                 self.reader.forget(number)
-                (self.directory / file_name(number)).unlink(missing_ok=True)
+                remove(self.directory / file_name(number))
             log.info("removed files of the scheduler files=%s", ", ".join(map(file_name, going)))
 
     def _copy(self, index: Index, rows: Sequence[JobRow]) -> None:

@@ -24,10 +24,10 @@ from jdbcstore.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from jdbcstore.store.disk import Disk, DiskFile
 from jdbcstore.store.kahadb import Journal, Location
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.commands import AddMessage, Command, RemoveMessage, RewrittenDataFile, Trace
-from jdbcstore.store.kahadb.disk import Disk, DiskFile
 from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, unpack
@@ -313,7 +313,7 @@ class WatchedFile(DiskFile):
         super().__init__(path, create=create)
         self._disk = disk
 
-    def write(self, data: bytes | bytearray, offset: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         super().write(data, offset)
         self._disk.change(self.path.name, [_stored(offset + i, data[i:j]) for i, j in _sectors(offset, len(data))])
 
@@ -334,7 +334,7 @@ def _sectors(offset: int, length: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _stored(offset: int, data: bytes | bytearray) -> Change:
+def _stored(offset: int, data: bytes | bytearray | memoryview) -> Change:
     def change(image: bytearray) -> None:
         if len(image) < offset:
             _resize(image, offset)
@@ -440,7 +440,7 @@ class RefusingFile(DiskFile):
 
     disk: RefusingDisk
 
-    def write(self, data: bytes | bytearray, offset: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         if len(data) > self.disk.bytes_left:
             super().write(data[: self.disk.bytes_left], offset)
             raise OSError(self.disk.error, "refused")

@@ -17,10 +17,10 @@ import pytest
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.disk import Disk, DiskFile
 from jdbcstore.store.kahadb import adapter as adapter_module
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.appending import Appender
-from jdbcstore.store.kahadb.disk import Disk, DiskFile
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.test_kahadb_recovery import Doings, dump
@@ -119,7 +119,7 @@ class ForgettingFile(DiskFile):
         self._disk = disk
         self._writes: list[tuple[bytes, int]] = []
 
-    def write(self, data: bytes | bytearray, offset: int) -> None:
+    def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         if self._disk.refuses_write is not None:
             raise self._disk.refuses_write
         self._writes.append((bytes(data), offset))

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jdbcstore.broker.addresses import parse_listeners
@@ -29,6 +28,7 @@ from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
+from jdbcstore.broker.reader import Reader
 from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.scheduler import Scheduler
@@ -75,9 +75,6 @@ __all__ = ["Broker"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-#: Threads that read pages. More would only queue up at the store.
-_READERS = 4
 
 
 class Broker:
@@ -152,7 +149,7 @@ class Broker:
         self._run: asyncio.Task[None] | None = None
         self._health: Health | None = None
         self._realm: Realm | None = None
-        self._readers: ThreadPoolExecutor
+        self._reader: Reader
         #: Subscriptions that cover several destinations, and have to hear of new ones.
         self._wildcards: dict[Consumer, None] = {}
         self._awake: list[Queue] = []
@@ -182,7 +179,7 @@ class Broker:
             )
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jdbcstore-reader")
+        self._reader = Reader(self.loop, lambda: self.is_running)
         calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
         self._realm = Realm(self, calls)
@@ -208,7 +205,7 @@ class Broker:
             if self._health is not None:
                 await self._health.stop()
             self.drop_spool()
-            self._readers.shutdown()
+            self._reader.shutdown()
             log.info("broker stopped name=%s", self.options.broker_name)
 
     async def ended(self) -> None:
@@ -301,7 +298,11 @@ class Broker:
 
     def read(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call a function that blocks in a thread."""
-        return self.loop.run_in_executor(self._readers, function, *args)
+        return self._reader.read(function, *args)
+
+    def read_patiently(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """The same for a client that waits: what passes is waited through."""
+        return self._reader.read_patiently(function, *args)
 
     # -- turns of the loop ---------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Browser(Consumer):
             self.resume()
 
         self._reading = True
-        reading = self._broker.read(
+        reading = self._broker.read_patiently(
             store.recover_next_messages, self._cursor, options.page_messages_max, options.page_bytes_max
         )
         reading.add_done_callback(finish)

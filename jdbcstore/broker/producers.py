@@ -34,6 +34,7 @@ been unknown.
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from jdbcstore.broker.session import Session
 
 __all__ = ["Number", "Numbering", "Producers"]
+
+log = logging.getLogger(__name__)
 
 #: A producer and one of its numbers: what names a message.
 Number: TypeAlias = tuple[ProducerId, int]
@@ -110,7 +113,7 @@ class Producers:
             self._ask(producer_id)
 
     def _ask(self, producer_id: ProducerId) -> None:
-        reading = self._broker.read(self._broker.adapter.last_producer_sequence_id, producer_id)
+        reading = self._broker.read_patiently(self._broker.adapter.last_producer_sequence_id, producer_id)
         reading.add_done_callback(partial(self._told, producer_id, self._asking[producer_id]))
 
     def _told(
@@ -127,7 +130,10 @@ class Producers:
             known = self._known[producer_id] = _Known(producer_id, reading.result())
             known.last_used_s = self._broker.loop.time()
         for then in waiting:
-            then(error)
+            try:
+                then(error)
+            except Exception:  # the others wait, too
+                log.exception("defect in answering a producer %s", producer_id)
 
     def commit(
         self,

@@ -601,7 +601,7 @@ class Queue:
                 self._broker.memory.used += delivery.size
                 self._move(delivery, answer)
 
-        self._broker.read(lane.store.get_message, delivery.message_id).add_done_callback(loaded)
+        self._broker.read_patiently(lane.store.get_message, delivery.message_id).add_done_callback(loaded)
 
     def _move(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """Move a message to the dead letters. Whatever is wrong with it, this raises nothing, and answers."""

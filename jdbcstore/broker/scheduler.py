@@ -330,7 +330,8 @@ class Scheduler:
             else:
                 self._browse(store, reply_to, span, page.end, answer)
 
-        self._broker.read(store.jobs, after, _PAGE_JOBS, _PAGE_BYTES, *span).add_done_callback(found)
+        asked = (after, _PAGE_JOBS, _PAGE_BYTES, *span)
+        self._broker.read_patiently(store.jobs, *asked).add_done_callback(found)
 
     def _show(self, job: ScheduledJob, reply_to: Destination) -> None:
         if reply_to.is_temporary and not self._broker.knows_temporary(reply_to):

@@ -449,11 +449,13 @@ class Session:
             return False
 
         def learned(error: BaseException | None) -> None:
-            if error is not None and not self._is_closed:
-                self._unheard.remove(event)
-                failed()
-                self._error(error, event.receipt)
-            self.let_go()
+            try:
+                if error is not None and not self._is_closed:
+                    self._unheard.remove(event)
+                    failed()
+                    self._error(error, event.receipt)
+            finally:
+                self.let_go()
 
         self._unheard.append(event)  # it is heard again, before all that comes behind it
         self.hold()

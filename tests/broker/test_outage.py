@@ -13,7 +13,9 @@ from jdbcstore import Broker, JdbcOptions, Queue, open_store
 from jdbcstore.broker.life import State
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.test_dead_letters import texts
 from tests.broker.test_flow_control import pour, until
+from tests.broker.test_scheduling import LATER, MANAGEMENT, schedule
 from tests.broker_process import BrokerProcess
 from tests.servers.proxy import Proxy
 
@@ -140,3 +142,40 @@ def test_with_stop_the_process_ends_with_1_and_says_why(proxy: Proxy, database: 
         assert client.error().headers["message"]
         assert client.is_closed()
     assert process.log().splitlines()[-1].startswith("jdbcstore: the ")
+
+
+def test_a_read_that_meets_a_broken_line_is_waited_for_as_a_write_is(
+    start_broker: StartBroker, open_client: OpenClient, proxy: Proxy, database: str
+) -> None:
+    """The first question on each kept connection fails then, at once."""
+    client = open_client(start_broker(open_store(proxy.url(database)), in_flight_bytes_max=1))
+    for producer in ("p", "q"):
+        client.done("SEND", {"destination": "/queue/A", **numbered(producer), "persistent": "true"}, producer)
+        proxy.drop_connections()
+    assert texts(client, "/queue/A") == ["p", "q"]
+    proxy.drop_connections()
+    client.subscribe("/queue/A", "client-individual")
+    refused = [client.message() for _ in range(2)]
+    proxy.drop_connections()
+    client.done("NACK", client.named(refused[0]))  # its body is not in memory any more
+    schedule(client, delay=LATER)
+    client.subscribe("/temp-queue/shown", id="shown")
+    proxy.drop_connections()
+    client.done("SEND", {"destination": MANAGEMENT, "AMQ_SCHEDULER_ACTION": "BROWSE", "reply-to": "/temp-queue/shown"})
+    assert "scheduledJobId" in client.message().headers
+
+
+def test_a_browser_waits_for_the_database(
+    start_broker: StartBroker, open_client: OpenClient, proxy: Proxy, database: str
+) -> None:
+    client = open_client(start_broker(open_store(proxy.url(database))))
+    pour(client, 10)
+    proxy.cut()
+    client.send("SUBSCRIBE", {"destination": "/queue/A", "id": "look", "browser": "true", "ack": "auto"})
+    assert client.is_silent()
+    proxy.resume()
+    assert [client.message().headers.get("number") for _ in range(11)] == [*map(str, range(10)), None]
+
+
+def numbered(producer: str) -> dict[str, str]:
+    return {"producer-id": producer, "producer-sequence": "1"}

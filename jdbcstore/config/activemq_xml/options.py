@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.authorization import AuthorizationMap
+from jdbcstore.broker.security.login import LoginStack
 from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
@@ -33,6 +35,11 @@ class Options:
     findings: Findings
     whole: Place
     url: str = field(default=DEFAULT_URL, init=False)
+    login_stack: LoginStack | None = field(default=None, init=False)
+    encrypted_login_stack: LoginStack | None = field(default=None, init=False)
+    authorization: AuthorizationMap | None = field(default=None, init=False)
+    #: Whether somebody gives users who goes before the file.
+    is_login_overridden: bool = field(default=False, init=False)
     policies: list[DestinationPolicy] = field(default_factory=list, init=False)
     redelivery_policies: list[RedeliveryPolicy] = field(default_factory=list, init=False)
     _given: dict[str, Given] = field(default_factory=dict, init=False)
@@ -70,6 +77,9 @@ class Options:
             kahadb=self._built("kahadb", KahaDBOptions()),
             destination_policies=tuple(self.policies),
             redelivery_policies=tuple(self.redelivery_policies),
+            login_stack=self.login_stack,
+            encrypted_login_stack=self.encrypted_login_stack,
+            authorization=self.authorization,
         )
 
     def _built(self, table: str, defaults: Table) -> Table:

@@ -19,6 +19,7 @@ from typing import Final
 
 import javaproperties
 
+from jdbcstore.broker.security.jasypt import decrypt
 from jdbcstore.errors import ConfigurationError
 
 __all__ = ["Placeholders", "locate", "read_properties", "system_properties"]
@@ -182,6 +183,12 @@ class _Resolution:
                 raise ConfigurationError(f"{text[:80]!r} grows beyond {_VALUE_CHARS_MAX} characters")
         return resolved + text[position:]
 
+    def _decrypted(self, name: str, value: str) -> str:
+        try:
+            return decrypt(value[4:-1], self._placeholders.environment)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"${{{name}}} is encrypted by Jasypt: {error}") from error
+
     def _value(self, content: str, inside: tuple[str, ...], depth: int) -> str:
         content = self.resolve(content, inside, depth)
         name, colon, default = content.partition(":")
@@ -194,10 +201,7 @@ class _Resolution:
             value = self._placeholders.lookup(candidate)
             if value is not None:
                 if value.startswith("ENC(") and value.endswith(")"):
-                    raise ConfigurationError(
-                        f"${{{candidate}}} is encrypted by Jasypt, which is not read here: give it in plain, in a"
-                        " file that only the broker may read or in an environment variable"
-                    )
+                    value = self._decrypted(candidate, value)
                 return self.resolve(value, (*inside, candidate), depth)
         if colon:
             return default

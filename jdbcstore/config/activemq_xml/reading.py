@@ -56,6 +56,7 @@ def _read(path: Path, environment: Mapping[str, str], findings: Findings, overri
         raise PlacedError(Place(path.name, 0), f"cannot read {path}: {error.strerror}") from error
     definitions.link_aliases()
     options = Options(findings, root.place)
+    options.is_login_overridden = bool(overridden & {"broker.users", "broker.users_file"})
     settings = Settings(findings, placeholders, definitions.named)
     if len(definitions.brokers) != 1:
         if not definitions.brokers and findings.errors:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import cast
 
 from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
+from jdbcstore.broker.access import Access
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
@@ -38,8 +39,9 @@ class Client:
 
     is_choked = False
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.got: list[int] = []
+        self.access = Access(broker, "a client")
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         self.got.append(delivery.message_id.producer_sequence_id)
@@ -56,7 +58,7 @@ def test_after_the_commit_and_in_order() -> None:
         broker = Broker(Adapter(), BrokerOptions())
         broker.loop = asyncio.get_running_loop()
         broker.inbox = Inbox(broker.loop, broker.turn)
-        client, answers = Client(), list[tuple[int, bool]]()
+        client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         topic.durable.add(SubscriptionKey("ann", "news"))
         broker.subscribe(TopicConsumer(broker, cast(Session, client), "1", NAME, AckMode.AUTO, 100))

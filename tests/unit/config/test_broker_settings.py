@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
 
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.authorization import Action
+from jdbcstore.broker.security.login import Credentials
+from jdbcstore.config.activemq_xml.reading import ActiveMqXml
 from jdbcstore.config.configuration import Configuration
-from jdbcstore.destination import Queue, Topic
+from jdbcstore.destination import Queue, TempQueue, Topic
+from jdbcstore.errors import LoginRefused
 from tests.unit.config.written import STOMP, document, errors, options, read, warnings
 
 
@@ -341,17 +346,138 @@ def test_users_are_let_in(tmp_path: Path) -> None:
 <authenticationUser username="guest" password="#1"/>
 </users></simpleAuthenticationPlugin>"""
     xml = read(tmp_path, plugins(inside))
-    assert xml.configuration.broker.users == {"system": "manager", "guest": "#1"}
-    assert xml.configuration.broker.anonymous_access_allowed
+    assert groups_of(xml, "system", "manager") == {"users", "admins", "*"}
+    assert groups_of(xml, "guest", "#1") == set()
+    assert groups_of(xml, None, None) == {"anonymous", "*"}
+    for login, passcode in [("system", "no"), ("nobody", None), (None, "x")]:
+        with pytest.raises(LoginRefused):
+            groups_of(xml, login, passcode)
     assert options(xml)["broker.users"] == "system, guest"
-    assert warnings(xml) == [
-        'activemq.xml:12: <authenticationUser> groups="users,admins" is not used: there are no groups:'
-        " who has logged in may do everything"
-    ]
+    assert warnings(xml) == []
 
 
 def test_without_users_nobody_is_let_in(tmp_path: Path) -> None:
-    assert read(tmp_path, plugins("<simpleAuthenticationPlugin/>")).configuration.broker.users == {}
+    xml = read(tmp_path, plugins("<simpleAuthenticationPlugin/>"))
+    with pytest.raises(LoginRefused):
+        groups_of(xml, None, None)
+
+
+def groups_of(
+    xml: ActiveMqXml, login: str | None, passcode: str | None, subject: str | None = None, *, is_encrypted: bool = False
+) -> Set[str]:
+    configuration = xml.configuration
+    stack = configuration.encrypted_login_stack if is_encrypted else configuration.login_stack
+    assert stack is not None
+    return stack.login(Credentials(login, passcode, subject, is_encrypted)).principal.groups
+
+
+LOGIN_CONFIG = """
+/* users of
+   the broker */
+activemq {
+    org.apache.activemq.jaas.GuestLoginModule sufficient
+        debug=true credentialsInvalidate=true
+        org.apache.activemq.jaas.guest.user="visitor"
+        org.apache.activemq.jaas.guest.group="visitors";
+    org.apache.activemq.jaas.PropertiesLoginModule requisite // comment
+        org.apache.activemq.jaas.properties.user="users.properties"
+        org.apache.activemq.jaas.properties.group="${activemq.conf}/groups.properties"
+        reload=true;
+};
+certificates {
+    org.apache.activemq.jaas.TextFileCertificateLoginModule required
+        org.apache.activemq.jaas.textfiledn.user="dns.properties"
+        org.apache.activemq.jaas.textfiledn.group="groups.properties";
+};
+ldap { org.apache.activemq.jaas.LDAPLoginModule required; };
+"""
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """A folder with the files of JAAS in ``conf``."""
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    (folder / "login.config").write_text(LOGIN_CONFIG)
+    (folder / "users.properties").write_text("system=manager\nann=hers\n")
+    (folder / "groups.properties").write_text("admins=system\nusers=system,ann,joe\n")
+    (folder / "dns.properties").write_text("joe=CN=joe, O=Orders\n")
+    return tmp_path
+
+
+def test_the_modules_of_jaas_decide(conf: Path) -> None:
+    xml = read(conf, plugins('<jaasAuthenticationPlugin configuration="activemq"/>'))
+    assert errors(xml) == []
+    assert groups_of(xml, "system", "manager") == {"admins", "users", "*"}
+    assert groups_of(xml, "whoever", None) == {"visitors", "*"}
+    with pytest.raises(LoginRefused):
+        groups_of(xml, "system", "no")
+
+
+def test_certificates_decide(conf: Path) -> None:
+    xml = read(conf, plugins('<jaasCertificateAuthenticationPlugin configuration="certificates"/>'))
+    assert groups_of(xml, None, None, "CN=joe, O=Orders") == {"users", "*"}
+    with pytest.raises(LoginRefused):
+        groups_of(xml, "system", "manager")
+
+
+def test_clients_with_tls_may_have_modules_of_their_own(conf: Path) -> None:
+    inside = '<jaasDualAuthenticationPlugin configuration="activemq" sslConfiguration="certificates"/>'
+    xml = read(conf, plugins(inside))
+    assert groups_of(xml, "ann", "hers") == {"users", "*"}
+    assert groups_of(xml, None, None, "CN=joe, O=Orders", is_encrypted=True) == {"users", "*"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("activemq {", "the class of a module is expected, not the end"),
+        ("activemq { org.x.Y required; };", "the module org.x.Y is not supported; there are PropertiesLoginModule"),
+        ("activemq { a b; };", "login.config:1: 'b' is not required"),
+        ("\nactivemq { a required b; };", "login.config:2: = is expected, not ;"),
+        ('activemq { a required b="${nowhere}"; };', "nobody knows the system property ${nowhere}"),
+        ("other-name { };", "login.config has no activemq; there are other-name"),
+        ("activemq { org.apache.activemq.jaas.PropertiesLoginModule required; };", "needs org.apache.activemq.jaas"),
+        ("activemq { org.apache.activemq.jaas.GuestLoginModule required x=y; };", "has no option x"),
+        ('activemq { "', "cannot be read"),
+        (
+            "activemq { org.apache.activemq.jaas.PropertiesLoginModule required"
+            ' org.apache.activemq.jaas.properties.user="nowhere"; };',
+            "nowhere: No such file",
+        ),
+    ],
+)
+def test_what_is_wrong_in_login_config_is_told(conf: Path, text: str, told: str) -> None:
+    (conf / "conf" / "login.config").write_text(text)
+    (error,) = errors(read(conf, plugins('<jaasAuthenticationPlugin configuration="activemq"/>')))
+    assert told in error
+
+
+ENTRIES = """<simpleAuthenticationPlugin/><authorizationPlugin><map><authorizationMap>
+<authorizationEntries>
+<authorizationEntry queue=">" read="admins" write="admins,users" admin="admins"/>
+<authorizationEntry topic="ActiveMQ.Advisory.>" read="*" write="*" admin="*"/>
+<authorizationEntry tempQueue="true" read="users"/>
+</authorizationEntries>
+<defaultEntry><authorizationEntry queue="ignored" read="auditors"/></defaultEntry>
+<tempDestinationAuthorizationEntry><tempDestinationAuthorizationEntry read="users" write="users" admin="users"/>
+</tempDestinationAuthorizationEntry>
+</authorizationMap></map></authorizationPlugin>"""
+
+
+def test_authorisation_is_read(tmp_path: Path) -> None:
+    xml = read(tmp_path, plugins(ENTRIES))
+    assert errors(xml) == []
+    assert [text.partition(" means")[0] for text in warnings(xml)] == [
+        "activemq.xml:15: <authorizationEntry> tempQueue"
+    ]
+    found = xml.configuration.authorization
+    assert found is not None
+    assert found.groups(Action.WRITE, Queue("A")) == frozenset({"admins", "users"})
+    assert found.groups(Action.READ, Queue("A")) == frozenset({"admins", "auditors"})
+    assert found.groups(Action.ADMIN, Topic("ActiveMQ.Advisory.X")) == frozenset({"*"})
+    assert found.groups(Action.ADMIN, Topic("X")) == frozenset()
+    assert found.groups(Action.WRITE, TempQueue("X")) == frozenset({"users"})
 
 
 @pytest.mark.parametrize(
@@ -359,7 +485,11 @@ def test_without_users_nobody_is_let_in(tmp_path: Path) -> None:
     [
         '<jaasAuthenticationPlugin configuration="activemq"/>',
         "<jaasCertificateAuthenticationPlugin/>",
-        "<authorizationPlugin><map><authorizationMap/></map></authorizationPlugin>",
+        "<authorizationPlugin/>",
+        "<simpleAuthenticationPlugin/><authorizationPlugin><map><cachedLDAPAuthorizationMap/></map></authorizationPlugin>",
+        "<simpleAuthenticationPlugin/><authorizationPlugin><map><authorizationMap groupClass='org.x.Y'/></map>"
+        "</authorizationPlugin>",
+        "<simpleAuthenticationPlugin/><simpleAuthenticationPlugin/>",
         '<bean xmlns="http://www.springframework.org/schema/beans" class="org.example.Guard"/>',
         "<simpleAuthenticationPlugin><userPasswords/></simpleAuthenticationPlugin>",
         "<queue physicalName='A'/>",
@@ -368,6 +498,13 @@ def test_without_users_nobody_is_let_in(tmp_path: Path) -> None:
 def test_what_keeps_strangers_out_is_not_left_out(tmp_path: Path, plugin: str) -> None:
     (error,) = errors(read(tmp_path, plugins(plugin)))
     assert error.startswith("activemq.xml:11: ")
+
+
+def test_authorisation_needs_users(tmp_path: Path) -> None:
+    (error,) = errors(
+        read(tmp_path, plugins("<authorizationPlugin><map><authorizationMap/></map></authorizationPlugin>"))
+    )
+    assert "needs users" in error
 
 
 def test_other_plugins_are_warnings(tmp_path: Path) -> None:

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from jdbcstore.config.activemq_xml.vocabulary.entry import Kind, boolean, ignored, ignored_all, refused, used
+from jdbcstore.config.activemq_xml.vocabulary.entry import Kind, refused, used
 
 __all__ = ["PLUGIN_KINDS"]
 
-_JAAS: Final = (
-    "JAAS is not there: give the users to <simpleAuthenticationPlugin>, or keep strangers out by other means and remove"
-    " this element"
-)
-_EVERYTHING: Final = (
-    "who has logged in may do everything here; remove this element to accept that, or run a broker for each group"
-)
 _NOT_RUN: Final = {
     "connectionDotFilePlugin": "no drawings are made",
     "destinationDotFilePlugin": "no drawings are made",
@@ -34,17 +27,32 @@ _NOT_RUN: Final = {
     "virtualSelectorCacheBrokerPlugin": "virtual topics go to every consumer's queue, whatever its selectors",
 }
 
+_LDAP: Final = "LDAP is not asked here: write the entries into <authorizationMap>"
+_LOGIN_CONFIG: Final = {
+    "configuration": used("the name in login.config", "activemq-domain"),
+    "discoverLoginConfig": used(
+        "login.config is looked for beside activemq.xml, unless -Djava.security.auth.login.config says where", "true"
+    ),
+}
+_ROLES: Final = {
+    name: used(f"groups that may {what}, with commas between; `*` is everybody", "nobody")
+    for name, what in (("read", "subscribe and browse"), ("write", "send"), ("admin", "use what is not there yet"))
+}
+_GROUP_CLASS: Final = {
+    "groupClass": refused(
+        "entries name groups", "org.apache.activemq.jaas.GroupPrincipal", "org.apache.activemq.jaas.groupprincipal"
+    )
+}
+
 PLUGIN_KINDS: Final = (
     Kind(
         "simpleAuthenticationPlugin",
-        "The users, `broker.users`. Without it everybody may log in.",
+        "The users. Without a plugin for authentication everybody may log in.",
         {
             "users": used("a list of authenticationUser", "nobody"),
-            "anonymousAccessAllowed": used(
-                "`broker.anonymous_access_allowed`", "false", option="broker.anonymous_access_allowed", read=boolean
-            ),
-            "anonymousUser": ignored("who has not logged in has no name", "anonymous"),
-            "anonymousGroup": ignored("there are no groups: who has logged in may do everything", "anonymous"),
+            "anonymousAccessAllowed": used("let in who gives neither login nor passcode", "false"),
+            "anonymousUser": used("what such a client is called", "anonymous"),
+            "anonymousGroup": used("its group", "anonymous"),
             **{
                 name: refused('write <users><authenticationUser username="…" password="…"/></users>')
                 for name in ("userPasswords", "userGroups")
@@ -58,8 +66,8 @@ PLUGIN_KINDS: Final = (
         "A user.",
         {
             "username": used("login"),
-            "password": used("passcode"),
-            "groups": ignored("there are no groups: who has logged in may do everything"),
+            "password": used("passcode, in plain or hashed"),
+            "groups": used("with commas between", "none"),
         },
         ("org.apache.activemq.security.AuthenticationUser",),
         where="plugins",
@@ -67,21 +75,75 @@ PLUGIN_KINDS: Final = (
     *(
         Kind(
             name,
-            "Users from elsewhere.",
-            ignored_all("configuration discoverLoginConfig sslConfiguration", ""),
+            "Users of the modules in `login.config`: `PropertiesLoginModule`, `TextFileCertificateLoginModule` and"
+            " `GuestLoginModule`, see [security](security.md).",
+            _LOGIN_CONFIG,
             (f"org.apache.activemq.security.{name[0].upper()}{name[1:]}",),
-            refused=_JAAS,
             where="plugins",
         )
-        for name in ("jaasAuthenticationPlugin", "jaasCertificateAuthenticationPlugin", "jaasDualAuthenticationPlugin")
+        for name in ("jaasAuthenticationPlugin", "jaasCertificateAuthenticationPlugin")
+    ),
+    Kind(
+        "jaasDualAuthenticationPlugin",
+        "The same, with modules of their own for clients that come by TLS.",
+        {
+            **_LOGIN_CONFIG,
+            "sslConfiguration": used("the name in login.config for clients that come by TLS", "activemq-ssl-domain"),
+        },
+        ("org.apache.activemq.security.JaasDualAuthenticationPlugin",),
+        where="plugins",
     ),
     Kind(
         "authorizationPlugin",
-        "Who may read and write where.",
-        ignored_all("map", ""),
+        "Who may read and write where, see [security](security.md).",
+        {"map": used("an authorizationMap")},
         ("org.apache.activemq.security.AuthorizationPlugin",),
-        refused=_EVERYTHING,
         where="plugins",
+    ),
+    Kind(
+        "authorizationMap",
+        "The entries.",
+        {
+            "authorizationEntries": used("a list of authorizationEntry"),
+            "defaultEntry": used("the authorizationEntry that counts for every destination, beside the others"),
+            "tempDestinationAuthorizationEntry": used("for temporary destinations; without it everybody may use them"),
+            **_GROUP_CLASS,
+        },
+        ("org.apache.activemq.security.DefaultAuthorizationMap",),
+        where="plugins",
+    ),
+    Kind(
+        "authorizationEntry",
+        "Which groups may do what with the destinations of a pattern.",
+        {
+            "queue": used("pattern"),
+            "topic": used("pattern"),
+            "tempQueue": used("nothing, as with ActiveMQ"),
+            "tempTopic": used("nothing, as with ActiveMQ"),
+            **_ROLES,
+            **_GROUP_CLASS,
+        },
+        ("org.apache.activemq.security.AuthorizationEntry",),
+        where="plugins",
+    ),
+    Kind(
+        "tempDestinationAuthorizationEntry",
+        "Which groups may do what with temporary destinations.",
+        {**_ROLES, **_GROUP_CLASS},
+        ("org.apache.activemq.security.TempDestinationAuthorizationEntry",),
+        where="plugins",
+    ),
+    *(
+        Kind(name, "Entries from elsewhere.", {}, (classes,), refused=why, where="plugins")
+        for name, classes, why in (
+            ("cachedLDAPAuthorizationMap", "org.apache.activemq.security.SimpleCachedLDAPAuthorizationMap", _LDAP),
+            ("lDAPAuthorizationMap", "org.apache.activemq.security.LDAPAuthorizationMap", _LDAP),
+            (
+                "simpleAuthorizationMap",
+                "org.apache.activemq.security.SimpleAuthorizationMap",
+                "write the entries into <authorizationMap>",
+            ),
+        )
     ),
 )
 

@@ -25,7 +25,7 @@ from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.life import Life, State
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memory import Memory
-from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.options import BrokerOptions, parse_heart_beat
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.reader import Reader
@@ -134,6 +134,8 @@ class Broker:
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.sessions: set[Session] = set()
+        #: What a client is taken to have said that says nothing about heart-beats.
+        self.default_heart_beat = parse_heart_beat(self.options.default_heart_beat)
         #: Sessions by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Session] = {}
         self.is_running = False

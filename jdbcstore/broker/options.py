@@ -11,11 +11,18 @@ from jdbcstore.broker.addresses import parse_bind, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["BrokerOptions", "open_files_max"]
+__all__ = ["BrokerOptions", "open_files_max", "parse_heart_beat"]
 
 _MIB: Final = 1 << 20
 _ON_LEASE_LOST: Final = ("standby", "stop")
-_MAY_BE_ZERO: Final = ("login_delay_max_s", "login_remember_s", "offline_durable_subscriber_timeout_s")
+_MAY_BE_ZERO: Final = (
+    "login_delay_max_s",
+    "login_remember_s",
+    "offline_durable_subscriber_timeout_s",
+    "peer_timeout_s",
+    "silence_max_s",
+    "write_timeout_s",
+)
 _ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
 
 
@@ -52,8 +59,24 @@ class BrokerOptions:
 
         command_bytes_max, header_bytes_max, headers_max, body_bytes_max: limits of a frame; exceeding one ends the
             connection.
+        default_heart_beat: what a client without ``heart-beat`` header is taken to have said, two numbers of ms
+            (ActiveMQ: ``transport.defaultHeartBeat``). Clients of STOMP 1.0 send none, and with a first number above 0
+            they are disconnected when they are silent.
         heart_beat_grace: stretches the silence after which a client counts as dead: two and a half of its own
             heart-beat intervals (ActiveMQ: ``transport.hbGracePeriodMultiplier``).
+
+        keep_alive: let TCP ask clients that say nothing whether their machine is still there (ActiveMQ:
+            ``transport.keepAlive``, false there).
+        keep_alive_idle_s, keep_alive_interval_s: after how much silence for the first time, and when again.
+        peer_timeout_s: how long a client's machine may leave something unanswered before the connection is given up; 0
+            leaves it to the system, which takes a quarter of an hour.
+        silence_max_s: a client without heart-beats that holds messages, or a transaction, and says nothing for so long
+            is disconnected; 0 is never. Who holds nothing may be silent for ever.
+        write_timeout_s: a client that takes nothing of what waits for it for so long is disconnected; 0 is never
+            (ActiveMQ: ``transport.soWriteTimeout``).
+        allow_link_stealing: a new connection takes the client id from the one that has it, which is closed (ActiveMQ:
+            ``allowLinkStealing``). Otherwise only from one that does not answer.
+        probe_timeout_s: how long that one has to answer; at least 2, because TCP asks after a second.
 
         prefetch_queue, prefetch_topic, prefetch_durable_topic, prefetch_browser: messages a subscription may hold
             unacknowledged unless it asks for another number by ``activemq.prefetchSize``.
@@ -129,7 +152,17 @@ class BrokerOptions:
     header_bytes_max: int = 10 * 1024
     headers_max: int = 1000
     body_bytes_max: int = 100 * _MIB
+    default_heart_beat: str = "0,0"
     heart_beat_grace: float = 1.0
+
+    keep_alive: bool = True
+    keep_alive_idle_s: int = 20
+    keep_alive_interval_s: int = 5
+    peer_timeout_s: float = 30.0
+    silence_max_s: float = 4 * 3600.0
+    write_timeout_s: float = 0.0
+    allow_link_stealing: bool = False
+    probe_timeout_s: float = 3.0
 
     prefetch_queue: int = 1000
     prefetch_topic: int = 32_767
@@ -172,6 +205,7 @@ class BrokerOptions:
 
     def __post_init__(self) -> None:
         parse_listeners(self.bind)
+        parse_heart_beat(self.default_heart_beat)
         if self.health_bind:
             parse_bind(self.health_bind)
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
@@ -190,8 +224,21 @@ class BrokerOptions:
                 raise ConfigurationError(f"{option.name} must be a number greater than 0, got {value!r}")
             if option.type == "bool" and not isinstance(value, bool):
                 raise ConfigurationError(f"{option.name} must be true or false, got {value!r}")
+        if self.probe_timeout_s < 2:
+            raise ConfigurationError(f"probe_timeout_s must be at least 2, got {self.probe_timeout_s!r}")
         if self.page_messages_max > self.window_messages_max:
             raise ConfigurationError("page_messages_max must not be larger than window_messages_max")
+
+
+def parse_heart_beat(text: str) -> tuple[int, int]:
+    """`BrokerOptions.default_heart_beat` as numbers. Raises ConfigurationError."""
+    try:
+        can_send_ms, wants_ms = map(int, text.split(","))
+    except ValueError:
+        raise ConfigurationError(
+            f"default_heart_beat must be two numbers of ms, such as 0,10000; got {text!r}"
+        ) from None
+    return can_send_ms, wants_ms
 
 
 def open_files_max(wanted: int) -> int:

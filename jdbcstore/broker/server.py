@@ -10,6 +10,7 @@ in one turn of the loop is one write, because the session collects it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Final, cast
 from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.peer_certificate import PeerCertificate
+from jdbcstore.broker.peer_watch import PeerWatch, Stall, probe
 from jdbcstore.broker.session import Session
+from jdbcstore.broker.tcp import Socket, set_keep_alive
 from jdbcstore.broker.tls import ServerTls
 from jdbcstore.broker.tls_transport import Handshakes, TlsTransport, peer_name
 from jdbcstore.errors import JdbcStoreError
@@ -38,6 +41,8 @@ _LINGER_S: Final = 5.0
 _OTHER_FILES: Final = 200
 #: What every connection that speaks TLS begins with.
 _TLS_HANDSHAKE: Final = b"\x16\x03"
+#: What TCP says of a client's machine that does not answer.
+_GONE: Final = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class ListenError(JdbcStoreError):
@@ -63,6 +68,9 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._is_over_output = False
         self.peer = "?"
+        self.socket: Socket
+        #: What `PeerWatch` remembers.
+        self.stall = Stall()
 
     # -- asyncio's side ------------------------------------------------------------------------------------------
 
@@ -71,6 +79,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
+        self.socket = transport.get_extra_info("socket")
         self._session = Session(self._broker, self)
         if not self._server.admit(self):
             self._session.disconnect(
@@ -117,7 +126,8 @@ class Connection(asyncio.Protocol):
             self._session.close()
         finally:
             self._server.forget(self)
-        log.debug("connection closed peer=%s error=%r", self.peer, error)
+        level = logging.INFO if isinstance(error, OSError) and error.errno in _GONE else logging.DEBUG
+        log.log(level, "connection closed peer=%s error=%r", self.peer, error)
 
     # -- the session's side ----------------------------------------------------------------------------------------
 
@@ -165,6 +175,30 @@ class Connection(asyncio.Protocol):
             grace = self._broker.options.heart_beat_grace
             self._heart_beat = HeartBeat(send_ms, expect_ms, self._broker.loop.time(), grace)
             self._watch()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, or will be."""
+        return self._transport.is_closing()
+
+    @property
+    def is_heard_regularly(self) -> bool:
+        """Whether the client has promised heart-beats."""
+        return self._heart_beat is not None and self._heart_beat.expects
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client has something that others wait for."""
+        return self._session.owes
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Find out whether the client's machine answers."""
+        probe(self._broker.loop, self, self._broker.options, told)
+
+    def end(self, reason: str) -> None:
+        """Close a connection that is of no use any more."""
+        log.info("closing a connection peer=%s reason=%r", self.peer, reason)
+        self._transport.abort()
 
     def close(self) -> None:
         """Close when everything is sent, or when the client takes too long to read it."""
@@ -220,6 +254,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._listening: list[asyncio.Server] = []
         self._files_timer: asyncio.TimerHandle | None = None
+        self._watch: PeerWatch | None = None
         self._connections_max = broker.options.connections_max
         #: Host and port of each listener, as `BrokerOptions.bind` names them.
         self.addresses: list[tuple[str, int]] = []
@@ -248,8 +283,12 @@ class Server:
                 reason = os.strerror(error.errno).lower() if error.errno else str(error)
                 raise ListenError(f"cannot listen on {listener}: {reason}") from error
             self._listening.append(listening)
+            for listening_socket in listening.sockets:
+                set_keep_alive(listening_socket, options)  # those of clients have it from there
             bound = listening.sockets[0].getsockname()
             self.addresses.append((bound[0], bound[1]))
+
+        self._watch = PeerWatch(self._broker.loop, options, self._connections)
 
     def _look_at_files_later(self, tls: ServerTls) -> None:
         loop = self._broker.loop
@@ -302,6 +341,8 @@ class Server:
 
     async def abort_connections(self) -> None:
         """Cut off those who have not taken what was written to them."""
+        if self._watch is not None:
+            self._watch.stop()
         for connection in list(self._connections):
             connection.abort()
         while self._connections:

@@ -25,6 +25,7 @@ from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
 from jdbcstore.broker.subscribing import consumer_for
+from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
 from jdbcstore.broker.wire import Wire
@@ -304,19 +305,57 @@ class Session:
         if event.client_id is not None:
             other = broker.client_ids.get(event.client_id)
             if other is not None:
-                name, client_id = broker.options.broker_name, event.client_id
-                raise ProtocolError(
-                    f"Broker: {name} - Client: {client_id} already connected from {other.peer}", fatal=True
-                )
+                self.hold()
+                contend(broker.options, other, self.peer, partial(self._contended, event, other.peer))
+                return
             self.client_id = event.client_id
             broker.client_ids[event.client_id] = self
         self.is_connected = True
         if event.version == "1.2":
             self._ledger.use_ack_ids(broker.next_ack_id_stem())
-        send_ms, expect_ms = negotiate(event.heart_beat)
+        offer = event.heart_beat if "heart-beat" in event.headers else broker.default_heart_beat
+        send_ms, expect_ms = negotiate(offer)
         self._stomp.send_connected(SERVER, event.client_id or self.connection_id, (send_ms, expect_ms))
         self._wire.beat(send_ms, expect_ms)
         log.debug("client connected peer=%s version=%s id=%s", self._wire.peer, event.version, self.connection_id)
+
+    def _contended(self, event: Connect, holder: str, holder_keeps_it: bool) -> None:
+        """It is decided who has the client id of a CONNECT."""
+        if self._is_closed or self._is_ending:
+            return
+        if holder_keeps_it:
+            name = self._broker.options.broker_name
+            text = f"Broker: {name} - Client: {event.client_id} already connected from {holder}"
+            self._error(ProtocolError(text), event.receipt, fatal=True)
+        else:
+            self._do(Session._enter, event)
+        self.talk()
+        self.let_go()
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Find out whether the client's machine answers."""
+        self._wire.probe(told)
+
+    def make_way(self, text: str | None, reason: str) -> None:
+        """Be gone at once, so that another connection may have the client id.
+
+        Args:
+            text: what the client is told, if it may be listening.
+            reason: for the log.
+        """
+        if text is None:
+            self._wire.end(reason)
+        else:
+            log.warning("client disconnected peer=%s reason=%r", self._wire.peer, reason)
+            self._stomp.send_error(text, fatal=True)
+            self._wire.write(self._stomp.data_to_send())
+            self._wire.close()
+        self.close()
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client has messages, or a transaction, that others wait for."""
+        return bool(self._transactions) or any(consumer.unacknowledged for consumer in self.subscriptions.values())
 
     def renew_access(self) -> None:
         """The users have changed: what the client may not do any more ends."""

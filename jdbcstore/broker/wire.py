@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from jdbcstore.broker.peer_certificate import PeerCertificate
@@ -23,6 +24,12 @@ class Wire(Protocol):
 
     def beat(self, send_ms: int, expect_ms: int) -> None:
         """Send heart-beats and expect them, every so many milliseconds; 0 is never."""
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Find out whether the client's machine answers; `told` is called once."""
+
+    def end(self, reason: str) -> None:
+        """Close the socket now; the reason is for the log."""
 
     def close(self) -> None:
         """Close the socket once everything is sent."""

@@ -61,6 +61,11 @@ class HeartBeat:
         self._silence_s = expect_ms / 1000 * _SILENCE_FACTOR * grace_multiplier if expect_ms > 0 else None
         self._received = self._sent = now
 
+    @property
+    def expects(self) -> bool:
+        """Whether the peer has to say something now and then."""
+        return self._silence_s is not None
+
     def data_received(self, now: float) -> None:
         """Something arrived, a lone LF included."""
         self._received = now

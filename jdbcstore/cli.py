@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from jdbcstore.console.command_line import hide_secrets, secrets_in
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockError
 from jdbcstore.version import VERSION
 
@@ -24,6 +25,7 @@ _COMMANDS: Final = {
     "send": "jdbcstore.console.client:send",
     "receive": "jdbcstore.console.client:receive",
     "browse": "jdbcstore.console.browse:browse",
+    "user": "jdbcstore.console.user:user",
     "stats": "jdbcstore.console.stats:stats",
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
@@ -70,6 +72,13 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the ``jdbcstore`` program."""
+    secrets = secrets_in(sys.argv)
+    if secrets and not hide_secrets(secrets):
+        click.echo(
+            "jdbcstore: others on this machine can see the password in the process list; give it by a file or the"
+            " environment, see docs/security.md",
+            err=True,
+        )
     sys.exit(run(sys.argv[1:]))
 
 

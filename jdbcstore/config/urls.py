@@ -48,6 +48,7 @@ _EXAMPLES: Final = (
     "use sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…, mariadb://…, kahadb:DIRECTORY or memory:"
 )
 _KAHADB: Final = "kahadb:"
+_PASSWORD_CHARS_MAX: Final = 4096
 
 
 def store_url(text: str) -> URL:
@@ -186,7 +187,8 @@ def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, J
         The URL without the parameters that are options of the store; what is left is the driver's. And the options.
 
     Raises:
-        ConfigurationError: the URL or an option in it is wrong, or the driver is not installed.
+        ConfigurationError: the URL or an option in it is wrong, the driver is not installed, or the password_file
+            cannot be read.
     """
     url, options = store_url(text), options or JdbcOptions()
     given = _given(url)
@@ -198,7 +200,25 @@ def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, J
     known = {*of_store, *of_lock}
     url = url.difference_update_query([name for name in url.query if _ACTIVEMQ_NAMES.get(name, name) in known])
     _require_driver(url)
-    return url, options
+    return _with_password(url, options), options
+
+
+def _with_password(url: URL, options: JdbcOptions) -> URL:
+    """The URL with the password of `JdbcOptions.password_file`."""
+    if not options.password_file:
+        return url
+    if url.password is not None:
+        raise ConfigurationError("the URL has a password and there is a password_file: leave one of them out")
+    path = Path(options.password_file)
+    try:
+        with path.open(encoding="utf-8") as file:
+            password = file.readline(_PASSWORD_CHARS_MAX).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"cannot read the password in {path}: {reason}") from error
+    if not password:
+        raise ConfigurationError(f"there is no password in the first line of {path}")
+    return url.set(password=password)
 
 
 def _given(url: URL) -> dict[str, list[tuple[str, str]]]:

@@ -48,7 +48,8 @@ log = logging.getLogger(__name__)
     "users",
     multiple=True,
     metavar="LOGIN:PASSCODE",
-    help="Let this user in, and nobody else. May be repeated. Without any, everybody may log in.",
+    help="Let this user in, and nobody else; for trying things. May be repeated. Without any and without a users_file,"
+    " see `jdbcstore user`, everybody may log in.",
 )
 @click.option("--anonymous", is_flag=True, help="With --user: let in who names no login, too.")
 @click.option("--name", "broker_name", help="The broker's name, for log lines, errors and the lock.")
@@ -94,7 +95,7 @@ def broker(
 
     Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, kahadb:DIRECTORY, memory:
     """
-    overridden = {name for name, value in (("store.url", url), ("broker.bind", bind)) if value}
+    overridden = {name for name, value in (("store.url", url), ("broker.bind", bind), ("broker.users", users)) if value}
     loaded = load_configuration(config, os.environ, overridden)
     configuration = loaded.checked()
     given_broker: dict[str, Any] = {
@@ -118,6 +119,9 @@ def broker(
         tls=replace(configuration.tls, **{name: value for name, value in given_tls.items() if value}),
         log=replace(configuration.log, **{name: value for name, value in given_log.items() if value}),
     )
+    if users:  # go before a file of users, too
+        own = replace(configuration.broker, users_file="", groups_file="")
+        configuration = replace(configuration, broker=own)
     set_up_logs(configuration.log)
     for warning in loaded.warnings:
         log.warning("%s", warning)
@@ -126,7 +130,7 @@ def broker(
 
     def told(status: Status) -> None:
         if status.state is State.MASTER:
-            _welcome(configuration, the_broker.addresses)
+            _welcome(configuration, the_broker.addresses, has_users=the_broker.authentication is not None)
         elif status.state is State.STANDBY:
             click.echo(f"jdbcstore is standby: {status.reason}")
 
@@ -140,7 +144,7 @@ def _user(text: str) -> tuple[str, str]:
     return login, passcode
 
 
-def _welcome(configuration: Configuration, addresses: list[tuple[str, int]]) -> None:
+def _welcome(configuration: Configuration, addresses: list[tuple[str, int]], *, has_users: bool) -> None:
     listeners = [
         replace(listener, host=host, port=port)
         for listener, (host, port) in zip(parse_listeners(configuration.broker.bind), addresses, strict=True)
@@ -150,7 +154,7 @@ def _welcome(configuration: Configuration, addresses: list[tuple[str, int]]) -> 
     first = listeners[0]
     place = _shown(replace(first, host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(first.host, first.host)))
     more = " --tls-ca CA-FILE" if first.is_tls else ""
-    more += " --login LOGIN --passcode PASSCODE" if configuration.broker.users else ""
+    more += " --login LOGIN" if has_users else ""
     click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
     click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
     click.echo("  stop:           Ctrl-C or SIGTERM")

@@ -27,7 +27,7 @@ def _login(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tls-certificate", metavar="FILE", help="A certificate that tells the broker who we are."),
         click.option("--tls-ca", metavar="FILE", help="Whom to trust instead of the system's authorities; with TLS."),
         click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT does the same."),
-        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password."),
+        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password. [default: asked for on a terminal]"),
         click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name."),
     ):
         command = option(command)
@@ -57,6 +57,8 @@ def _connected(
             load_trusted(context, tls_ca)
         if tls_certificate:
             load_identity(context, tls_certificate, tls_key or "")
+    if login is not None and passcode is None and sys.stdin.isatty():
+        passcode = click.prompt("Passcode", hide_input=True, default="", show_default=False, err=True)
     return StompClient(host, port, login=login, passcode=passcode, tls=context)
 
 

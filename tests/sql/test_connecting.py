@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine, store_options, store_url
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.watch import pooled_engine
 
 
@@ -35,3 +37,38 @@ def test_what_is_given_back_while_the_store_is_closed_is_closed(
     monkeypatch.setattr(engine.dialect, "do_rollback", roll_back_and_close)
     connection.close()
     assert raw.closed if hasattr(raw, "closed") else not raw.open
+
+
+def test_the_password_may_be_in_a_file(sql_server_url: str, tmp_path: Path) -> None:
+    url = store_url(sql_server_url)
+    path = tmp_path / "password"
+    path.write_text(f"{url.password or 'none is asked for'}\n")
+    without = url._replace(password=None)
+    given, options = store_options(
+        without.update_query_dict({"password_file": str(path)}).render_as_string(hide_password=False)
+    )
+    assert options.password_file == str(path)
+    assert given.render_as_string(hide_password=False) == url.set(password=given.password).render_as_string(
+        hide_password=False
+    )
+    engine, _ = pooled_engine(given, options)
+    with engine.connect():
+        pass
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("content", "url", "told"),
+    [
+        ("", "postgresql://joe@db/a", "there is no password in the first line"),
+        ("\nx", "postgresql://joe@db/a", "there is no password in the first line"),
+        (None, "postgresql://joe@db/a", "cannot read the password"),
+        ("x", "postgresql://joe:y@db/a", "leave one of them out"),
+    ],
+)
+def test_a_file_without_a_password_is_told(tmp_path: Path, content: str | None, url: str, told: str) -> None:
+    path = tmp_path / "password"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigurationError, match=told):
+        store_options(f"{url}?password_file={path}")

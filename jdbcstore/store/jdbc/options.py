@@ -49,6 +49,8 @@ class JdbcOptions:
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
             process is the only one that writes, and nobody checks. ActiveMQ's names are taken too.
+        password_file: a file whose first line is the password of the database's user, if the URL has none. Without one
+            a driver may know others: libpq reads ``PGPASSWORD``, ``PGPASSFILE`` and ``~/.pgpass``.
         lock: options of the locker.
     """
 
@@ -71,6 +73,7 @@ class JdbcOptions:
     virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     producer_memory_s: float = 24 * 3600.0
     locker: str = "lease"
+    password_file: str = ""
     lock: LockerOptions = field(default_factory=LockerOptions)
 
     @property

@@ -11,10 +11,12 @@ import pytest
 import jdbcstore
 from jdbcstore import cli
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.authorization import Action
 from jdbcstore.config.build import build_broker
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.config.environment import option_variables, with_environment
 from jdbcstore.config.files import load_configuration
+from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -255,3 +257,44 @@ def test_an_embedded_broker_on_a_kahadb(tmp_path: Path) -> None:
     )
     with jdbcstore.running(jdbcstore.Broker(store, jdbcstore.BrokerOptions(bind="127.0.0.1:0"))):
         assert (tmp_path / "db-1.log").stat().st_size == 16 << 20
+
+
+AUTHORIZED = """
+[broker.users]
+joe = "x"
+[broker.groups]
+buyers = "joe, ann"
+[authorization."queue://ORDERS.>"]
+read = "buyers, admins"
+write = ["sellers"]
+[authorization.default]
+admin = "*"
+[authorization.temporary]
+"""
+
+
+def test_authorisation_is_read(tmp_path: Path) -> None:
+    configuration = load_configuration(written(tmp_path, AUTHORIZED), {}).checked()
+    assert configuration.broker.groups == {"buyers": "joe, ann"}
+    found = configuration.authorization
+    assert found is not None
+    assert found.groups(Action.READ, Queue("ORDERS.EU")) == frozenset({"buyers", "admins"})
+    assert found.groups(Action.WRITE, Queue("ORDERS.EU")) == frozenset({"sellers"})
+    assert found.groups(Action.ADMIN, Topic("X")) == frozenset("*")
+    assert found.groups(Action.READ, TempQueue("X")) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[authorization."ORDERS.>"]', 'write "queue://…", "topic://…", "default" or "temporary"'),
+        ('[authorization."queue://A"]\nreads = "x"', "unknown option in"),
+        ('[authorization."queue://A"]\nread = 7', "must name groups"),
+        ("[authorization]\ndefault = 7", "must be a table"),
+        ("[broker.groups]\na = 7", "must be a table of group"),
+    ],
+)
+def test_authorisation_that_is_wrong_is_an_error(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(written(tmp_path, text), {})
+    assert told in str(caught.value)

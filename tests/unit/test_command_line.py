@@ -1,0 +1,49 @@
+"""Secrets on command lines do not stay in the process list."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.console.command_line import secrets_in
+from tests.broker_process import BrokerProcess
+
+
+@pytest.mark.parametrize(
+    ("arguments", "secrets"),
+    [
+        (["broker", "--url", "postgresql://joe:top@secret@db:1/a"], ["top@secret"]),
+        (["stats", "mysql+pymysql://joe:s3cret@db/a?ssl_ca=x"], ["s3cret"]),
+        (["stats", "postgresql:///a?host=/run&user=joe&password=s3cret&x=y"], ["s3cret"]),
+        (["broker", "--user", "joe:a:b", "--user=ann:c"], ["a:b", "c"]),
+        (["send", "--passcode", "x", "--passcode=y", "--login", "joe"], ["x", "y"]),
+        (["broker", "--user", "joe"], []),
+        (["send", "h:1", "/queue/A", "--login", "joe"], []),
+        (["receive", "stomp+ssl://broker.example:61614", "a@b"], []),
+        (["broker", "--url", "sqlite:///data/a:b.db"], []),
+        ([], []),
+    ],
+)
+def test_secrets_are_found(arguments: list[str], secrets: list[str]) -> None:
+    assert secrets_in(arguments) == secrets
+
+
+def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:
+    url = "postgresql://joe:topsecret@127.0.0.1:1/nowhere"
+    broker = BrokerProcess(url, tmp_path, "--user", "ann:hers:too", "--name", "shown")
+    broker.launch()
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            arguments = Path(f"/proc/{broker.pid}/cmdline").read_bytes()
+            if b"topsecret" not in arguments and b"shown" in arguments:
+                break
+            assert time.monotonic() < deadline, arguments
+            time.sleep(0.01)
+    finally:
+        broker.kill()
+    assert b"joe:*********@127.0.0.1" in arguments
+    assert b"ann:********\0" in arguments
+    assert "topsecret" not in broker.log()

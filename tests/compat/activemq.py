@@ -123,6 +123,8 @@ class ActiveMQ:
         prioritized: whether its queues and topics keep messages in the order of their priority.
         scheduler: the folder of its scheduler; None for a broker without one.
         journal_max_file_length: of KahaDB, in bytes; None is ActiveMQ's default.
+        compacts: whether KahaDB looks ten times a second for acknowledgements to be compacted.
+        store_wire_version: the OpenWire version in which a new store is written; None is ActiveMQ's default, 11.
         java_options: of the virtual machine; the default starts fast and is no basis for a measurement.
     """
 
@@ -136,6 +138,8 @@ class ActiveMQ:
         prioritized: bool = False,
         scheduler: Path | None = None,
         journal_max_file_length: int | None = None,
+        compacts: bool = False,
+        store_wire_version: int | None = None,
         java_options: Sequence[str] = QUICK_START,
     ) -> None:
         self.class_path = class_path
@@ -145,6 +149,8 @@ class ActiveMQ:
         self.prioritized = prioritized
         self.scheduler = scheduler
         self.journal_max_file_length = journal_max_file_length
+        self.compacts = compacts
+        self.store_wire_version = store_wire_version
         self.java_options = java_options
         self.stomp_port = free_port()
         self.openwire_port = free_port()
@@ -182,12 +188,16 @@ class ActiveMQ:
         }
         if self.scheduler is not None:
             arguments["scheduler"] = str(self.scheduler)
+        if self.store_wire_version is not None:
+            arguments["store_wire_version"] = str(self.store_wire_version)
         if isinstance(self.store, JdbcStore):
             arguments |= {"store": "jdbc"} | self.store.arguments()
         else:
             arguments["store"] = self.store
             if self.journal_max_file_length is not None:
                 arguments["journal_max_file_length"] = str(self.journal_max_file_length)
+            if self.compacts:
+                arguments["compaction"] = "true"
         java = ["java", *self.java_options, "-cp", self.class_path, "ActiveMq"]
         with (self.folder / "activemq.log").open("ab") as log:
             self._process = subprocess.Popen(

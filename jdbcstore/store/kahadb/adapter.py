@@ -31,6 +31,7 @@ from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender
+from jdbcstore.store.kahadb.blank_index import wire_version_of
 from jdbcstore.store.kahadb.committing import Committer
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.known import KnownDestination, destination_name, subscription_text
@@ -70,6 +71,8 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self.order: Final = threading.Lock()
         self.reader: Final = RecordReader(self.directory)
         self.committer: Committer
+        #: In which OpenWire version messages are written: that of the directory, which may not be the configured one.
+        self.wire_version = self.options.store_open_wire_version
         self._appender: Appender
         self._index: Index | None = None
         self._stores: dict[Destination, KahaDBMessageStore] = {}
@@ -129,13 +132,15 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         try:
             appender.open()
             self.scheduler.open()
-            index = open_index(self.directory, self.options, self.scheduler)
+            index = open_index(self.directory, self.options, self.scheduler, appender)
         except BaseException:
             appender.abandon()
             self.scheduler.abandon()
             let_go()
             raise
         self._index = index
+        told = wire_version_of(Path(self.options.index_directory or self.directory))
+        self.wire_version = self.options.store_open_wire_version if told is None else told
         self._transactions = KahaDBTransactionStore(self)
         self.committer = Committer(
             index,

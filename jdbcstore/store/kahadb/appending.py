@@ -59,7 +59,7 @@ from jdbcstore.store.kahadb.journal import (
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import Clock, boot_time_ns
 
-__all__ = ["Appender", "BatchPlace"]
+__all__ = ["Appender", "BatchPlace", "refused"]
 
 _LOG: Final = logging.getLogger(__name__)
 _HEADER: Final = struct.Struct(">ib")
@@ -299,7 +299,7 @@ class Appender:
                 _cut(file, self._offset)
             except OSError as second:
                 self._fail(f"a write to {file.path.name} could neither be done nor undone", second)
-            raise _refused(file.path.name, error) from error
+            raise refused(file.path.name, error) from error
 
     def sync(self) -> None:
         """Make safe what was written, as ``journalDiskSyncStrategy`` says.
@@ -477,10 +477,11 @@ def _writing(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _refused(what, error) from error
+        raise refused(what, error) from error
 
 
-def _refused(what: str, error: OSError) -> StoreError:
+def refused(what: str, error: OSError) -> StoreError:
+    """What it means that the system did not write something: full, read-only, or away."""
     text = f"cannot write {what}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StoreFull(text)

@@ -47,6 +47,7 @@ __all__ = [
     "file_name",
     "file_number",
     "reading",
+    "up_to",
 ]
 
 #: Bytes that are read at once; a larger batch is read whole.
@@ -572,3 +573,13 @@ def _journal_files(directory: Path) -> dict[int, Path]:
                 raise StoreError(f"{path} and {found[number].name} have the same number: one of them is a copy")
             found[number] = path
     return dict(sorted(found.items()))
+
+
+def up_to(records: Iterator[Record], last: tuple[int, int] | None) -> Iterator[Record]:
+    """Records up to the one at this file and offset, which is the last that is taken from the others; None is none."""
+    if last is None:
+        return
+    for record in records:
+        yield record
+        if record[0][:2] >= last:
+            return

@@ -136,8 +136,8 @@ def subscription_text(key: SubscriptionKey) -> str:
     return f"{key.client_id}:{key.subscription_name}"
 
 
-def info_bytes(info: SubscriptionInfo) -> bytes:
-    """A durable subscription in OpenWire. Raises `CodecError` when a text does not fit."""
+def info_bytes(info: SubscriptionInfo, wire_version: int) -> bytes:
+    """A durable subscription in an OpenWire version. Raises `CodecError` when a text does not fit."""
     return marshal(
         WireInfo(
             client_id=info.key.client_id,
@@ -146,7 +146,8 @@ def info_bytes(info: SubscriptionInfo) -> bytes:
             subscription_name=info.key.subscription_name,
             subscribed_destination=info.subscribed_destination,
             no_local=info.no_local,
-        )
+        ),
+        wire_version,
     )
 
 

@@ -87,7 +87,7 @@ class KahaDBMessageStore(MessageStore):
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
         options = self._adapter.options
-        data = marshal(message, options.store_open_wire_version)
+        data = marshal(message, self._adapter.wire_version)
         if len(data) > options.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"

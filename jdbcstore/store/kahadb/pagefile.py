@@ -31,7 +31,7 @@ from jdbcstore.store.kahadb.journal import Location, reading
 from jdbcstore.store.kahadb.sequences import SequenceSet
 from jdbcstore.store.kahadb.state import LastAck, Tier
 
-__all__ = ["IndexDestination", "IndexMessage", "IndexPlace", "IndexSubscription", "PageFile"]
+__all__ = ["IndexDestination", "IndexMessage", "IndexPlace", "IndexSubscription", "PageFile", "stored_wire_version"]
 
 _HEADER_BYTES: Final = 4096
 _HEADER_COPY_BYTES: Final = 2048
@@ -41,6 +41,9 @@ _PAGE_BYTES_MAX: Final = 1 << 20
 _REDO_HEAD: Final = struct.Struct(">qqi")
 _REDO_HEAD_BYTES: Final = 4096
 _VERSIONS: Final = (6, 7)
+_ACK_MAP_SINCE: Final = 5
+#: What brokers wrote before their index told it.
+_OPENWIRE_BEFORE_5_12: Final = 6
 _DESTINATION_KINDS: Final = (Queue, Topic, TempQueue, TempTopic)
 _FILE_TYPE: Final = "org.apache.activemq.store.kahadb.disk.page.PageFile"
 
@@ -163,15 +166,18 @@ class PageFile:
         self.state, self._root = read.unpack(_METADATA)
         self.last_update = read.optional_place()
         self.first_in_progress = read.optional_place()
-        self.producer_audit = read.optional_place()
+        self.producer_audit = read.optional_place() if read.remain else None
         self.version = read.int32() if read.remain else 1
+        self._check_version()
+        self.ack_map = read.optional_place() if self.version >= _ACK_MAP_SINCE else None
+        self.openwire_version = read.int32() if read.remain else _OPENWIRE_BEFORE_5_12
+
+    def _check_version(self) -> None:
         if self.version not in _VERSIONS:
             raise self._damaged(
                 f"the index is of version {self.version}, and 6 and 7 can be read (brokers since 5.12);"
                 " the journal does not need it"
             )
-        self.ack_map = read.optional_place()
-        self.openwire_version = read.int32()
 
     # -- destinations --------------------------------------------------------------------------------------------
 
@@ -314,6 +320,24 @@ class PageFile:
 
     def _damaged(self, what: str) -> IndexDamaged:
         return IndexDamaged(f"{self.path}: {what}")
+
+
+class _AnyVersion(PageFile):
+    """Only the metadata of an index, of any version."""
+
+    def _check_version(self) -> None:
+        pass
+
+
+def stored_wire_version(directory: Path | str) -> int:
+    """The OpenWire version of a directory's messages, which its index tells, also one of a broker before 5.12.
+
+    Raises:
+        IndexDamaged: it is no index, or damaged.
+        StoreError: it cannot be read.
+    """
+    with _AnyVersion(directory) as index:
+        return index.openwire_version
 
 
 class _Roots(NamedTuple):

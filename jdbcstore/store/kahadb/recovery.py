@@ -4,6 +4,8 @@ The index says which batch was the last that is in it. If that batch is there, w
 Otherwise, and if a broker was here meanwhile, the journal is replayed from its first record, as a broker does that has
 lost its index, and what comes out is loaded into a new index. A broker leaves traces of having been here: its index
 ``db.data``, which we remove, since it would be overtaken by what we write; and in the journal a remark at each start.
+Before it goes, the journal is made to tell the next broker all that it told (`rebuild`); what only it can tell, in
+which OpenWire version the messages are, is left in its place (`blank_index`).
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.errors import JournalDamaged, StoreError
+from jdbcstore.errors import CodecError, JournalDamaged, StoreError
 from jdbcstore.identifiers import XATransactionId
-from jdbcstore.store.disk import make_directory, move, remove
+from jdbcstore.openwire import STORE_VERSION, unmarshal, unmarshal_message
+from jdbcstore.store.disk import force_directory, make_directory, move, remove
 from jdbcstore.store.kahadb import index as sql
 from jdbcstore.store.kahadb import remarks
-from jdbcstore.store.kahadb.appending import BatchPlace
+from jdbcstore.store.kahadb.appending import Appender, BatchPlace
 from jdbcstore.store.kahadb.applying import (
     SCHEDULER,
     SCHEDULER_COMMANDS,
@@ -30,11 +33,13 @@ from jdbcstore.store.kahadb.applying import (
     expiration_of,
     level_of,
 )
-from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, Command, Trace, UpdateMessage
+from jdbcstore.store.kahadb.blank_index import is_brokers_index, leave_blank_index, wire_version_of
+from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, Command, Subscription, Trace, UpdateMessage
 from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, id_hash
 from jdbcstore.store.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record, file_name
 from jdbcstore.store.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
 from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.rebuild import make_rebuild_complete
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.kahadb.scheduling import DIRECTORY, SchedulerJournal
@@ -44,22 +49,23 @@ __all__ = ["made_anew", "open_index"]
 
 log = logging.getLogger(__name__)
 
-#: What a broker's index consists of.
-_BROKERS_INDEX: Final = ("db.data", "db.redo", "db.free")
 _SCHEDULERS_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
 #: How many of the last commands for the scheduler are compared with its journal when the index is made anew.
 _SCHEDULED_MAX: Final = 100_000
+#: What brokers before 5.12 wrote, and later ones in their directories.
+_OLD_WIRE_VERSION: Final = 6
 #: Records that are applied in one go.
 _RECORDS: Final = 4000
 
 
-def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> Index:
+def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal, appender: Appender) -> Index:
     """The index of a directory, as the journals have it. Their ends are repaired already.
 
     Args:
         directory: of the journal.
         options: where the index is, how much of it is in memory.
         scheduler: open; it gets what a crash has kept from it.
+        appender: open; it gets what only the index of a broker tells.
 
     Raises:
         JournalDamaged: journal files are missing that messages stand in, and ``ignoreMissingJournalfiles`` is not set.
@@ -75,6 +81,7 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
             try:
                 reason = _catch_up(index, directory, scheduler) or _missing(index, directory, options)
                 if reason is None:
+                    _tell_wire_version(place, options, wire_version_of(place))
                     return _known(index)
             except BaseException:
                 index.close()
@@ -85,13 +92,38 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
     log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
     if options.archive_corrupted_index and path.exists():
         move(path, path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
-    index = made_anew(path, directory, options, scheduler)
-    for where in {directory, place}:
-        for name in _BROKERS_INDEX:
-            remove(where / name)
-    for name in _SCHEDULERS_INDEX:
-        remove(scheduler.directory / name)
+    brokers = place if is_brokers_index(place) else directory
+
+    def complete(state: State) -> bool:
+        return make_rebuild_complete(directory, brokers, appender, state)
+
+    told = wire_version_of(brokers)
+    index, noted = _made_anew(path, directory, options, scheduler, complete)
+    _tell_wire_version(place, options, noted.wire_version if told is None else told)
+    if directory.resolve() != place.resolve():
+        leave_blank_index(directory, None)
+    gone = [remove(scheduler.directory / name) for name in _SCHEDULERS_INDEX]
+    if any(gone):
+        force_directory(scheduler.directory)
     return index
+
+
+def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -> None:
+    """Leave the index that tells a broker in which OpenWire version the messages are, if it would not know."""
+    configured = options.store_open_wire_version
+    version = configured if known is None else known
+    if version != configured:
+        log.warning(
+            "the messages of this directory are in another OpenWire version than is configured, and stay in it"
+            " directory=%s version=%d storeOpenWireVersion=%d",
+            place,
+            version,
+            configured,
+        )
+    if version == configured == STORE_VERSION:
+        leave_blank_index(place, None)
+    elif is_brokers_index(place) or wire_version_of(place) != version:
+        leave_blank_index(place, version)
 
 
 def _known(index: Index) -> Index:
@@ -102,7 +134,7 @@ def _known(index: Index) -> Index:
 
 
 def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> str | None:
-    if any((where / _BROKERS_INDEX[0]).exists() for where in {directory, place}):
+    if any(is_brokers_index(where) for where in (directory, place)):
         return "a broker was here: there is a db.data"
     if (scheduler.directory / _SCHEDULERS_INDEX[0]).exists():
         return "a broker was here: there is a scheduleDB.data"
@@ -281,6 +313,12 @@ class _Noted:
         self.remarked = remarks.Remarked()
         self.last: BatchPlace | None = None
         self.scheduled: deque[Command] = deque(maxlen=_SCHEDULED_MAX)
+        self._is_current = self._is_old = False
+
+    @property
+    def wire_version(self) -> int | None:
+        """In which OpenWire version the messages are, by how they look; None if that is what brokers expect."""
+        return _OLD_WIRE_VERSION if self._is_old and not self._is_current else None
 
     def noting(self, records: Iterator[Record]) -> Iterator[Record]:
         """The records, while they go by."""
@@ -291,16 +329,38 @@ class _Noted:
                 self._message(location, command)
             elif isinstance(command, SCHEDULER_COMMANDS):
                 self.scheduled.append(command)
+            elif isinstance(command, Subscription) and command.info is not None:
+                self._look(command.info)
             yield location, command
 
     def _message(self, location: Location, command: AddMessage | UpdateMessage) -> None:
         add = command.message if isinstance(command, UpdateMessage) else command
         if add is None:
             return
-        if expiration := expiration_of(add):
+        if expiration := self._expiration(add):
             self.expirations[location] = expiration
         if (level := level_of(add)) != DEFAULT_LEVEL:
             self.levels[location] = level
+
+    def _expiration(self, add: AddMessage) -> int:
+        try:
+            message = unmarshal_message(add.message or b"", STORE_VERSION)
+        except CodecError:
+            self._look(add.message)
+            return expiration_of(add)
+        self._is_current = True
+        return message.expiration
+
+    def _look(self, data: bytes | None) -> None:
+        """Note the version of a message or a subscription."""
+        for version in (STORE_VERSION, _OLD_WIRE_VERSION):
+            try:
+                unmarshal(data or b"", version)
+            except CodecError:
+                continue
+            self._is_current |= version == STORE_VERSION
+            self._is_old |= version == _OLD_WIRE_VERSION
+            return
 
 
 class _Noting(Journal):
@@ -321,25 +381,56 @@ class _Noting(Journal):
                 self.damages_unlisted += file.damages_unlisted
 
 
-def made_anew(path: Path, directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal | None = None) -> Index:
-    """A new index from the journals alone.
+def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
+    """A new index from the journals alone, which are not changed.
 
     Args:
         path: of the index; one that is there is removed.
         directory: of the journal.
         options: how much of the index is in memory.
-        scheduler: open; it gets what a crash has kept from it. None if nothing may be changed.
 
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
     """
-    began_s = time.monotonic()
+    return _made_anew(path, directory, options, None, lambda _: False)[0]
+
+
+def _replayed(directory: Path) -> tuple[State, _Noted]:
     noted = _Noted()
     journal = _Noting(directory, noted)
     progress = Replay(journal.files)
     progress.apply(journal.records())
     state = progress.finish()
-    for damage in [*journal.damages, *state.damages]:
+    state.damages = [*journal.damages, *state.damages]
+    return state, noted
+
+
+def _made_anew(
+    path: Path,
+    directory: Path,
+    options: KahaDBOptions,
+    scheduler: SchedulerJournal | None,
+    complete: Callable[[State], bool],
+) -> tuple[Index, _Noted]:
+    """The same.
+
+    Args:
+        scheduler: open; it gets what a crash has kept from it. None if nothing may be changed.
+        complete: writes to the journal what only a broker's index tells; whether there was something.
+
+    Raises:
+        StoreError: also if `complete` does.
+    """
+    began_s = time.monotonic()
+    state, noted = _replayed(directory)
+    if complete(state):
+        state, noted = _replayed(directory)
+        if complete(state):
+            raise StoreError(
+                f"{directory}: a Java broker that makes its index anew would see something else than this one, whatever"
+                " is written for it. Its index is still there. Run 'jdbcstore kahadb repair' to a new directory"
+            )
+    for damage in state.damages:
         log.warning("%s: left out", damage)
     Index.remove(path)
     index = Index(path, options.index_cache_size_pages)
@@ -355,7 +446,7 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions, scheduler: Sc
         index.close()
         raise
     log.info("made the index messages=%d seconds=%.1f", messages, time.monotonic() - began_s)
-    return _known(index)
+    return _known(index), noted
 
 
 def _load(index: Index, state: State, noted: _Noted) -> int:

@@ -239,13 +239,22 @@ class Replay:
         elif subscription_key is not None and destination.is_queue:
             self._damaged(location, "an acknowledgement of a durable subscription to a queue")
         elif transaction is None:
-            self._acknowledge(location, destination, message_id, subscription_key)
+            if self._copying is None or subscription_key is not None or not self._is_newer(remove, self._copying[1]):
+                self._acknowledge(location, destination, message_id, subscription_key)
         elif self._copying is None:
             self._begun.setdefault(transaction, []).append((location, remove))
         elif hash(transaction) not in self._committed:
             self._copied.setdefault(transaction, []).append((location, remove, self._copying[1]))
         elif self._acknowledge_copy(location, remove, self._copying[1]):
             self.state.revived_by_broker.append((destination, message_id))
+
+    def _is_newer(self, remove: RemoveMessage, source: int) -> bool:
+        """Whether a message came to a queue behind the file that an acknowledgement of its id was copied from."""
+        assert remove.destination is not None
+        assert remove.message_id is not None
+        stored = self.state.destinations.get(remove.destination)
+        message = None if stored is None else stored.get(remove.message_id)
+        return message is not None and message.location.file > source
 
     def _acknowledge_copy(self, location: Location, remove: RemoveMessage, source: int) -> bool:
         acknowledged = self._copy_of(remove, source)
@@ -398,6 +407,7 @@ class Replay:
 
     def _rewritten(self, location: Location, marker: RewrittenDataFile) -> None:
         self._copying = location, marker.source
+        self.state.rewritten_files.add(location.file)
         if marker.skip_if_source_exists and marker.source in self._files and location.file not in self._markers:
             self._markers[location.file] = LostByBroker(location, marker.source)
 

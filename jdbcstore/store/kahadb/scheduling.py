@@ -262,7 +262,7 @@ class KahaDBJobStore(JobStore):
 
     def _payload(self, job: ScheduledJob) -> bytes:
         options = self._adapter.options
-        data = marshal(job.message, options.store_open_wire_version)
+        data = marshal(job.message, self._adapter.wire_version)
         if len(data) > options.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"

@@ -216,6 +216,8 @@ class State:
     needed_files: dict[int, set[int]] = field(default_factory=dict)
     """The same for what brokers forget to ask: which file removes messages or subscriptions of which files in another
     way, so that they would be there again in a rebuild without it."""
+    rewritten_files: set[int] = field(default_factory=set)
+    """Files with copies of an ack compaction of a broker. Without them a broker's rebuild comes to the same."""
     lost_by_broker: list[LostByBroker] = field(default_factory=list)
     revived_by_broker: list[tuple[Destination, str]] = field(default_factory=list)
     """Messages that are acknowledged, and that a broker delivers again when it has to rebuild its index: a compaction

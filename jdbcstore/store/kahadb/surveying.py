@@ -16,7 +16,7 @@ from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.ackmap import read_ack_map
 from jdbcstore.store.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.kahadb.diagnosis import Pins
-from jdbcstore.store.kahadb.journal import Journal, Location, Record, file_number
+from jdbcstore.store.kahadb.journal import Journal, Location, Record, file_number, up_to
 from jdbcstore.store.kahadb.pagefile import IndexPlace, PageFile
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.state import State
@@ -245,7 +245,7 @@ def _replay(found: Survey, at_last_update: Callable[[Survey, PageFile, State], N
     records = _noted(found)
     if index is not None and at_last_update is not None:
         if not index.closed_cleanly or found.running:
-            progress.apply(_up_to(records, index.last_update))
+            progress.apply(up_to(records, index.last_update))
             at_last_update(found, index, progress.state)
             progress.apply(records)
         else:
@@ -284,13 +284,3 @@ def _noted(found: Survey) -> Iterator[Record]:
             found.compacted.setdefault(location.file, command.source)
         found.last = location
         yield record
-
-
-def _up_to(records: Iterator[Record], last: IndexPlace | None) -> Iterator[Record]:
-    """Records up to this one, which is the last that is taken from the others."""
-    if last is None:
-        return
-    for record in records:
-        yield record
-        if record[0][:2] >= last:
-            return

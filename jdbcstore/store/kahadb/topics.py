@@ -90,7 +90,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
         text = subscription_text(info.key)
         try:
             text.encode()
-            return text, info_bytes(info)
+            return text, info_bytes(info, self._adapter.wire_version)
         except (CodecError, UnicodeEncodeError) as error:
             raise ConfigurationError(f"the durable subscription {text[:60]!r} cannot be written: {error}") from None
 

@@ -91,7 +91,8 @@ class KahaDBTransactionStore(BufferedTransactionStore):
         completion: Completion[None] = Completion()
         with adapter.order:
             adds = [own.add_of(message, prepared) for own, message, prepared in targets]
-            part = PrepareAll(xid, adds, removes, [(known, text, Meant.of(one)) for known, text, one in done])
+            acknowledged = [(known, text, Meant.of(one)) for known, text, one in done]
+            part = PrepareAll(xid, adds, removes, acknowledged, adapter.wire_version)
             adapter.committer.submit(Write(completion, parts=(part,), is_alone=True))
         return completion
 

@@ -540,7 +540,7 @@ class Unsubscribe(_Small):
 class PrepareAll:
     """Prepare a transaction."""
 
-    __slots__ = ("acknowledged", "adds", "removes", "size", "xid")
+    __slots__ = ("acknowledged", "adds", "removes", "size", "wire_version", "xid")
     takes_room = True
 
     def __init__(
@@ -549,8 +549,10 @@ class PrepareAll:
         adds: Sequence[Add],
         removes: Sequence[tuple[KnownDestination, Meant]],
         acknowledged: Sequence[tuple[KnownDestination, str, Meant]],
+        wire_version: int,
     ) -> None:
         self.xid = xid
+        self.wire_version = wire_version
         self.adds = adds
         self.removes = removes
         self.acknowledged = acknowledged
@@ -604,7 +606,7 @@ class PrepareAll:
             message_count=1,
         )
         plan.say_which(known, row)
-        command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack), text)
+        command = RemoveMessage(self.xid, known.destination, row.message_id, marshal(ack, self.wire_version), text)
         plan.record(command, Hint(row=row))
 
 

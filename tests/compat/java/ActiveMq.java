@@ -17,9 +17,9 @@ import org.apache.commons.dbcp.BasicDataSource;
  * A real ActiveMQ Classic on a store of one's choice, with STOMP and OpenWire on loopback. Ends at SIGTERM, cleanly.
  *
  * <p>Arguments are name=value: store (kahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for kahadb perhaps
- * journal_max_file_length (bytes); for jdbc also driver, url,
+ * journal_max_file_length (bytes), compaction (true: of acks, ten times a second); for jdbc also driver, url,
  * user, password, adapter (mysql or auto), lock (default, lease, none), create_tables (true, false), prioritized (true, false),
- * lease_ms, renew_ms. With scheduler (a folder) messages may be scheduled.
+ * lease_ms, renew_ms. With scheduler (a folder) messages may be scheduled. store_wire_version is the OpenWire version of a new store.
  */
 public final class ActiveMq {
     private final Map<String, String> options = new HashMap<>();
@@ -40,6 +40,9 @@ public final class ActiveMq {
         broker.setBrokerName(option("name"));
         broker.setUseJmx(false);
         broker.setDataDirectory(option("data"));
+        if (options.containsKey("store_wire_version")) {
+            broker.setStoreOpenWireVersion(Integer.parseInt(option("store_wire_version")));
+        }
         broker.setPersistenceAdapter(store());
         broker.setDestinationPolicy(policy());
         if (options.containsKey("scheduler")) {
@@ -65,6 +68,12 @@ public final class ActiveMq {
                 journal.setLockKeepAlivePeriod(200); // so that it stops when the lock is touched
                 if (options.containsKey("journal_max_file_length")) {
                     journal.setJournalMaxFileLength(Integer.parseInt(option("journal_max_file_length")));
+                }
+                if (options.containsKey("compaction")) {
+                    journal.setCheckpointInterval(100);
+                    journal.setCleanupInterval(100);
+                    journal.setCompactAcksAfterNoGC(1);
+                    journal.setCompactAcksIgnoresStoreGrowth(true);
                 }
                 return journal;
             case "jdbc":

@@ -14,6 +14,7 @@ from jdbcstore.config.activemq_xml.policies import read_policies
 from jdbcstore.config.activemq_xml.security import read_plugins
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.store import read_store
+from jdbcstore.config.activemq_xml.tls import read_ssl_context
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
 from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
 from jdbcstore.openwire import STORE_VERSION
@@ -23,6 +24,7 @@ __all__ = ["read_broker"]
 _HANDLERS: Final = ("defaultIOExceptionHandler", "leaseLockerIOExceptionHandler", "jDBCIOExceptionHandler")
 _READ: Final = {
     "plugins": read_plugins,
+    "sslContext": read_ssl_context,
     "destinationPolicy": read_policies,
 }
 
@@ -157,7 +159,8 @@ class _Broker:
         is_found = False
         if setting is not None:
             with self._findings.errors_at(setting.place):
-                is_found = read_connectors(self._settings, self._options, setting)
+                has_certificate = "sslContext" in self._open or "tls.certificate" in self._overridden
+                is_found = read_connectors(self._settings, self._options, setting, has_certificate=has_certificate)
         if is_found or "broker.bind" in self._overridden:
             return
         if setting is None:

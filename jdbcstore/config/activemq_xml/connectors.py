@@ -12,7 +12,9 @@ from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.jdbc_url import parse_parameters
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings, did_you_mean
-from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
+from jdbcstore.config.activemq_xml.tls import take_tls_parameter
+from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI, TLS_URI
+from jdbcstore.config.activemq_xml.vocabulary.entry import Fate
 from jdbcstore.errors import ConfigurationError
 
 __all__ = ["EXAMPLE", "read_connectors"]
@@ -34,31 +36,52 @@ class _Connector:
     bind: str
     query: tuple[tuple[str, str], ...]
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether clients have to speak TLS."""
+        return self.scheme in _ENCRYPTED
 
-def read_connectors(settings: Settings, options: Options, setting: Setting) -> bool:
-    """Read the connectors; the first one for STOMP is where the broker listens. Returns whether there is one.
+    def __str__(self) -> str:
+        return f"stomp+ssl://{self.bind}" if self.is_tls else self.bind
+
+
+def read_connectors(settings: Settings, options: Options, setting: Setting, *, has_certificate: bool) -> bool:
+    """Read the connectors; the broker listens at all of those for STOMP. Returns whether there is one.
+
+    Args:
+        settings: the configuration.
+        options: takes the values; the first connector that gives one is heard.
+        setting: the connectors.
+        has_certificate: whether there is one for those with TLS.
 
     Raises:
         PlacedError: something in it is no connector.
     """
-    found = None
+    found: list[_Connector] = []
     for value in setting.values:
         with settings.findings.errors_at(value.place):
             connector = _connector(settings, settings.examine(settings.bean(value), ("transportConnector",)))
-            if not _is_served(settings, connector):
+            if not _is_served(settings, connector, has_certificate):
                 continue
-            if found is not None:
-                settings.findings.warning(
-                    connector.given.place,
-                    f"nobody can connect to {connector.bind}: the broker listens in one place, which is {found.bind} of"
-                    f" line {found.given.place.line}",
-                )
-                continue
-            found = connector
-            options.take("broker.bind", Given(connector.bind, connector.given.place, connector.given.source))
-            options.take_all(connector.examined.given)
+            found.append(connector)
+            for option, given in connector.examined.given.items():
+                _take(settings, options, option, given)
             _parameters(settings, options, connector)
-    return found is not None
+    if found:
+        given = found[0].given
+        options.take("broker.bind", Given(", ".join(map(str, found)), given.place, given.source))
+    return bool(found)
+
+
+def _take(settings: Settings, options: Options, option: str, given: Given) -> None:
+    """What one connector says holds for all."""
+    former = options.value(option)
+    if former is None:
+        options.take(option, given)
+    elif former != given.value:
+        settings.findings.warning(
+            given.place, f"{given.source} is not used: all connectors have one {option}, which is {former}"
+        )
 
 
 def _connector(settings: Settings, examined: Examined) -> _Connector:
@@ -79,22 +102,22 @@ def _connector(settings: Settings, examined: Examined) -> _Connector:
     )
 
 
-def _is_served(settings: Settings, connector: _Connector) -> bool:
+def _is_served(settings: Settings, connector: _Connector, has_certificate: bool) -> bool:
     place, scheme = connector.given.place, connector.scheme
     protocols = dict(connector.query).get("auto.protocols")
-    if scheme in _SERVED:
+    if connector.is_tls and not has_certificate:
+        settings.findings.warning(
+            place,
+            f"{scheme}://{connector.bind} is not served: there is no certificate, write"
+            ' <sslContext><sslContext keyStore="FILE" keyStorePassword="PASSWORD"/></sslContext>',
+        )
+        return False
+    if scheme in _SERVED or connector.is_tls:
         if protocols is None or "stomp" in (name.strip() for name in protocols.split(",")):
             if scheme.startswith("auto"):
                 settings.findings.warning(place, f"{scheme}://{connector.bind}: STOMP clients are served, no others")
             return True
         scheme = f"{scheme} with {protocols}"
-    if scheme in _ENCRYPTED:
-        settings.findings.warning(
-            place,
-            f"{scheme}://{connector.bind} is not served: no TLS; let a proxy in front do it, and give it a"
-            " stomp connector",
-        )
-        return False
     settings.findings.warning(place, f"{scheme}://{connector.bind} is not served: STOMP is the only protocol")
     return False
 
@@ -104,13 +127,17 @@ def _parameters(settings: Settings, options: Options, connector: _Connector) -> 
         raise ConfigurationError(f"{connector.given.value!r} has no port, e.g. stomp://0.0.0.0:61613")
     parse_bind(connector.bind)
     place = connector.given.place
+    known = {**STOMP_URI, **TLS_URI} if connector.is_tls else STOMP_URI
     for name, value in connector.query:
-        entry = STOMP_URI.get(name)
+        entry = known.get(name)
         what = f"parameter {name} of {connector.scheme}://{connector.bind}"
         if entry is None:
-            settings.findings.error(place, f"{what} is not known{did_you_mean(name, STOMP_URI)}")
+            settings.findings.error(place, f"{what} is not known{did_you_mean(name, known)}")
             continue
         with settings.findings.errors_at(place):
+            if connector.is_tls and name in TLS_URI and entry.fate is Fate.USED:
+                take_tls_parameter(settings, options, name.removeprefix("transport."), Given(value, place, what))
+                continue
             given = settings.parameter(entry, value, place, what)
             if given is not None:
-                options.take(entry.option, given)
+                _take(settings, options, entry.option, given)

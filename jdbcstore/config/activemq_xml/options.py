@@ -42,6 +42,8 @@ class Options:
     is_login_overridden: bool = field(default=False, init=False)
     policies: list[DestinationPolicy] = field(default_factory=list, init=False)
     redelivery_policies: list[RedeliveryPolicy] = field(default_factory=list, init=False)
+    #: Where the keys for TLS are, if the file says that.
+    tls_place: Place | None = field(default=None, init=False)
     _given: dict[str, Given] = field(default_factory=dict, init=False)
 
     def take(self, option: str, given: Given, *, shown: str | None = None) -> None:

@@ -13,6 +13,7 @@ from jdbcstore.config.activemq_xml.findings import Findings, Place, PlacedError
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.placeholders import Placeholders, system_properties
 from jdbcstore.config.activemq_xml.settings import Settings
+from jdbcstore.config.activemq_xml.tls import check_tls
 from jdbcstore.config.configuration import Configuration
 
 __all__ = ["ActiveMqXml", "read_activemq_xml"]
@@ -66,7 +67,10 @@ def _read(path: Path, environment: Mapping[str, str], findings: Findings, overri
     for bean in definitions.others:
         if bean not in settings.reached:
             findings.warning(bean.place, f"{bean.label} is not used by anything that is read here")
-    return ActiveMqXml(options.build(), findings)
+    configuration = options.build()
+    if not any(option.startswith("tls.") for option in overridden):
+        check_tls(settings, options, configuration)
+    return ActiveMqXml(configuration, findings)
 
 
 def _not_one(brokers: list[Bean]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jdbcstore.config.activemq_xml.jdbc_url import PARAMETERS
 from jdbcstore.config.activemq_xml.vocabulary import KINDS
-from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
+from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI, TLS_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGINS_NOT_RUN
 
@@ -25,6 +25,8 @@ def rendered(text: str) -> str:
 def _table(name: str) -> str:
     if name == "connector-parameters":
         return _rows("parameter", STOMP_URI)
+    if name == "tls-parameters":
+        return _rows("parameter", TLS_URI)
     if name in PARAMETERS:
         return _rows("parameter", PARAMETERS[name])
     parts = list(_kinds([kind for kind in KINDS.values() if kind.where == name]))

@@ -12,10 +12,12 @@ from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationP
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import Action
 from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.activemq_xml.reading import ActiveMqXml
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import LoginRefused
+from tests.certificates import Authority
 from tests.unit.config.written import STOMP, document, errors, options, read, warnings
 
 
@@ -193,11 +195,12 @@ def test_the_broker_listens_where_the_connector_says(tmp_path: Path, uri: str, b
 def test_parameters_of_a_connector_become_options(tmp_path: Path) -> None:
     uri = (
         "stomp://0.0.0.0:61613?maximumConnections=1000&amp;wireFormat.maxFrameSize=10mb&amp;"
-        "transport.hbGracePeriodMultiplier=1.5&amp;wireFormat.connectionAttemptTimeout=5000&amp;backlog=7&amp;transport.trace=false"
+        "transport.hbGracePeriodMultiplier=1.5&amp;wireFormat.connectionAttemptTimeout=5000&amp;backlog=7&amp;transport.trace=false&amp;transport.defaultHeartBeat=0,5000"
     )
     xml = read(tmp_path, document(connectors=connector(uri, 'maximumConsumersAllowedPerConnection="9"')))
     assert xml.configuration.broker == BrokerOptions(
         bind="0.0.0.0:61613",
+        default_heart_beat="0,5000",
         connections_max=1000,
         body_bytes_max=10 << 20,
         heart_beat_grace=1.5,
@@ -243,13 +246,98 @@ def test_without_connectors_the_file_says_what_to_add(tmp_path: Path) -> None:
     assert "add <transportConnectors><transportConnector" in error
 
 
-def test_a_second_connector_for_stomp_is_a_warning(tmp_path: Path) -> None:
-    lines = '<transportConnector uri="stomp://h:1"/>\n<transportConnector uri="stomp+nio://h:2"/>'
+def test_all_connectors_for_stomp_are_served_and_have_one_set_of_options(tmp_path: Path) -> None:
+    lines = """<transportConnector uri="stomp://h:1?transport.keepAlive=false"/>
+<transportConnector uri="stomp+nio://h:2?transport.keepAlive=true&amp;transport.soWriteTimeout=5000"
+  allowLinkStealing="true"/>"""
     xml = read(tmp_path, document(connectors=f"<transportConnectors>{lines}</transportConnectors>"))
     assert warnings(xml) == [
-        "activemq.xml:10: nobody can connect to h:2: the broker listens in one place, which is h:1 of line 9"
+        "activemq.xml:10: parameter transport.keepAlive of stomp+nio://h:2 is not used: all connectors have one"
+        " broker.keep_alive, which is False"
     ]
-    assert xml.configuration.broker.bind == "h:1"
+    assert xml.configuration.broker == BrokerOptions(
+        bind="h:1, h:2", keep_alive=False, write_timeout_s=5.0, allow_link_stealing=True
+    )
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with broker.p12, broker.pem (certificate and key), broker.jks and test-authority.pem."""
+    folder = tmp_path_factory.mktemp("keys")
+    authority = Authority(folder)
+    identity = authority.identity("broker")
+    identity.pkcs12("changeit", [authority.certificate])
+    identity.certificate.write_bytes(identity.certificate.read_bytes() + identity.key.read_bytes())
+    (folder / "broker.jks").write_bytes(b"\xfe\xed\xfe\xed")
+    return folder
+
+
+TLS_CONNECTORS = """<transportConnectors><transportConnector uri="stomp://127.0.0.1:1"/>
+<transportConnector uri="stomp+nio+ssl://0.0.0.0:2?needClientAuth=true&amp;transport.enabledProtocols=TLSv1.3,TLSv1.2,TLSv1.1&amp;transport.enabledCipherSuites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"/>
+</transportConnectors>"""
+
+
+def ssl_context(attributes: str) -> str:
+    return f"<sslContext><sslContext {attributes}/></sslContext>"
+
+
+def test_tls_has_its_keys_from_the_ssl_context(tmp_path: Path, keys: Path) -> None:
+    context = ssl_context(
+        f'keyStore="file:{keys}/broker.p12" keyStorePassword="changeit" keyStoreType="PKCS12"'
+        f' trustStore="{keys}/test-authority.pem" trustStoreType="PEM"'
+    )
+    xml = read(tmp_path, document(context, connectors=TLS_CONNECTORS))
+    assert errors(xml) == []
+    (warning,) = warnings(xml)
+    assert "TLSv1.1 is not safe and not served" in warning
+    assert xml.configuration.broker.bind == "127.0.0.1:1, stomp+ssl://0.0.0.0:2"
+    assert xml.configuration.tls == TlsOptions(
+        certificate=f"{keys}/broker.p12",
+        key_password="changeit",
+        ca=f"{keys}/test-authority.pem",
+        client_certificate="required",
+        ciphers="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    )
+    assert "changeit" not in str(xml.findings.used)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ('keyStore="{keys}/broker.jks"', "keytool -importkeystore -srckeystore {keys}/broker.jks"),
+        ('keyStore="{keys}/nowhere.p12"', "cannot read {keys}/nowhere.p12: No such file or directory"),
+        ('keyStore="{keys}/broker.p12" keyStorePassword="wrong"', "its password is wrong"),
+        ('keyStore="{keys}/broker.pem"', "needs tls.ca"),
+        ('keyStore="{keys}/broker.pem" trustStore="{keys}/test-authority.pem" crlPath="x"', "revoked"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_errors_with_their_line(
+    tmp_path: Path, keys: Path, attributes: str, said: str
+) -> None:
+    context = ssl_context(attributes.format(keys=keys))
+    connectors = TLS_CONNECTORS if "tls.ca" in said else connector("stomp+ssl://h:1")
+    found = errors(read(tmp_path, document(context, connectors=connectors)))
+    assert len(found) == 1
+    assert found[0].startswith("activemq.xml:")
+    assert said.format(keys=keys) in found[0]
+
+
+def test_tls_without_keys_is_not_served(tmp_path: Path) -> None:
+    xml = read(tmp_path, document(connectors=TLS_CONNECTORS))
+    assert xml.configuration.broker.bind == "127.0.0.1:1"
+    assert any("0.0.0.0:2 is not served: there is no certificate, write <sslContext>" in text for text in warnings(xml))
+    xml = read(tmp_path, document(connectors=TLS_CONNECTORS), overridden={"tls.certificate"})
+    assert xml.configuration.broker.bind == "127.0.0.1:1, stomp+ssl://0.0.0.0:2"
+
+
+@pytest.mark.parametrize("versions", ["TLSv1.1,TLSv1", "TLSv9", "x"])
+def test_versions_that_are_not_safe_are_not_all(tmp_path: Path, keys: Path, versions: str) -> None:
+    connectors = connector(f"stomp+ssl://h:1?transport.enabledProtocols={versions}")
+    (error,) = errors(read(tmp_path, document(ssl_context(f'keyStore="{keys}/broker.pem"'), connectors=connectors)))
+    assert "TLSv1.2, TLSv1.3" in error
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     used,
 )
 
-__all__ = ["BROKER_KINDS", "STOMP_URI"]
+__all__ = ["BROKER_KINDS", "STOMP_URI", "TLS_URI"]
 
 _JMX: Final = "there is no JMX; health_bind answers health checks, jdbcstore stats tells what is in a store"
 _SCHEDULED: Final = "scheduled messages are in the database"
@@ -88,7 +88,7 @@ _BROKER: Final = {
     "brokerContext": ignored("no Java objects are run"),
     "regionBroker": ignored("no Java objects are run"),
     "destinationFactory": ignored("no Java objects are run"),
-    "sslContext": ignored("no TLS for clients: let a proxy in front do it"),
+    "sslContext": used("`[tls]`, for connectors with TLS, see below"),
     "advisorySupport": ignored("no advisory messages are sent", "true", "false"),
     "anonymousProducerAdvisorySupport": ignored("no advisory messages are sent", "false", "false"),
     "schedulerSupport": used(
@@ -175,7 +175,12 @@ _CONNECTOR: Final = {
     ),
     "maximumProducersAllowedPerConnection": ignored("STOMP clients have no producers to count", "unlimited"),
     "auditNetworkProducers": ignored("no network of brokers", "false", "false"),
-    "allowLinkStealing": ignored("a client id names a STOMP client, and does not keep another out", "false"),
+    "allowLinkStealing": used(
+        "`broker.allow_link_stealing`. One that does not answer loses its client id in any case",
+        "false",
+        option="broker.allow_link_stealing",
+        read=boolean,
+    ),
     "disableAsyncDispatch": ignored("messages are written when the client reads", "false", "false"),
     "displayStackTrace": ignored("clients get the reason, not a stack trace", "false", "false"),
     "enableStatusMonitor": ignored("heart-beats find dead clients", "false", "false"),
@@ -235,18 +240,24 @@ STOMP_URI: Final = {
         "`broker.heart_beat_grace`", "1.0", option="broker.heart_beat_grace", read=number
     ),
     "backlog": used("`broker.backlog_max`", "5000", option="broker.backlog_max", read=integer),
-    "transport.defaultHeartBeat": ignored("a client without heart-beat header has none", "0,0", "0,0"),
+    "transport.defaultHeartBeat": used(
+        "`broker.default_heart_beat`", "0,0", option="broker.default_heart_beat", read=text
+    ),
     "transport.maxFrameSize": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
     "transport.maxDataLength": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
     "auto.protocols": used("which protocols an auto connector takes; it must name stomp"),
-    "needClientAuth": refused(
-        "no TLS, so no client certificate is asked for: everybody could connect", "false", "false"
-    ),
-    "transport.needClientAuth": refused(
-        "no TLS, so no client certificate is asked for: everybody could connect", "false", "false"
-    ),
-    "wantClientAuth": ignored("no TLS", "false", "false"),
-    "transport.wantClientAuth": ignored("no TLS", "false", "false"),
+    **{
+        prefix + name: entry
+        for prefix in ("", "transport.")
+        for name, entry in {
+            "needClientAuth": refused(
+                "no TLS, so no client certificate is asked for: everybody could connect", "false", "false"
+            ),
+            "wantClientAuth": ignored("no TLS", "false", "false"),
+            "enabledProtocols": ignored("no TLS"),
+            "enabledCipherSuites": ignored("no TLS"),
+        }.items()
+    },
     "trace": ignored("--log-level debug logs connections, nothing logs frames", "false", "false"),
     "transport.trace": ignored("--log-level debug logs connections, nothing logs frames", "false", "false"),
     "transport.useInactivityMonitor": ignored("heart-beats find dead clients", "true"),
@@ -258,25 +269,60 @@ STOMP_URI: Final = {
         prefix + name: ignored("sockets are left as the system makes them")
         for prefix in ("", "transport.")
         for name in (
-            "soTimeout",
             "soLinger",
             "socketBufferSize",
             "ioBufferSize",
-            "keepAlive",
             "trafficClass",
             "typeOfService",
             "diffServ",
-            "soWriteTimeout",
             "connectionTimeout",
         )
+    },
+    **{
+        prefix + "soTimeout": ignored("ActiveMQ goes on after it, too; broker.peer_timeout_s finds who is gone")
+        for prefix in ("", "transport.")
+    },
+    **{
+        prefix + "keepAlive": used(
+            "`broker.keep_alive`. **Differs**: without it `true`", "false", option="broker.keep_alive", read=boolean
+        )
+        for prefix in ("", "transport.")
+    },
+    **{
+        prefix + "soWriteTimeout": used(
+            "`broker.write_timeout_s`, in ms", "0", option="broker.write_timeout_s", read=seconds
+        )
+        for prefix in ("", "transport.")
+    },
+    **{
+        prefix + "allowLinkStealing": used(
+            "`broker.allow_link_stealing`", "false", option="broker.allow_link_stealing", read=boolean
+        )
+        for prefix in ("", "transport.")
     },
     **ignored_all(
         "daemon stackSize useQueueForAccept acceptBufferSize dynamicManagement startLogging jmxPort logWriterName "
         "maxConnectionThreadPoolSize protocolDetectionTimeOut wireFormat.version wireFormat.stompVersion "
-        "maximumConnectionsPerHost allowLinkStealing transport.allowLinkStealing",
+        "maximumConnectionsPerHost",
         "of no meaning here",
     ),
 }
+
+#: Those of a connector with TLS besides, with or without ``transport.`` before them.
+TLS_URI: Final = {
+    prefix + name: entry
+    for prefix in ("", "transport.")
+    for name, entry in {
+        "needClientAuth": used('true: `tls.client_certificate = "required"`', "false"),
+        "wantClientAuth": used('true: `tls.client_certificate = "wanted"`', "false"),
+        "enabledProtocols": used("`tls.version_min` and `tls.version_max`; TLS 1.1 and older are not served"),
+        "enabledCipherSuites": used("`tls.ciphers`, in Java's words or OpenSSL's; those of TLS 1.3 are not chosen"),
+        "verifyHostName": ignored("clients look at the broker's name, the broker at none", "false", "false"),
+    }.items()
+}
+
+_JAVA_TLS: Final = "OpenSSL does it"
+_NO_OBJECTS: Final = "no Java objects are run: name the files, keyStore and trustStore"
 
 BROKER_KINDS: Final = (
     Kind(
@@ -288,11 +334,36 @@ BROKER_KINDS: Final = (
     ),
     Kind(
         "transportConnector",
-        "The first connector for STOMP (`stomp`, `stomp+nio`, `auto`, `auto+nio`) is where clients"
-        " connect. Connectors for other protocols are warned of; without one for STOMP the file is refused, unless"
-        " `--bind` is given.",
+        "Clients connect to every connector for STOMP: `stomp`, `stomp+nio`, `auto`, `auto+nio`, and with TLS"
+        " `stomp+ssl`, `stomp+nio+ssl`, `auto+ssl`, `auto+nio+ssl`. What one of them says of itself holds for all; the"
+        " first one that says it is heard. Connectors for other protocols are warned of; without one for STOMP the file"
+        " is refused, unless `--bind` is given.",
         _CONNECTOR,
         ("org.apache.activemq.broker.TransportConnector",),
+        where="connectors",
+    ),
+    Kind(
+        "sslContext",
+        "Keys and certificates of connectors with TLS. Files may be PEM; key stores are read if they are PKCS#12, which"
+        " `keytool` makes since Java 9. One in Java's older format is an error that says how to convert it.",
+        {
+            "keyStore": used("`tls.certificate`: the certificate with its chain and its key"),
+            "keyStorePassword": used("`tls.key_password`"),
+            "keyStoreKeyPassword": used("`tls.key_password`, without keyStorePassword"),
+            "trustStore": used("`tls.ca`: who signs the certificates of clients"),
+            "trustStorePassword": used("`tls.ca_password`"),
+            "keyStoreType": ignored("the file says what it is", "jks", "jks pkcs12 pem"),
+            "trustStoreType": ignored("the file says what it is", "jks", "jks pkcs12 pem"),
+            "protocol": ignored("transport.enabledProtocols of a connector chooses", "TLS", "tls"),
+            **ignored_all(
+                "provider secureRandom secureRandomAlgorithm keyStoreAlgorithm trustStoreAlgorithm", _JAVA_TLS
+            ),
+            "crlPath": refused("lists of revoked certificates are not read: who was revoked would be let in"),
+            "keyManagers": refused(_NO_OBJECTS),
+            "trustManagers": refused(_NO_OBJECTS),
+            "sSLContext": refused(_NO_OBJECTS),
+        },
+        ("org.apache.activemq.spring.SpringSslContext", "org.apache.activemq.broker.SslContext"),
         where="connectors",
     ),
     Kind(

@@ -41,8 +41,7 @@ class SendAnswer:
     def __call__(self, error: BaseException | None) -> None:
         try:
             if error is not None and self._acknowledged:
-                for delivery in self._acknowledged:
-                    self._session.restore(delivery)
+                self._session.restore(self._acknowledged)
         finally:
             self._session.answered(self._size, self._receipt, error)
 
@@ -98,8 +97,7 @@ class AcknowledgementAnswer:
         try:
             if error is not None:
                 self._error = error
-                for delivery in deliveries:
-                    self._session.restore(delivery)
+                self._session.restore(deliveries)
         finally:
             self._remaining -= len(deliveries)
             if not self._remaining:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jdbcstore.broker.addresses import parse_listeners
@@ -35,9 +37,11 @@ from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization, AuthorizationMap
 from jdbcstore.broker.security.given import authentication_of, is_open_to_the_network
+from jdbcstore.broker.slices import SLICE_S, Slices
 from jdbcstore.broker.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
+from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
@@ -141,6 +145,8 @@ class Broker:
         self.is_running = False
         self.loop: asyncio.AbstractEventLoop
         self.inbox: Inbox
+        #: What takes long, for one client or for all.
+        self.slices: Slices
         self._spool: PersistenceAdapter | None = None
         self._make_spool = spool
         #: Where it is in its life.
@@ -153,10 +159,10 @@ class Broker:
         self._realm: Realm | None = None
         self._reader: Reader
         #: Subscriptions that cover several destinations, and have to hear of new ones.
-        self._wildcards: dict[Consumer, None] = {}
-        self._awake: list[Queue] = []
-        self._talking: list[Session] = []
-        self._turn_scheduled = False
+        self._wildcards: Wildcards[Consumer] = Wildcards()
+        self._awake: deque[Queue | Consumer] = deque()
+        self._talking: deque[Session] = deque()
+        self._turn_scheduled = self._is_sweeping = False
         self._temporary: set[Destination] = set()
         self._connections = self._ack_id_stems = 0
         #: What the ids of connections begin with.
@@ -182,6 +188,7 @@ class Broker:
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)
+        self.slices = Slices(self.loop)
         calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
         self._realm = Realm(self, calls)
@@ -308,9 +315,9 @@ class Broker:
 
     # -- turns of the loop ---------------------------------------------------------------------------------------
 
-    def awake(self, queue: Queue) -> None:
-        """This queue has something to dispatch."""
-        self._awake.append(queue)
+    def awake(self, what: Queue | Consumer) -> None:
+        """This queue has something to dispatch, or this consumer can take more."""
+        self._awake.append(what)
         if not self._turn_scheduled:
             self._schedule_turn()
 
@@ -325,25 +332,41 @@ class Broker:
         self.loop.call_soon(self.turn)
 
     def turn(self) -> None:
-        """Dispatch, then write: once per turn of the loop, whatever the number of frames that arrived in it."""
+        """Dispatch, then write: once per turn of the loop, whatever the number of frames that arrived in it.
+
+        What takes longer than a slice goes on in the next turn.
+        """
         self._turn_scheduled = False
         if self._awake and self.is_running and boot_time_ns() >= self.trusted_until_ns:
             self.distrust()
-        while self._awake or self._talking:
-            awake, self._awake = self._awake, []
-            for queue in awake:
+        awake, talking = self._awake, self._talking
+        deadline_s = perf_counter() + SLICE_S
+        is_in_time = True
+        while awake or talking:
+            for _ in range(len(awake)):
+                what = awake.popleft()
                 try:
-                    queue.dispatch()
+                    is_in_time = what.dispatch() and is_in_time
                 except Exception:
-                    log.exception("defect in dispatching %r", queue)  # the other queues go on
-            talking, self._talking = self._talking, []
-            for session in talking:
-                try:
-                    session.write()
-                except Exception:
-                    log.exception("defect in writing to %r", session)  # the other clients go on
+                    log.exception("defect in dispatching %r", what)  # the other queues go on
+                if not is_in_time or perf_counter() > deadline_s:
+                    is_in_time = False
+                    break
+            deadline_s += SLICE_S
+            for _ in range(len(talking)):
+                _write(talking.popleft())
+                if perf_counter() > deadline_s:
+                    is_in_time = False
+                    break
+            if not is_in_time and (awake or talking) and not self._turn_scheduled:
+                self._schedule_turn()
             if self._turn_scheduled:
                 return
+
+    def say_everything(self) -> None:
+        """Write all there is to say: there may be no other turn."""
+        while self._talking:
+            _write(self._talking.popleft())
 
     # -- destinations --------------------------------------------------------------------------------------------
 
@@ -379,9 +402,8 @@ class Broker:
             queue = self.add_queue(destination)
             if self.virtual_topics.feeds(destination):
                 self.queue_store(self.adapter, destination)  # remembers the queue from now on
-            for consumer in self._wildcards:
-                if any(element.matches(destination) for element in consumer.destination.elements()):
-                    self._join_queue(consumer, queue)
+            for consumer in self._wildcards.covering(destination):
+                self._join_queue(consumer, queue)
         return queue
 
     def add_queue(self, destination: Destination) -> Queue:
@@ -401,10 +423,8 @@ class Broker:
                 self.authorization.appeared((destination,))
             if not destination.is_temporary:
                 self.durables.appeared(topic)
-            for consumer in self._wildcards:
-                if isinstance(consumer, TopicConsumer) and any(
-                    element.matches(destination) for element in consumer.destination.elements()
-                ):
+            for consumer in self._wildcards.covering(destination):
+                if isinstance(consumer, TopicConsumer):
                     _join_topic(consumer, topic)
         return topic
 
@@ -415,43 +435,56 @@ class Broker:
         for session in list(self.sessions):
             session.renew_access()
 
-    def subscribe(self, consumer: Consumer) -> None:
-        """Let a consumer take part in what it subscribed to, now and when more of it appears."""
+    def subscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer take part in what it subscribed to, now and when more of it appears; a job."""
         for element in consumer.destination.elements():
             if element.is_wildcard:
-                self._wildcards[consumer] = None
-            for name in self.covered(element):
-                if isinstance(consumer, TopicConsumer):
-                    _join_topic(consumer, self.topic(name))
-                else:
-                    self._join_queue(consumer, self.queue(name))
+                self._wildcards.add(element, consumer)
+                known: Iterable[Destination] = self.queues if element.is_queue else self.topics
+                for name in list(known):
+                    if _covers(element, name):
+                        self._join(consumer, name)
+                    yield
+                    if consumer.is_closed:
+                        return
+            else:
+                self._join(consumer, element)
+                yield
 
-    def unsubscribe(self, consumer: Consumer) -> None:
-        """Let a consumer leave; what it has goes back."""
-        self._wildcards.pop(consumer, None)
-        consumer.close()
+    def _join(self, consumer: Consumer, name: Destination) -> None:
+        if isinstance(consumer, TopicConsumer):
+            _join_topic(consumer, self.topic(name))
+        else:
+            self._join_queue(consumer, self.queue(name))
+
+    def unsubscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer leave, at once; what it has goes back, which is the job."""
+        for element in consumer.destination.elements():
+            if element.is_wildcard:
+                self._wildcards.discard(element, consumer)
+        return consumer.closing()
 
     def reconsider(self, consumer: Consumer) -> None:
         """Let a subscriber to a wildcard take part in what its client may read now, and in nothing else."""
         may_receive = consumer.session.access.may_receive
         for queue in [queue for queue in consumer.queues if not may_receive(queue.destination)]:
-            consumer.queues.remove(queue)
+            del consumer.queues[queue]
             if queue in consumer.parked:
                 consumer.parked.remove(queue)
             queue.remove_consumer(consumer)
         if isinstance(consumer, TopicConsumer):
             for topic in [topic for topic in consumer.topics if not may_receive(topic.destination)]:
-                consumer.topics.remove(topic)
+                del consumer.topics[topic]
                 topic.consumers.pop(consumer, None)
-        if consumer in self._wildcards:
-            self.subscribe(consumer)
+        if any(element.is_wildcard for element in consumer.destination.elements()):
+            self.slices.run(self.subscribing(consumer))
 
     def covered(self, element: Destination) -> list[Destination]:
         """The destinations that a name means at the moment: itself, or those that a wildcard matches."""
         if not element.is_wildcard:
             return [element]
         known: Iterable[Destination] = self.queues if element.is_queue else self.topics
-        return [name for name in known if element.matches(name) and not name.is_wildcard and not name.is_composite]
+        return [name for name in known if _covers(element, name)]
 
     @staticmethod
     def _join_queue(consumer: Consumer, queue: Queue) -> None:
@@ -461,7 +494,7 @@ class Broker:
             and not isinstance(consumer, TopicConsumer)
             and consumer.session.access.may_receive(queue.destination)
         ):
-            consumer.queues.append(queue)
+            consumer.queues[queue] = None
             queue.add_consumer(consumer)
 
     def add_temporary(self, destination: Destination) -> None:
@@ -661,12 +694,12 @@ class Broker:
         store refuses, it is done the next time."""
         self._commit(dead, [], None, _log_kept, finished=acknowledged)
 
-    def expire_in_memory(self, periods_ms: Set[int]) -> None:
-        """Let expired messages go that are not in the broker's store, of queues with one of these periods."""
-        now_ms = self.now_ms()
+    def expiring_in_memory(self, periods_ms: Set[int]) -> Iterator[None]:
+        """Let expired messages go that are not in the broker's store, of queues with one of these periods; a job."""
         for queue in list(self.queues.values()):
             if queue.policy.expire_messages_period_ms in periods_ms:
-                queue.expire_in_memory(now_ms)
+                queue.expire_in_memory(self.now_ms())
+            yield
 
     def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
         """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""
@@ -681,22 +714,35 @@ class Broker:
 
     def sweep(self) -> None:
         """Drop what nobody uses; called now and then."""
-        self.producers.sweep()
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self.slices.run(self._sweep(), self._swept)
+
+    def _swept(self) -> None:
+        self._is_sweeping = False
+
+    def _sweep(self) -> Iterator[None]:
+        yield from self.producers.sweeping()
         now_s, timeout_s = self.loop.time(), self.options.idle_queue_timeout_s
         for name, queue in list(self.queues.items()):
             if not queue.idle:
                 queue.last_used_s = now_s
             elif (
-                now_s - queue.last_used_s > timeout_s and not name.is_temporary and not self.virtual_topics.feeds(name)
+                now_s - queue.last_used_s > timeout_s
+                and not name.is_temporary
+                and not self.virtual_topics.feeds(name)
+                and self.queues.get(name) is queue
             ):
                 del self.queues[name]
                 self._let_go_of_store(name)
+            yield
         for name, topic in list(self.topics.items()):
             if topic.is_used:
                 topic.last_used_s = now_s
-            elif now_s - topic.last_used_s > timeout_s and not name.is_temporary:
+            elif now_s - topic.last_used_s > timeout_s and not name.is_temporary and self.topics.get(name) is topic:
                 del self.topics[name]
                 topic.let_go()
+            yield
 
     def _let_go_of_store(self, name: Destination) -> None:
         queue = QueueName.decoded(name.physical_name)
@@ -739,9 +785,20 @@ def _log_failure(error: BaseException | None) -> None:
         log.error("a non-persistent message of a committed transaction was lost error=%r", str(error))
 
 
+def _write(session: Session) -> None:
+    try:
+        session.write()
+    except Exception:
+        log.exception("defect in writing to %r", session)  # the other clients go on
+
+
+def _covers(wildcard: Destination, name: Destination) -> bool:
+    return wildcard.matches(name) and not name.is_wildcard and not name.is_composite
+
+
 def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
     if topic not in consumer.topics and consumer.session.access.may_receive(topic.destination):
-        consumer.topics.append(topic)
+        consumer.topics[topic] = None
         topic.consumers[consumer] = None
 
 

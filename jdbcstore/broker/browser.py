@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.interest import EVERYTHING, Interest
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 from jdbcstore.stomp.events import AckMode
@@ -76,10 +79,14 @@ class Browser(Consumer):
         """Show more, as far as the client takes it; at the end tell that it is the end."""
         if self._closed:
             return
+        now_ms, deadline_s = self._broker.now_ms(), perf_counter() + SLICE_S
         while self._ready and self.can_take:
             message = self._ready.popleft()
-            if not message.expired(self._broker.now_ms()) and self.interest.wants(message):
+            if not message.expired(now_ms) and self.interest.wants(message):
                 self.deliver(Delivery(message))
+            if perf_counter() > deadline_s:
+                self._broker.loop.call_soon(self.resume)
+                return
         if self._ready or self._reading:
             return
         if self._stores:
@@ -93,12 +100,13 @@ class Browser(Consumer):
         self.credit += count
         self.resume()
 
-    def close(self) -> None:
+    def closing(self) -> Iterator[None]:
         """Stop showing."""
-        self._closed = True
+        self._closed = self.is_closed = True
         self._ready.clear()
         self._stores.clear()
         self.unacknowledged.clear()
+        return iter(())
 
     def _read(self, store: MessageStore, last: int) -> None:
         options = self._broker.options

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.interest import EVERYTHING, Interest
@@ -13,7 +16,13 @@ if TYPE_CHECKING:
     from jdbcstore.broker.queue import Queue
     from jdbcstore.broker.session import Session
 
-__all__ = ["Consumer"]
+__all__ = ["Consumer", "give_back", "giving_back"]
+
+_by_sent: Final = attrgetter("sent")
+#: The credit of a consumer that is closed.
+_NEVER: Final = -(1 << 62)
+#: Queues that are asked for more in one go.
+_QUEUES_AT_ONCE: Final = 50
 
 
 class Consumer:
@@ -35,10 +44,13 @@ class Consumer:
         "destination",
         "interest",
         "is_auto",
+        "is_awake",
+        "is_closed",
         "is_exclusive",
         "parked",
         "prefetch",
         "queues",
+        "restored",
         "session",
         "subscription_id",
         "unacknowledged",
@@ -66,12 +78,18 @@ class Consumer:
         self.credit = prefetch
         self.interest = interest
         self.is_exclusive = is_exclusive
-        #: By the name that the client's ACK will use, in the order of delivery.
+        #: By the name that the client's ACK will use, in the order of delivery, except for what was put back
+        #: (`jdbcstore.broker.ledger`).
         self.unacknowledged: dict[str, Delivery] = {}
-        #: The queues that it takes part in.
-        self.queues: list[Queue] = []
-        #: Those that wait for it to be able to take more.
-        self.parked: list[Queue] = []
+        #: Those of them that were put back, a heap by their old place; only where an ACK covers those before it.
+        self.restored: list[tuple[int, Delivery]] = []
+        #: The queues that it takes part in, in order; a dictionary for its order.
+        self.queues: dict[Queue, None] = {}
+        #: Those that wait for it to be able to take more, in turn.
+        self.parked: deque[Queue] = deque()
+        #: Whether they are going to be told that it is.
+        self.is_awake = False
+        self.is_closed = False
 
     @property
     def can_take(self) -> bool:
@@ -91,27 +109,76 @@ class Consumer:
             self.resume()
 
     def resume(self) -> None:
-        """Ask the queues for more if there is room."""
-        if self.parked and self.can_take:
-            parked, self.parked = self.parked, []
-            for queue in parked:
-                queue.consumer_ready(self)
+        """Ask the queues for more, at the end of this turn of the loop, if there is room."""
+        if self.parked and not self.is_awake and self.can_take:
+            self.is_awake = True
+            self.session.awake(self)
+
+    def dispatch(self) -> bool:
+        """Let the queues that wait for it hand out what they have, in turn, as long as it can take more.
+
+        One that has more than that waits again, behind the others; one that has nothing is not asked again. So each
+        acknowledgement costs one of them, not all.
+
+        Returns:
+            Whether that was all that could be done now.
+        """
+        self.is_awake = False
+        for _ in range(_QUEUES_AT_ONCE):
+            if not self.parked or not self.can_take:
+                return True
+            self.parked.popleft().resume(self)
+        self.resume()
+        return not self.is_awake
 
     def close(self) -> None:
         """Leave all queues; what was not acknowledged goes back to them."""
-        for queue in self.queues:
-            queue.remove_consumer(self)
-        self.queues.clear()
+        for _ in self.closing():
+            pass
+
+    def closing(self) -> Iterator[None]:
+        """`close`, as a job (`jdbcstore.broker.slices`)."""
+        self.is_closed = True
+        self.credit = _NEVER
+        deliveries, self.unacknowledged = sorted(self.unacknowledged.values(), key=_by_sent), {}
+        self.restored.clear()
+        return giving_back(deliveries, self._leaving())
+
+    def _leaving(self) -> Iterator[None]:
         self.parked.clear()
-        deliveries, self.unacknowledged = list(self.unacknowledged.values()), {}
-        give_back(deliveries)
+        queues, self.queues = self.queues, {}
+        for queue in queues:
+            queue.remove_consumer(self)
+            yield
 
 
-def give_back(deliveries: list[Delivery]) -> None:
+def give_back(deliveries: Iterable[Delivery]) -> None:
     """Return deliveries to the queues that they came from; a topic's are gone."""
+    for _ in giving_back(deliveries):
+        pass
+
+
+def giving_back(deliveries: Iterable[Delivery], before: Iterable[None] = ()) -> Iterator[None]:
+    """`give_back`, as a job. No queue delivers anything until it has all of its own back, so that its order holds.
+
+    Args:
+        deliveries: what to give back.
+        before: a job to be done first.
+    """
     by_queue: dict[Queue, list[Delivery]] = {}
     for delivery in deliveries:
         if delivery.lane is not None:
             by_queue.setdefault(delivery.lane.queue, []).append(delivery)
-    for queue, returned in by_queue.items():
-        queue.give_back(returned)
+    for queue in by_queue:
+        queue.pause()
+    try:
+        yield from before
+        while by_queue:
+            queue, returned = by_queue.popitem()
+            try:
+                yield from queue.giving_back(returned)
+            finally:
+                queue.proceed()
+    finally:
+        for queue in by_queue:
+            queue.proceed()

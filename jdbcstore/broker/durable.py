@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -37,6 +37,7 @@ from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Answer, Queue
+from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import JdbcStoreError, ProtocolError
@@ -150,10 +151,15 @@ class DurableConsumer(Consumer):
         self.retroactive = retroactive
         self._durables = durables
 
-    def close(self) -> None:
+    def closing(self) -> Iterator[None]:
         """Leave the subscription to the store; what was not acknowledged is delivered again to the next client."""
-        super().close()
-        self._durables.left(self)
+        closing = super().closing()
+
+        def closed() -> Iterator[None]:
+            yield from closing
+            self._durables.left(self)
+
+        return closed()
 
 
 class DurableSubscription(Queue):
@@ -281,12 +287,12 @@ class DurableSubscription(Queue):
             self._give_up(delivery)
         return delivery
 
-    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+    def _take_in(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         deliveries = list(deliveries)
         for delivery in deliveries:
             if delivery.stored and delivery.lane is not None and delivery.lane.is_durable:
                 self._delivered[delivery.message_id.broker_sequence_id] = delivery.redeliveries + 1
-        super().give_back(deliveries)
+        return super()._take_in(deliveries)
 
     def settled(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
@@ -335,14 +341,17 @@ class Durables:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._known: dict[SubscriptionKey, _Known] = {}
+        #: Those of them that cover several topics.
+        self._wildcards: Wildcards[_Known] = Wildcards()
         self._timer: asyncio.TimerHandle | None = None
         self._spools = 0
 
     # -- the store is opened -------------------------------------------------------------------------------------
 
-    def load(self, topics: Iterable[Destination]) -> None:
-        """Find the subscriptions that the store has, just opened, to these topics."""
+    def loading(self, topics: Iterable[Destination]) -> Iterator[None]:
+        """Find the subscriptions that the store has, just opened, to these topics; a job."""
         before, self._known = self._known, {}
+        self._wildcards = Wildcards()
         for topic in self._broker.topics.values():
             topic.forget_store()
         adapter = self._broker.adapter
@@ -354,16 +363,27 @@ class Durables:
             for info in topic.open_store().all_subscriptions():
                 known = self._known.get(info.key)
                 if known is None:
-                    known = self._known[info.key] = _Known(info, now_s)
+                    known = _Known(info, now_s)
+                    self._remember(known)
                     if info.key in before:
                         known.delivered = before[info.key].delivered
                         known.offline_since_s = before[info.key].offline_since_s
                 known.topics[name] = None
                 topic.durable.add(info.key)
+                yield
+            yield
 
     def forget(self) -> None:
         """Somebody else was master in between."""
         self._known.clear()
+        self._wildcards = Wildcards()
+
+    def _remember(self, known: _Known) -> None:
+        if (before := self._known.get(known.key)) is not None:
+            self._wildcards.discard(before.subscribed, before)
+        self._known[known.key] = known
+        if known.subscribed.is_wildcard:
+            self._wildcards.add(known.subscribed, known)
 
     # -- SUBSCRIBE, UNSUBSCRIBE --------------------------------------------------------------------------------------
 
@@ -400,7 +420,7 @@ class Durables:
         if known is not None and not is_like:
             left = known.topics.keys() - {topic.destination for topic in topics}
             self._delete(known, left, answers)
-        self._known[key] = subscribed
+        self._remember(subscribed)
         subscribed.consumer = consumer
         for topic in topics:
             subscribed.topics[topic.destination] = None
@@ -411,7 +431,7 @@ class Durables:
         self._spools += 1
         delivered = known.delivered.setdefault(topic.destination, {})
         spool = QueueName(f"durable.{self._spools}")
-        consumer.queues.append(DurableSubscription(self._broker, topic, consumer, delivered, spool))
+        consumer.queues[DurableSubscription(self._broker, topic, consumer, delivered, spool)] = None
 
     def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
         info = SubscriptionInfo(asked.key, topic.destination, asked.subscribed_destination, asked.selector)
@@ -465,15 +485,16 @@ class Durables:
         answers = _Together(answer)
         self._delete(known, list(known.topics), answers)
         del self._known[known.key]
+        self._wildcards.discard(known.subscribed, known)
         answers.complete()
 
     # -- topics that appear ------------------------------------------------------------------------------------------
 
     def appeared(self, topic: Topic) -> None:
         """There is a new topic: wildcards may cover it. Nothing is published to it before this returns."""
-        for known in self._known.values():
-            name = topic.destination
-            if name in known.topics or not known.subscribed.is_wildcard or not known.subscribed.matches(name):
+        name = topic.destination
+        for known in self._wildcards.covering(name):
+            if name in known.topics:
                 continue
             consumer = known.consumer
             answers = _Together(partial(self._joined, known, topic))

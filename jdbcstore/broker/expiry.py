@@ -85,7 +85,7 @@ class ExpirySweep:
         now_s = self._broker.loop.time()
         due = {period for period, last_s in self._last_s.items() if now_s - last_s >= period / 1000 * 0.99}
         self._last_s.update(dict.fromkeys(due, now_s))
-        self._broker.expire_in_memory(due)
+        self._broker.slices.run(self._broker.expiring_in_memory(due))
         taken: Counter[Destination] = Counter()
         for _ in range(_LOOKS_MAX):
             now_ms = self._broker.now_ms()

@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, TypeAlias
 
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.store.completion import Completion
 
 __all__ = ["Inbox"]
@@ -76,6 +78,7 @@ class Inbox:
     def _drain(self) -> None:
         self._woken = False
         finished, waiting = self._finished, self._waiting
+        deadline_s = perf_counter() + SLICE_S
         while finished:
             completion = finished.popleft()
             handler, subject = waiting.pop(completion)
@@ -88,4 +91,9 @@ class Inbox:
                     handler(subject, error)
             except Exception:  # a defect must not cost the others their answers
                 log.exception("handler of a finished write failed")
+            if perf_counter() > deadline_s:
+                if finished and not self._woken:
+                    self._woken = True
+                    self._loop.call_soon(self._drain)
+                break
         self._after_burst()

@@ -35,8 +35,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import insort
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -203,12 +203,13 @@ class Producers:
             if producer_id in self._asking:
                 self._ask(producer_id)
 
-    def sweep(self) -> None:
-        """Let go of who is not at work; called now and then."""
+    def sweeping(self) -> Iterator[None]:
+        """Let go of who is not at work; a job, begun now and then."""
         limit_s = self._broker.loop.time() - _IDLE_S
-        for known in list(self._known.values()):
-            if not known.pending and known.last_used_s < limit_s:
-                del self._known[known.producer_id]
+        for producer_id, known in list(self._known.items()):
+            if not known.pending and known.last_used_s < limit_s and self._known.get(producer_id) is known:
+                del self._known[producer_id]
+            yield
 
     def forget(self) -> None:
         """Everything may have changed in the store: somebody else may have been master."""
@@ -252,15 +253,17 @@ class Numbering:
         """The client hears an ERROR for a message."""
         producer_id, sequence = number
         missing = self._missing.setdefault(producer_id, [])
-        if sequence not in missing:
-            insort(missing, sequence)
+        place = bisect_left(missing, sequence)
+        if missing[place : place + 1] != [sequence]:
+            missing.insert(place, sequence)
 
     def forgiven(self, number: Number) -> None:
         """The client has given a message up."""
         producer_id, sequence = number
         missing = self._missing.get(producer_id, [])
-        if sequence in missing:
-            missing.remove(sequence)
+        place = bisect_left(missing, sequence)
+        if missing[place : place + 1] == [sequence]:
+            del missing[place]
             if not missing:
                 del self._missing[producer_id]
 

@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery, by_place
+from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.returned import Returned
 from jdbcstore.broker.selection import Selection
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed, may_pass
 from jdbcstore.message import Message
@@ -40,7 +43,13 @@ __all__ = ["Answer", "DeliveryAnswer", "Queue"]
 log = logging.getLogger(__name__)
 
 _by_order = attrgetter("order")
-_RETRY_S = 1.0
+_RETRY_S: Final = 1.0
+#: What is done in one go: deliveries, messages skipped because nobody may have them, messages taken back.
+_STEPS_AT_ONCE: Final = 200
+_SKIPPED_AT_ONCE: Final = 50
+_RETURNED_AT_ONCE: Final = 100
+#: Consumers that are gone, but may still stand among the ready ones, besides half of those.
+_GONE_MAX: Final = 16
 
 #: Told once how a write ended: None, or the error.
 Answer: TypeAlias = Callable[[BaseException | None], None]
@@ -61,13 +70,20 @@ class Queue:
 
     def __init__(self, broker: Broker, destination: Destination) -> None:
         self.destination = destination
-        self.consumers: list[Consumer] = []
+        #: In the order in which they came; a dictionary for its order.
+        self.consumers: dict[Consumer, None] = {}
         self.last_used_s = broker.loop.time()
         #: Messages added, settled, dead-lettered or dropped as expired, since this object exists.
         self.enqueued = self.dequeued = self.expired = 0
         self._broker = broker
         self._ready: deque[Consumer] = deque()
-        self._returned: deque[Delivery] = deque()
+        self._returned = Returned()
+        #: How many give back what they have, and are not done: nothing is delivered meanwhile.
+        self._pauses = 0
+        #: Consumers among the ready ones that are gone, at most.
+        self._gone = 0
+        #: Consumers in a row that there was nothing for.
+        self._passed = 0
         self._order = 0
         self._is_awake = self._is_deleted = False
         #: Given back, and waiting for the time of their redelivery.
@@ -146,9 +162,11 @@ class Queue:
         for delivery in [delivery for delivery in self._delayed if delivery.lane is lane]:
             self._delayed.pop(delivery).cancel()
             self._forget(delivery)
-        for delivery in [*lane.close(), *(delivery for delivery in self._returned if delivery.lane is lane)]:
+        returned = [delivery for delivery in self._returned if delivery.lane is lane]
+        for delivery in [*lane.close(), *returned]:
             self._forget(delivery)
-        self._returned = deque(delivery for delivery in self._returned if delivery.lane is not lane)
+        for delivery in returned:
+            self._returned.discard(delivery)
 
     def next_order(self) -> int:
         """The next place in the queue, for a lane's next delivery."""
@@ -188,6 +206,7 @@ class Queue:
             and not self.in_flight
             and not self._returned
             and not self._delayed
+            and not self._pauses
             and self._loading is None
             and all(lane.idle for lane in self.lanes())
         )
@@ -230,9 +249,10 @@ class Queue:
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Let a consumer take part. What is in the store begins to come into memory."""
-        self.consumers.append(consumer)
+        self.consumers[consumer] = None
         self._ready.append(consumer)
-        self._choose_exclusive()
+        if consumer.is_exclusive and self._exclusive is None:
+            self._exclusive = consumer  # the first one that wants the queue for itself has it, as long as it is there
         if not (consumer.interest.is_everything or self.is_shared):
             self._selection(consumer.interest).users += 1
         for lane in self._persistent:
@@ -243,10 +263,13 @@ class Queue:
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Let a consumer go. What it has must be given back by `give_back`."""
-        self.consumers.remove(consumer)
-        if consumer in self._ready:
-            self._ready.remove(consumer)
-        self._choose_exclusive()
+        del self.consumers[consumer]
+        self._gone += 1
+        if self._gone > _GONE_MAX + len(self._ready) // 2:
+            self._ready = deque(ready for ready in self._ready if ready in self.consumers)
+            self._gone = 0
+        if consumer is self._exclusive:
+            self._exclusive = next((other for other in self.consumers if other.is_exclusive), None)
         selection = self.selections.get(consumer.interest)
         if selection is not None:
             selection.users -= 1
@@ -256,15 +279,20 @@ class Queue:
         self.wake()
         self.last_used_s = self._broker.loop.time()
 
-    def consumer_ready(self, consumer: Consumer) -> None:
-        """A consumer that could not take more can again."""
+    def resume(self, consumer: Consumer) -> None:
+        """A consumer that could not take more can again: hand out what there is."""
         self._ready.append(consumer)
-        self.wake()
+        self._passed = 0
+        self.dispatch()
 
-    def _choose_exclusive(self) -> None:
-        """Of consumers that want the queue for themselves the first one has it, as long as it is there."""
-        if self._exclusive not in self.consumers:
-            self._exclusive = next((consumer for consumer in self.consumers if consumer.is_exclusive), None)
+    def pause(self) -> None:
+        """Deliver nothing for now: something is given back, and goes first. Pauses add up."""
+        self._pauses += 1
+
+    def proceed(self) -> None:
+        """Take one pause back."""
+        self._pauses -= 1
+        self.wake()
 
     def _selection(self, interest: Interest) -> Selection:
         selection = self.selections.get(interest)
@@ -277,7 +305,7 @@ class Queue:
         """These wait for another consumer, before everything that is in the window."""
         deliveries = list(deliveries)
         if deliveries:
-            self._returned = deque(sorted([*self._returned, *deliveries], key=by_place))
+            self._returned.add(deliveries)
             for selection in self.selections.values():
                 selection.came_back(deliveries)
             self.wake()
@@ -290,19 +318,28 @@ class Queue:
     # -- out -----------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Dispatch at the end of this turn of the loop."""
+        """Something has come, or somebody: dispatch at the end of this turn of the loop."""
+        self._passed = 0
         if not self._is_awake and self._ready:
             self._is_awake = True
             self._broker.awake(self)
 
-    def dispatch(self) -> None:
-        """Hand out what is there to those that can take it, in turn."""
+    def dispatch(self) -> bool:
+        """Hand out what is there to those that can take it, in turn; not more than a slice of it at a time.
+
+        Returns:
+            Whether that was all that could be done now.
+        """
         self._is_awake = False
+        if self._pauses:
+            return True
         ready = self._ready
         now_ms = self._broker.now_ms()
         is_open_to_all = not self.selections and self._exclusive is None
-        passed = 0  # consumers in a row that there is nothing for
-        while passed < len(ready):
+        deadline_s = perf_counter() + SLICE_S
+        for _ in range(_STEPS_AT_ONCE):
+            if self._passed >= len(ready):
+                return True
             consumer = ready[0]
             if not consumer.can_take:
                 consumer.parked.append(self)
@@ -310,17 +347,23 @@ class Queue:
                 continue
             delivery = self._take(now_ms) if is_open_to_all else self._take_for(consumer, now_ms)
             if delivery is not None:
-                passed = 0
+                self._passed = 0
                 in_flight_bytes = _hand_out(delivery)
                 consumer.deliver(delivery)
                 if in_flight_bytes > self._broker.options.in_flight_bytes_max:
                     self._unload(delivery)
             elif is_open_to_all:
-                return
+                return not self._is_awake
             else:
-                passed += 1
+                self._passed += 1
             if len(ready) > 1:
                 ready.rotate(-1)
+            if not is_open_to_all and perf_counter() > deadline_s:
+                break
+        if not self._is_awake:
+            self._is_awake = True
+            self._broker.awake(self)
+        return False
 
     def _take_for(self, consumer: Consumer, now_ms: int) -> Delivery | None:
         """The next message to deliver to a consumer; None if there is none for it, or it is not ready yet."""
@@ -329,7 +372,7 @@ class Queue:
         selection = self.selections.get(consumer.interest)
         if selection is None:
             return self._take(now_ms)
-        while True:
+        for _ in range(_SKIPPED_AT_ONCE):
             delivery = selection.first()
             if delivery is None:
                 return None
@@ -349,6 +392,8 @@ class Queue:
             else:
                 self._take_out(delivery, selection)
                 return delivery
+        self.wake()  # to go on skipping
+        return None
 
     def drop(self, delivery: Delivery) -> None:
         """The store refused a message; it has been taken out of the window."""
@@ -359,14 +404,12 @@ class Queue:
         """Take a waiting delivery from wherever it waits."""
         if selection.strike(delivery):
             return
-        if delivery in self._returned:
-            self._returned.remove(delivery)
-        elif delivery.lane is not None:
+        if not self._returned.discard(delivery) and delivery.lane is not None:
             delivery.lane.take_out(delivery)
 
     def _take(self, now_ms: int) -> Delivery | None:
         """The next message to deliver; None if there is none, or it is not ready yet."""
-        while True:
+        for _ in range(_SKIPPED_AT_ONCE):
             delivery = self._first()
             if delivery is None or not delivery.visible:
                 return None
@@ -386,6 +429,8 @@ class Queue:
             else:
                 self._pop(delivery)
                 return delivery
+        self.wake()  # to go on skipping
+        return None
 
     def _mark(self, first: Delivery) -> None:
         """Let the store know what is going to be delivered: as much as the consumers that are ready can take."""
@@ -400,7 +445,7 @@ class Queue:
         if self.policy.prioritized_messages:
             return self._first_by_priority()
         if self._returned:
-            return self._returned[0]
+            return self._returned.first()
         first = None
         for lanes in (self._persistent, self._transient):
             if lanes and lanes[0].window:
@@ -411,7 +456,7 @@ class Queue:
 
     def _first_by_priority(self) -> Delivery | None:
         """The first of the highest priority that has any; None while it is not known which that is."""
-        returned = self._returned[0] if self._returned else None
+        returned = self._returned.first()
         returned_level = -1 if returned is None or returned.lane is None else returned.lane.level
         for level in reversed(range(PRIORITY_LEVELS)):
             if level == returned_level:
@@ -425,9 +470,7 @@ class Queue:
         return None
 
     def _pop(self, delivery: Delivery) -> None:
-        if self._returned and self._returned[0] is delivery:
-            self._returned.popleft()
-        elif delivery.lane is not None:
+        if not (self._returned and self._returned.discard(delivery)) and delivery.lane is not None:
             delivery.lane.pop()
 
     def _forget(self, delivery: Delivery) -> None:
@@ -440,6 +483,24 @@ class Queue:
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Take back what a consumer did not acknowledge; it is delivered again first, in its old order."""
+        for _ in self.giving_back(deliveries):
+            pass
+
+    def giving_back(self, deliveries: Iterable[Delivery]) -> Iterator[None]:
+        """`give_back`, as a job (`jdbcstore.broker.slices`). Nothing is delivered until it is done."""
+        self.pause()
+        try:
+            counted: list[Delivery] = []
+            remaining = iter(deliveries)
+            while some := list(islice(remaining, _RETURNED_AT_ONCE)):
+                counted += self._take_in(some)
+                yield
+            self._broker.redeliveries.given_back(counted)
+        finally:
+            self.proceed()
+
+    def _take_in(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Take some back. Returns those that will be delivered again."""
         returned: list[Delivery] = []
         delayed: list[Delivery] = []
         for delivery in deliveries:
@@ -458,9 +519,8 @@ class Queue:
                 delayed.append(delivery)
             else:
                 returned.append(delivery)
-        if returned or delayed:
-            self._put_back(returned)
-            self._broker.redeliveries.given_back([*returned, *delayed])
+        self._put_back(returned)
+        return [*returned, *delayed]
 
     def _delay_is_over(self, delivery: Delivery) -> None:
         del self._delayed[delivery]
@@ -558,14 +618,14 @@ class Queue:
                 lane.scanned()
 
     def _take_returned(self, lane: Lane, message: Message) -> Delivery | None:
-        for delivery in self._returned:
-            if delivery.lane is lane and delivery.message_id == message.message_id:
-                self._returned.remove(delivery)
-                if delivery.message is None:
-                    delivery.message = message
-                    self._broker.memory.used += delivery.size
-                return delivery
-        return None
+        sequence = 0 if message.message_id is None else message.message_id.broker_sequence_id
+        delivery = self._returned.stored(lane, sequence)
+        if delivery is not None:
+            self._returned.discard(delivery)
+            if delivery.message is None:
+                delivery.message = message
+                self._broker.memory.used += delivery.size
+        return delivery
 
     def expire_in_memory(self, now_ms: int) -> None:
         """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says."""
@@ -685,17 +745,20 @@ class Queue:
 
     def purge(self, answer: Answer) -> None:
         """Forget all messages that no consumer has."""
+        dropped = self._returned.take_all()
         for selection in self.selections.values():
-            self._returned.extend(selection.picks)
+            dropped += selection.picks
             selection.picks.clear()
             selection.forget()
-        for again in self._delayed.values():
+        for delivery, again in self._delayed.items():
             again.cancel()
-        for delivery in (*self._returned, *self._delayed):
-            _hand_out(delivery)
-            self.discard(delivery)
-        self._returned.clear()
+            dropped.append(delivery)
         self._delayed.clear()
+        for lane, deliveries in by_lane(dropped):
+            if lane is not None:
+                for delivery in deliveries:
+                    _hand_out(delivery)
+                self.acknowledge(deliveries, self._discarded)
         completions = [completion for lane in self.lanes() if (completion := lane.purge()) is not None]
         if completions:
             self._broker.inbox.expect(completions[0], lambda _, error: answer(error), None)
@@ -707,7 +770,7 @@ class Queue:
         self._is_deleted = True
         for consumer in list(self.consumers):
             self.remove_consumer(consumer)
-            consumer.queues.remove(self)
+            del consumer.queues[self]
         self.purge(self._purged)
 
     def _purged(self, error: BaseException | None) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.server import Server
+from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,15 +55,25 @@ class Realm:
         broker.producers.forget()
         await self._call(broker.adapter.start)
         destinations = await self._call(broker.adapter.destinations)
+        await broker.slices.complete(self._loading(destinations))
+
+    def _loading(self, destinations: Iterable[Destination]) -> Iterator[None]:
+        broker = self._broker
+        topics = []
         for destination in destinations:
             if destination.is_queue:
-                queue = broker.queues.get(destination)
-                queue = broker.add_queue(destination) if queue is None else queue
-                try:
-                    queue.load()
-                except ConfigurationError as error:  # a name that another broker gave it
-                    log.warning("a stored queue cannot be served destination=%r error=%r", destination, str(error))
-        broker.durables.load(name for name in destinations if name.is_topic and not name.is_temporary)
+                self._load_queue(destination)
+            elif not destination.is_temporary:
+                topics.append(destination)
+            yield
+        yield from broker.durables.loading(topics)
+
+    def _load_queue(self, destination: Destination) -> None:
+        queue = self._broker.queues.get(destination) or self._broker.add_queue(destination)
+        try:
+            queue.load()
+        except ConfigurationError as error:  # a name that another broker gave it
+            log.warning("a stored queue cannot be served destination=%r error=%r", destination, str(error))
 
     async def listen(self) -> None:
         """Let clients in. Raises ListenError."""
@@ -98,6 +110,7 @@ class Realm:
         for session in list(broker.sessions):
             session.dismiss(f"This broker serves nobody now: {reason}. Connect to the other one, or again later")
         broker.turn()
+        broker.say_everything()
 
     async def abandon(self) -> None:
         """Close the store without waiting for it; what it has not answered yet has failed."""
@@ -108,8 +121,13 @@ class Realm:
             await server.abort_connections()
         await self._call(self._broker.adapter.abandon)
         await self._all_answered(self._broker.loop.time() + self._broker.options.stop_timeout_s)
-        for queue in self._broker.queues.values():
+        await self._broker.slices.drained()
+        await self._broker.slices.complete(self._reopening())
+
+    def _reopening(self) -> Iterator[None]:
+        for queue in list(self._broker.queues.values()):
             queue.reopen()
+            yield
 
     def forget(self) -> None:
         """Somebody else was master in between: forget also what was in memory only."""
@@ -145,9 +163,11 @@ class Realm:
             await self._all_answered(deadline_s)
             broker.is_running = False
             broker.turn()
+            broker.say_everything()
             await server.close_connections(_QUICK_S)
             for session in list(broker.sessions):
                 session.close()  # what a slow one has not read goes back while the store is there to know of it
+            await self._broker.slices.drained()
             await self._all_answered(deadline_s)
         stopped = asyncio.ensure_future(self._call(broker.adapter.stop))
         await asyncio.wait((stopped,), timeout=max(0.0, deadline_s - broker.loop.time()))

@@ -28,10 +28,13 @@ import asyncio
 import logging
 from bisect import insort
 from collections.abc import Iterable
+from heapq import heappop, heappush
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery, by_place
 from jdbcstore.broker.interest import Interest
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.store.contract import Page
 
 if TYPE_CHECKING:
@@ -76,7 +79,11 @@ class Selection:
         self._broker = broker
         self._queue = queue
         self._candidates: list[Delivery] = []
+        #: Candidates that were given back, a heap: they are many, or come one by one before many others.
+        self._back: list[tuple[tuple[int, int], Delivery]] = []
         self._candidates_max = 4 * broker.options.window_messages_max
+        #: Whether candidates are left that were not looked at, since that takes long.
+        self._is_looking = False
         self._scans: dict[Lane, _Scan] = {}
         self._is_pausing = False
 
@@ -85,14 +92,20 @@ class Selection:
         insort(self._candidates, delivery, key=by_place)
         if len(self._candidates) > self._candidates_max:  # nobody looks at them while others take them
             self._candidates = [one for one in self._candidates if not one.is_out]
+            self._candidates_max = max(self._candidates_max, 2 * len(self._candidates))
 
     def came_back(self, deliveries: Iterable[Delivery]) -> None:
         """Messages were given back, or are all that is there: they are looked at (again), in order."""
-        self._candidates = sorted({*self._candidates, *deliveries}, key=by_place)
+        if self._candidates or self._back:
+            for delivery in deliveries:
+                heappush(self._back, (by_place(delivery), delivery))
+        else:
+            self._candidates = sorted(deliveries, key=by_place)
 
     def forget(self) -> None:
         """The queue was emptied."""
         self._candidates.clear()
+        self._back.clear()
 
     def first(self) -> Delivery | None:
         """The first waiting message that is wanted; None if there is none, or it is not ready yet.
@@ -100,6 +113,9 @@ class Selection:
         It stays where it is until `strike` takes it.
         """
         first = self._first_candidate()
+        if self._is_looking:
+            self._queue.wake()
+            return None
         if self.picks and (first is None or by_place(self.picks[0]) < by_place(first)):
             first = self.picks[0]
         above = None if first is None or first.lane is None else first.lane.level
@@ -108,22 +124,52 @@ class Selection:
         return first if first is not None and first.visible else None
 
     def _first_candidate(self) -> Delivery | None:
-        """The first one that is wanted, or cannot be told: it failed, or has to be read again first."""
+        """The first one that is wanted, or cannot be told: it failed, or has to be read again first.
+
+        A selector may take long, so that is given up after a while; `_is_looking` tells.
+        """
+        deadline_s = perf_counter() + SLICE_S
+        self._is_looking = False
+        back = self._first_back(deadline_s)
+        if self._is_looking:
+            return None
         for place, delivery in enumerate(self._candidates):
-            if not delivery.is_out and (
-                delivery.failed or delivery.message is None or self.interest.wants(delivery.message)
-            ):
+            is_behind = back is not None and by_place(back) < by_place(delivery)
+            if is_behind or self._is_candidate(delivery):
                 del self._candidates[:place]
-                return delivery
+                return back if is_behind else delivery
+            if perf_counter() > deadline_s:
+                del self._candidates[: place + 1]
+                self._is_looking = True
+                return None
         self._candidates.clear()
+        return back
+
+    def _first_back(self, deadline_s: float) -> Delivery | None:
+        while self._back:
+            delivery = self._back[0][1]
+            if self._is_candidate(delivery):
+                return delivery
+            heappop(self._back)
+            if perf_counter() > deadline_s:
+                self._is_looking = True
+                return None
         return None
+
+    def _is_candidate(self, delivery: Delivery) -> bool:
+        return not delivery.is_out and (
+            delivery.failed or delivery.message is None or self.interest.wants(delivery.message)
+        )
 
     def strike(self, delivery: Delivery) -> bool:
         """The first one is taken. Returns whether it was picked from the tail, and so is in no window."""
         if self.picks and self.picks[0] is delivery:
             del self.picks[0]
             return True
-        del self._candidates[0]
+        if self._back and self._back[0][1] is delivery:
+            heappop(self._back)
+        else:
+            del self._candidates[0]
         return False
 
     # -- the tail ------------------------------------------------------------------------------------------------

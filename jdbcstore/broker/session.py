@@ -8,14 +8,16 @@ goes on, as with ActiveMQ; only errors of the protocol itself end it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
-from jdbcstore.broker.consumer import Consumer, give_back
+from jdbcstore.broker.consumer import Consumer, giving_back
 from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.durable import DurableConsumer
@@ -23,6 +25,7 @@ from jdbcstore.broker.headings import Headings
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
 from jdbcstore.broker.subscribing import consumer_for
 from jdbcstore.broker.takeover import contend
@@ -61,6 +64,10 @@ log = logging.getLogger(__name__)
 
 #: How many messages that were acknowledged one after the other become one write.
 _ACKNOWLEDGED_MAX: Final = 1000
+#: Frames that are read before they are done.
+_FRAMES_AT_ONCE: Final = 100
+#: Credit that a consumer does not have before its SUBSCRIBE is answered: the RECEIPT goes out first.
+_WITHHELD: Final = 1 << 40
 
 SERVER: Final = f"jdbcstore/{VERSION}"
 
@@ -93,6 +100,8 @@ class Session:
             )
         )
         self._is_closed = False
+        #: Who waits for it to be gone, to have its client id.
+        self._successors: list[Callable[[bool], object]] = []
         self._is_talking = False
         self._holds = 0
         self._is_over_uncommitted = False
@@ -124,52 +133,109 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Bytes have arrived."""
-        events = self._stomp.receive_data(data)
-        if self._stomp.close_expected:
-            # A frame that is none, answered by the protocol itself. What stands before it is done.
-            self._is_ending = self.is_choked = True
-        if self._holds or self._unheard:
-            self._unheard.extend(events)
+        if self._holds or self._unheard or self._stomp.has_more:
+            self._stomp.receive_data(data, 0)  # read when the client may go on
         else:
-            self._hear(events)
+            self._listen(data)
         self.talk()
 
-    def _hear(self, events: Iterable[Event]) -> None:
-        """Do what the client asks for, in order, as far as it may go on."""
+    def _listen(self, data: bytes = b"") -> None:
+        """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
+        more than can be done in that time, the others are next."""
+        deadline_s = perf_counter() + SLICE_S
+        if self._unheard:
+            unheard, self._unheard = self._unheard, []
+            self._hear(unheard, deadline_s)
+        while not (self._holds or self._unheard or self._is_deaf):
+            events = self._stomp.receive_data(data, _FRAMES_AT_ONCE)
+            if self._stomp.close_expected:
+                # A frame that is none, answered by the protocol itself. What stands before it is done.
+                self._is_ending = self.is_choked = True
+            self._hear(events, deadline_s)
+            if not self._stomp.has_more:
+                break
+            data = b""
+            if perf_counter() > deadline_s:
+                break
+        if self._acknowledged:
+            self._do(Session._settle_acknowledged, None)
+        if self._has_unheard and not self._holds:
+            self._wire.pause()
+            self._broker.loop.call_soon(self._hear_rest)
+
+    @property
+    def _has_unheard(self) -> bool:
+        """Whether the client has said more than was done."""
+        return not self._is_deaf and bool(self._unheard or self._stomp.has_more)
+
+    def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
+        """Do what the client asks for, until it is held back, or time is over."""
         handlers = self._HANDLERS
         remaining = iter(events)
         for event in remaining:
             if self._acknowledged and event.__class__ is not Ack:
                 self._do(Session._settle_acknowledged, None)  # before what the client said after it
+                if self._holds:
+                    self._unheard += [event, *remaining]
+                    return
             if self._is_deaf:
-                break  # what stands behind a refused login, or another fatal error, is not done
+                return  # what stands behind a refused login, or another fatal error, is not done
             self._do(handlers[type(event)], event)
-            if self._holds:
+            if self._holds or perf_counter() > deadline_s:
                 self._unheard.extend(remaining)
-        if self._acknowledged:
-            self._do(Session._settle_acknowledged, None)
 
     def _do(self, handler: Callable[[Session, Any], None], event: Event | None) -> None:
         """Handle an event; what goes wrong is told to the client."""
         receipt = None if event is None else event.receipt
         try:
             handler(self, event)
-        except ProtocolError as error:
-            self._error(error, receipt, fatal=error.fatal)
-        except NotAuthorized as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
+            self._failed(error, event, receipt)
+
+    def _failed(self, error: Exception, what: object, receipt: str | None) -> None:
+        if isinstance(error, NotAuthorized):
             self.access.denied(error)
-            self._error(error, receipt)
-        except JdbcStoreError as error:
-            self._error(error, receipt)
-        except Exception:
-            log.exception("defect in handling %s of %r", type(event).__name__, self)
-            self._error(RuntimeError("internal error of the broker"), receipt, fatal=True)
+        if not isinstance(error, JdbcStoreError):
+            log.error("defect in handling %s of %r", type(what).__name__, self, exc_info=error)
+            error = RuntimeError("internal error of the broker")
+        self._error(error, receipt, fatal=not isinstance(error, JdbcStoreError) or getattr(error, "fatal", False))
 
     def _hear_rest(self) -> None:
         if not self._holds and not self._is_closed:
-            unheard, self._unheard = self._unheard, []
-            self._hear(unheard)
+            self._listen()
+            if not self._holds and not self._has_unheard:
+                self._wire.resume()
             self.talk()
+
+    def _work(self, job: Iterator[None], event: Event | None, done: Callable[[], object]) -> None:
+        """Do what may take long. The client is not listened to before it is done; what goes wrong is told to it.
+
+        Args:
+            job: see `jdbcstore.broker.slices`.
+            event: what the client asked for.
+            done: called when it is done and nothing went wrong.
+        """
+        has_failed = False
+
+        def told() -> Iterator[None]:
+            nonlocal has_failed
+            try:
+                yield from job
+            except Exception as error:  # noqa: BLE001  # likewise
+                has_failed = True
+                self._failed(error, event, None if event is None else event.receipt)
+
+        def ended() -> None:
+            self.let_go()
+            if not has_failed:
+                done()
+
+        work = told()
+        if not self._broker.slices.begin(work):
+            self.hold()
+            self._broker.slices.go_on(work, ended)
+        elif not has_failed:
+            done()
 
     def talk(self) -> None:
         """Write what there is to say at the end of this turn of the loop."""
@@ -214,7 +280,6 @@ class Session:
         """Take one hold back."""
         self._holds -= 1
         if not self._holds and not self._is_closed:
-            self._wire.resume()
             self._broker.loop.call_soon(self._hear_rest)
 
     def beat(self) -> None:
@@ -242,6 +307,18 @@ class Session:
         if self._is_closed:
             return
         self._is_closed = self.is_choked = True
+        self._unheard.clear()
+        self.access.end()
+        self._broker.slices.run(self._closing(), self._gone)
+
+    def _gone(self) -> None:
+        """Everything is given back: who wants the client id may have it."""
+        self._broker.forget(self)
+        successors, self._successors = self._successors, []
+        for told in successors:
+            told(False)
+
+    def _closing(self) -> Iterator[None]:
         returned = [d for transaction in self._transactions.values() for d in transaction.acknowledged]
         self._transactions.clear()
         returned += [d for d in self._unflushed if d.lane is not None]
@@ -250,12 +327,9 @@ class Session:
         self.subscriptions.clear()
         for consumer in consumers:
             returned += consumer.unacknowledged.values()
-            consumer.unacknowledged.clear()
-            self._broker.unsubscribe(consumer)
-        give_back(returned)
-        self.access.end()
-        self._temporaries.remove_all()
-        self._broker.forget(self)
+            consumer.unacknowledged = {}
+        yield from giving_back(returned, chain.from_iterable(map(self._broker.unsubscribing, consumers)))
+        yield from self._temporaries.removing()
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -306,13 +380,19 @@ class Session:
             other = broker.client_ids.get(event.client_id)
             if other is not None:
                 self.hold()
-                contend(broker.options, other, self.peer, partial(self._contended, event, other.peer))
+                told = partial(self._contended, event, other.peer)
+                if other._is_closed:
+                    other._successors.append(told)  # it is on its way out
+                else:
+                    contend(broker.options, other, self.peer, told)
                 return
             self.client_id = event.client_id
             broker.client_ids[event.client_id] = self
         self.is_connected = True
         if event.version == "1.2":
             self._ledger.use_ack_ids(broker.next_ack_id_stem())
+        elif event.version == "1.0":
+            self._ledger.use_message_ids_alone()
         offer = event.heart_beat if "heart-beat" in event.headers else broker.default_heart_beat
         send_ms, expect_ms = negotiate(offer)
         self._stomp.send_connected(SERVER, event.client_id or self.connection_id, (send_ms, expect_ms))
@@ -366,8 +446,7 @@ class Session:
             try:
                 self.access.check_read(consumer.destination)
             except NotAuthorized as error:
-                del self.subscriptions[key]
-                self._unsubscribe(consumer)
+                self._drop(key, consumer)
                 self.access.denied(error)
                 self._error(error, None)
             else:
@@ -379,10 +458,13 @@ class Session:
         return self._wire.peer
 
     def _on_disconnect(self, event: Disconnect) -> None:
-        self._is_leaving = True
-        for consumer in list(self.subscriptions.values()):
-            self._unsubscribe(consumer)  # nothing more is sent; what it did not acknowledge is for others
+        # Nothing more is sent; what it did not acknowledge is for others.
+        consumers = list(self.subscriptions.values())
         self.subscriptions.clear()
+        self._work(chain.from_iterable(map(self._unsubscribing, consumers)), event, self._left)
+
+    def _left(self) -> None:
+        self._is_leaving = True
         if not self._answers_due:
             self._say_farewell()
 
@@ -551,20 +633,36 @@ class Session:
                 return
             if isinstance(consumer, Browser):
                 consumer.begin([self._broker.queue(element) for element in destination.elements()])
-            else:
-                self._broker.subscribe(consumer)
+                self._done(event.receipt)
+                return
         except JdbcStoreError:
-            del self.subscriptions[key]
-            self._unsubscribe(consumer)
+            self._drop(key, consumer)
             raise
-        self._done(event.receipt)
+        consumer.credit -= _WITHHELD
+        self._work(self._subscribing(key, consumer), event, partial(self._subscribed, consumer, event.receipt))
+
+    def _subscribing(self, key: str, consumer: Consumer) -> Iterator[None]:
+        try:
+            yield from self._broker.subscribing(consumer)
+        except JdbcStoreError:
+            self._drop(key, consumer)
+            raise
+
+    def _subscribed(self, consumer: Consumer, receipt: str | None) -> None:
+        self._done(receipt)
+        consumer.release(_WITHHELD)
+
+    def _drop(self, key: str, consumer: Consumer) -> None:
+        """A subscription has failed."""
+        if self.subscriptions.get(key) is consumer:
+            del self.subscriptions[key]
+            self._broker.slices.run(self._unsubscribing(consumer))
 
     def _subscribed_durably(
         self, key: str, consumer: DurableConsumer, receipt: str | None, error: BaseException | None
     ) -> None:
-        if error is not None and self.subscriptions.get(key) is consumer:
-            del self.subscriptions[key]
-            self._unsubscribe(consumer)
+        if error is not None:
+            self._drop(key, consumer)
         self.answered(0, receipt, error)
 
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
@@ -587,13 +685,16 @@ class Session:
         consumer = None if key is None else self.subscriptions.pop(key, None)
         if consumer is None:
             raise ProtocolError("No subscription matched.")
-        self._unsubscribe(consumer)
-        self._done(event.receipt)
+        self._work(self._unsubscribing(consumer), event, partial(self._done, event.receipt))
 
-    def _unsubscribe(self, consumer: Consumer) -> None:
+    def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
         self._transformations.pop(consumer, None)
         self._ledger.forget(consumer)
-        self._broker.unsubscribe(consumer)
+        return self._broker.unsubscribing(consumer)
+
+    def awake(self, consumer: Consumer) -> None:
+        """A consumer can take more: its queues are asked at the end of this turn of the loop."""
+        self._broker.awake(consumer)
 
     def browsed(self, browser: Browser) -> None:
         """A browser has shown everything: tell the client."""
@@ -670,14 +771,12 @@ class Session:
 
     def _on_ack(self, event: Ack) -> None:
         delivery, consumer = self._ledger.find(event, self.subscriptions)
-        deliveries = self._ledger.covered(delivery, consumer)
         if event.transaction is not None:
-            self._transaction(event.transaction).acknowledge(deliveries)
-            self._ledger.take(consumer, deliveries)
+            transaction = self._transaction(event.transaction)
+            transaction.acknowledge(self._ledger.take(consumer, delivery, transaction.room))
             self._done(event.receipt)
             return
-        self._ledger.take(consumer, deliveries)
-        self._acknowledged += deliveries
+        self._acknowledged += self._ledger.take(consumer, delivery)
         if event.receipt is not None or len(self._acknowledged) >= _ACKNOWLEDGED_MAX:
             self._settle_acknowledged(event)
 
@@ -685,11 +784,10 @@ class Session:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self._acknowledged = self._acknowledged, []
         answer = AcknowledgementAnswer(self, None if last is None else last.receipt, len(acknowledged))
-        for lane, deliveries in by_lane(acknowledged):
-            if lane is not None:
-                lane.queue.acknowledge(deliveries, answer)
-            else:
-                answer(deliveries, None)
+        if len(acknowledged) <= _ACKNOWLEDGED_MAX:
+            _settle(acknowledged, answer)
+        else:
+            self._work(_settling(acknowledged, answer), last, lambda: None)
 
     def _on_nack(self, event: Nack) -> None:
         delivery, consumer = self._ledger.find(event, self.subscriptions)
@@ -697,7 +795,7 @@ class Session:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
         if event.transaction is not None:
             raise ProtocolError("NACK in a transaction is not supported; send it without")
-        self._ledger.take(consumer, [delivery])
+        self._ledger.settle(consumer, [delivery])
         answer = AcknowledgementAnswer(self, event.receipt, 1)
         lane = delivery.lane
         if lane is None:
@@ -705,13 +803,17 @@ class Session:
         else:
             lane.queue.refuse(delivery, answer)
 
-    def restore(self, delivery: Delivery) -> None:
-        """Its acknowledgement failed or was rolled back: the client has it still."""
-        consumer = delivery.consumer
-        if self._is_closed or consumer is None or consumer not in self.subscriptions.values():
-            give_back([delivery])
-            return
-        self._ledger.put_back(consumer, delivery)
+    def restore(self, deliveries: Iterable[Delivery]) -> None:
+        """Their acknowledgement failed or was rolled back: the client has them still."""
+        lost: list[Delivery] = []
+        for delivery in deliveries:
+            consumer = delivery.consumer
+            if self._is_closed or consumer is None or consumer.is_closed:
+                lost.append(delivery)
+            else:
+                self._ledger.put_back(consumer, delivery)
+        if lost:
+            self._broker.slices.run(giving_back(lost))
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -752,8 +854,7 @@ class Session:
     def _on_abort(self, event: Abort) -> None:
         transaction = self._transaction(event.transaction)
         del self._transactions[event.transaction]
-        for delivery in transaction.acknowledged:
-            self.restore(delivery)
+        self.restore(transaction.acknowledged)
         for number in transaction.refused:
             self.numbering.forgiven(number)
         self._done(event.receipt)
@@ -794,3 +895,17 @@ class Session:
         Abort: _on_abort,
         Disconnect: _on_disconnect,
     }
+
+
+def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:
+    for lane, of_lane in by_lane(deliveries):
+        if lane is not None:
+            lane.queue.acknowledge(of_lane, answer)
+        else:
+            answer(of_lane, None)
+
+
+def _settling(deliveries: list[Delivery], answer: AcknowledgementAnswer) -> Iterator[None]:
+    for first in range(0, len(deliveries), _ACKNOWLEDGED_MAX):
+        _settle(deliveries[first : first + _ACKNOWLEDGED_MAX], answer)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jdbcstore.destination import Destination, TempQueue, TempTopic
@@ -53,7 +54,8 @@ class Temporaries:
             self._broker.add_temporary(destination)
         return destination
 
-    def remove_all(self) -> None:
-        """The connection is gone."""
+    def removing(self) -> Iterator[None]:
+        """The connection is gone; a job."""
         for destination in self.names:
             self._broker.remove_temporary(destination)
+            yield

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from jdbcstore.broker.consumer import Consumer
@@ -18,6 +20,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Answer
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import JdbcStoreError, StoreError
@@ -55,7 +58,7 @@ class TopicConsumer(Consumer):
         interest: Interest = EVERYTHING,
     ) -> None:
         super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
-        self.topics: list[Topic] = []
+        self.topics: dict[Topic, None] = {}
         self._broker = broker
         self._pending: deque[Delivery] = deque()
         self._pending_bytes = 0
@@ -86,23 +89,37 @@ class TopicConsumer(Consumer):
 
     def resume(self) -> None:
         """Send what is pending as far as the client takes it, and let publishers go on when half of it is gone."""
-        now_ms = self._broker.now_ms() if self._pending else 0
+        if self._pending:
+            self._send_pending()
+        if self._held and not self._is_over(2):
+            self._let_go()
+
+    def _send_pending(self) -> None:
+        now_ms, deadline_s = self._broker.now_ms(), perf_counter() + SLICE_S
         while self._pending and self.can_take:
             delivery = self._pop()
             if delivery.message is not None and not 0 < delivery.message.expiration < now_ms:
                 self.deliver(delivery)
-        if self._held and not self._is_over(2):
-            self._let_go()
+            if perf_counter() > deadline_s:
+                self._broker.loop.call_soon(self.resume)
+                return
 
-    def close(self) -> None:
+    def closing(self) -> Iterator[None]:
         """Leave all topics and forget what is pending."""
-        for topic in self.topics:
-            topic.consumers.pop(self, None)
-        self.topics.clear()
+        self.is_closed = True
+        self.credit = 0
         self.unacknowledged.clear()
-        while self._pending:
-            self._pop()
+        self._pending.clear()
+        self._broker.memory.used -= self._pending_bytes
+        self._pending_bytes = 0
         self._let_go()
+        return self._leaving()
+
+    def _leaving(self) -> Iterator[None]:
+        topics, self.topics = self.topics, {}
+        for topic in topics:
+            topic.consumers.pop(self, None)
+            yield
 
     def _pop(self) -> Delivery:
         delivery = self._pending.popleft()

@@ -61,9 +61,15 @@ class Transaction:
         self._bytes += size
         self.sends += messages
 
+    @property
+    def room(self) -> int:
+        """How many more messages it may hold."""
+        return self._options.transaction_messages_max - len(self.sends) - len(self.acknowledged)
+
     def acknowledge(self, deliveries: list[Delivery]) -> None:
-        """Keep acknowledgements until COMMIT. Raises ProtocolError when the transaction is full."""
-        self._check(len(deliveries), 0)
+        """Keep acknowledgements until COMMIT. Raises ProtocolError when there are none because it has no room."""
+        if not deliveries:
+            raise self._full()
         self.acknowledged.extend(deliveries)
 
     def number(self, producer_id: ProducerId, number: int) -> None:
@@ -82,9 +88,11 @@ class Transaction:
 
     def _check(self, count: int, size: int) -> None:
         options = self._options
-        if len(self.sends) + len(self.acknowledged) + count > options.transaction_messages_max:
-            raise ProtocolError(
-                f"Transaction {self.name} is full: {options.transaction_messages_max} messages are the limit"
-            )
+        if count > self.room:
+            raise self._full()
         if self._bytes + size > options.transaction_bytes_max:
             raise ProtocolError(f"Transaction {self.name} is full: {options.transaction_bytes_max} bytes are the limit")
+
+    def _full(self) -> ProtocolError:
+        most = self._options.transaction_messages_max
+        return ProtocolError(f"Transaction {self.name} is full: {most} messages are the limit")

@@ -104,9 +104,11 @@ _find_frame_start: Final = re.compile(rb"[^ \t\r\n]").search
 #: The shortest frame that says anything: a command, one header, no body.
 _match_short: Final = re.compile(rb"[ \t\r\n]*([A-Z]+)\n([^\0\r\n]+)\n\n\0").match
 
-#: ACKs of 1.2 that name a message, with nothing to unescape, and say nothing else; most of what a consumer sends.
+#: ACKs of 1.2 that name a message, with nothing to unescape, and say nothing else; most of what a consumer sends. The
+#: match ends before an id that is longer than any of ours: it must not be tried again, and in vain, for each ACK.
 _ACK: Final = b"ACK\nid:"
-_match_acks: Final = re.compile(rb"(?:ACK\nid:[^\0\r\n\\]+\n\n\0\n*)+").match
+_ACK_BYTES_MAX: Final = len(_ACK) + 200
+_match_acks: Final = re.compile(rb"(?:ACK\nid:[^\0\r\n\\]{1,200}\n\n\0\n*){1,500}").match
 _find_ack_ids: Final = re.compile(r"ACK\nid:([^\n]+)").findall
 
 _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
@@ -209,13 +211,13 @@ class FrameParser:
         data, position = self._data, self._position
         if not data.startswith(_ACK, position) or self._command or self._head:
             return []
+        if self._short_head_bytes < _ACK_BYTES_MAX:
+            return []  # perhaps too long, which is told there
         match = _match_acks(data, position)
         if match is None:
             return []
-        ids: list[str] = _find_ack_ids(match[0].decode("utf-8", "replace"))
-        if 4 * max(map(len, ids)) > self._short_head_bytes - len(_ACK):
-            return []  # perhaps too long, which is told there
         self._position = match.end()
+        ids: list[str] = _find_ack_ids(match[0].decode("utf-8", "replace"))
         return ids
 
     def _read_short(self) -> Frame | None:

@@ -35,6 +35,7 @@ The shell around it::
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -71,6 +72,7 @@ class StompConnection:
     Attributes:
         version: negotiated version, ``1.0`` until CONNECT.
         state: see `State`.
+        has_more: whether `receive_data` stopped before it had read everything.
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class StompConnection:
         "_readers",
         "_reply_to_connect",
         "_takes_acks",
+        "has_more",
         "state",
         "version",
     )
@@ -99,6 +102,7 @@ class StompConnection:
         self._is_let_in = False
         self._reply_to_connect: dict[str, str] = {}
         self._disconnect_receipt: str | None = None
+        self.has_more = False
         self._enter(State.EXPECTING_CONNECT)
 
     def _enter(self, state: State) -> None:
@@ -114,11 +118,13 @@ class StompConnection:
         """Whether to close the socket once `data_to_send` has been written."""
         return self.state is State.CLOSED
 
-    def receive_data(self, data: bytes) -> list[Event]:
+    def receive_data(self, data: bytes, frames_max: int = sys.maxsize) -> list[Event]:
         """Take bytes from the client.
 
         Args:
             data: as it came from the socket; any chunking. LFs between frames are fine.
+            frames_max: how many frames to read; if there may be more, `has_more` is true, and they are read by the next
+                call, whose data may be empty. A run of short ACKs counts as one.
 
         Returns:
             What the client asked for, in order. Errors of the client are answered here already: look at
@@ -128,12 +134,18 @@ class StompConnection:
         parser = self._parser
         if self._is_listening:
             parser.feed(data)
-        while self._is_listening:
+        self.has_more = self._is_listening
+        for _ in range(frames_max):
+            if not self._is_listening:
+                self.has_more = False
+                break
             if self._takes_acks and (ids := parser.next_acks()):
                 events += [Ack({"id": ack_id}, ack_id, None, None, None, None) for ack_id in ids]
+                continue
             try:
                 frame = parser.next_frame()
                 if frame is None:
+                    self.has_more = False
                     break
                 event = self._readers[frame.command](frame.headers, frame.body, self.version)
                 events.append(event)

@@ -235,7 +235,7 @@ def test_accounts_are_right_after_suspensions_under_load(
         for name in "ABC":
             queue = broker.queues[Queue(name)]
             assert queue.depth == store.queue_message_store(Queue(name)).message_count
-            assert (queue.in_flight, queue.consumers) == (0, [])
+            assert (queue.in_flight, queue.consumers) == (0, {})
         for queue in broker.queues.values():
             queue.dequeued = 0
     for name in "ABC":

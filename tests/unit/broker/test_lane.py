@@ -111,12 +111,16 @@ class ScriptedStore(MessageStore):
 class Client:
     """A session that only takes notes."""
 
+    broker: Broker
     is_choked: bool = False
     delivered: list[Delivery] = field(default_factory=list)
 
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         self.delivered.append(delivery)
         consumer.unacknowledged[str(delivery.order)] = delivery
+
+    def awake(self, consumer: Consumer) -> None:
+        self.broker.awake(consumer)
 
 
 class World:
@@ -177,8 +181,8 @@ class World:
         return text_message(self.sent, destination=NAME, producer_id=producer_id, priority=priority(self.sent))
 
     def _subscribe(self, prefetch: int) -> Consumer:
-        consumer = Consumer(cast(Session, Client()), "1", NAME, AckMode.CLIENT_INDIVIDUAL, prefetch)
-        consumer.queues.append(self.queue)
+        consumer = Consumer(cast(Session, Client(self.broker)), "1", NAME, AckMode.CLIENT_INDIVIDUAL, prefetch)
+        consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer
 
@@ -341,10 +345,10 @@ def test_what_is_stored_with_a_higher_priority_is_next(
         world.consumer.close()
         world.note()
         world.first_seen.clear()
-        client = Client()
+        client = Client(world.broker)
         world.consumer = Consumer(cast(Session, client), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 1)
         world.consumer.credit = 0
-        world.consumer.queues.append(world.queue)
+        world.consumer.queues[world.queue] = None
         world.queue.add_consumer(world.consumer)
         for added, taken in [*rounds, (0, 1000)]:
             for _ in range(added):

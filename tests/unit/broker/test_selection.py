@@ -60,8 +60,8 @@ class SelectingWorld(World):
 
     def _select(self, text: str) -> Consumer:
         interest = Interest(Selector.parse(text))
-        consumer = Consumer(cast(Session, Client()), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 2, interest)
-        consumer.queues.append(self.queue)
+        consumer = Consumer(cast(Session, Client(self.broker)), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 2, interest)
+        consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer
 

@@ -61,7 +61,7 @@ def test_after_the_commit_and_in_order() -> None:
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         topic.durable.add(SubscriptionKey("ann", "news"))
-        broker.subscribe(TopicConsumer(broker, cast(Session, client), "1", NAME, AckMode.AUTO, 100))
+        list(broker.subscribing(TopicConsumer(broker, cast(Session, client), "1", NAME, AckMode.AUTO, 100)))
 
         def publish(number: int, *, persistent: bool) -> None:
             message = text_message(number, destination=NAME)

@@ -1,0 +1,127 @@
+"""Long work in the event loop, a slice at a time, so that nobody waits long for it.
+
+Everything in the broker runs in one event loop, so what takes long for one client takes long for all. Two rules keep
+that bounded:
+
+* Work is proportional to what it changes. There is no walk over everything for the sake of one.
+* What changes very much is a *job*: a generator that yields wherever it may be interrupted. Its first slice runs at
+  once, which for nearly everything is all of it. The rest waits in a queue of which the event loop does one slice per
+  turn, in rotation. So however many clients have jobs, in one turn there is one slice of them.
+
+**Order.** Jobs of different clients mix. Of one client nothing does: who begins a job for a client holds it back
+(`Session.hold`) until the job is done. So what the client says afterwards meets its full effect. Whatever else a job
+leaves half done between its slices is its own business: it yields only where others may look.
+
+A job is never given up. Who closes what jobs work on waits for `drained` before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Final
+
+__all__ = ["SLICE_S", "Slices"]
+
+log = logging.getLogger(__name__)
+
+#: How long one slice takes, and whatever else of one client is done in one turn of the loop.
+SLICE_S: Final = 0.005
+
+
+class Slices:
+    """The jobs of one broker.
+
+    Args:
+        loop: the event loop that they run in.
+    """
+
+    __slots__ = ("_is_scheduled", "_jobs", "_loop", "at_work")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._jobs: deque[tuple[Iterator[None], Callable[[], object]]] = deque()
+        self._is_scheduled = False
+        #: The job whose slice is running.
+        self.at_work: Iterator[None] | None = None
+
+    def begin(self, job: Iterator[None]) -> bool:
+        """Run the first slice of a job. Returns whether that was all; if not, `go_on` has to be called.
+
+        Args:
+            job: yields where it may be interrupted. What it raises is a defect: it is logged, and ends the job.
+        """
+        return self._slice(job)
+
+    def go_on(self, job: Iterator[None], done: Callable[[], object]) -> None:
+        """Run the rest of a job, in later turns of the loop.
+
+        Args:
+            job: one that was begun.
+            done: called when it is done, also after a defect.
+        """
+        self._jobs.append((job, done))
+        self._schedule()
+
+    def run(self, job: Iterator[None], done: Callable[[], object] = lambda: None) -> None:
+        """Begin a job and go on with it; `done` may be called before this returns."""
+        if self.begin(job):
+            done()
+        else:
+            self.go_on(job, done)
+
+    async def complete(self, job: Iterator[None]) -> None:
+        """Run a job and wait until it is done. Raises what it raises."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def told() -> Iterator[None]:
+            try:
+                yield from job
+            except Exception as error:  # noqa: BLE001  # it is raised again where somebody waits
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self.run(told())
+        await done
+
+    async def drained(self) -> None:
+        """Wait until all jobs are done."""
+        while self._jobs:
+            await asyncio.sleep(0)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        job, done = self._jobs.popleft()
+        try:
+            if self._slice(job):
+                done()
+            else:
+                self._jobs.append((job, done))
+        except Exception:  # the other jobs go on
+            log.exception("defect at the end of a job")
+        finally:
+            if self._jobs:
+                self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _slice(self, job: Iterator[None]) -> bool:
+        """Let a job work for one slice. Returns whether that was all."""
+        before, self.at_work = self.at_work, job
+        deadline_s = perf_counter() + SLICE_S
+        try:
+            for _ in job:
+                if perf_counter() > deadline_s:
+                    return False
+        except Exception:
+            log.exception("defect in a job")
+        finally:
+            self.at_work = before
+        return True

@@ -26,8 +26,8 @@ AUTHORIZATION = AuthorizationMap(
     entries=(
         entry("queue://>", "admins", "admins", "admins"),
         entry("topic://>", "admins", "admins", "admins"),
-        entry("queue://READ.>", read="users"),
-        entry("topic://READ.>", read="users"),
+        entry("queue://READ.*", read="users"),
+        entry("topic://READ.*", read="users"),
         entry("queue://WRITE.>", write="users"),
         entry("topic://WRITE.>", write="users"),
         entry("topic://VirtualTopic.>", write="users"),
@@ -83,6 +83,7 @@ def denial(client: Client, command: str, headers: dict[str, str]) -> str:
         ("SUBSCRIBE", {"destination": "/queue/OTHER", "id": "1", "browser": "true"}, "read from: queue://OTHER"),
         ("SUBSCRIBE", {"destination": "/queue/READ.A,/queue/OTHER", "id": "1"}, "read from: queue://OTHER"),
         ("SUBSCRIBE", {"destination": "/queue/OTHER.>", "id": "1"}, "read from: queue://OTHER.>"),
+        ("SUBSCRIBE", {"destination": "/queue/>", "id": "1"}, "read from: queue://>"),
         ("SUBSCRIBE", {"destination": "/queue/ActiveMQ.DLQ", "id": "1"}, "read from: queue://ActiveMQ.DLQ"),
         (
             "SUBSCRIBE",
@@ -127,10 +128,10 @@ def test_who_may_does(client_of: As) -> None:
 
 def test_a_wildcard_gives_what_may_be_read_and_nothing_else(client_of: As) -> None:
     bob, admin = client_of("bob"), client_of("admin")
-    bob.subscribe("/queue/>", id="q")
-    bob.subscribe("/topic/>", id="t")
+    bob.subscribe("/queue/READ.>", id="q")
+    bob.subscribe("/topic/READ.>", id="t")
     assert bob.message().text == "in READ.A"
-    for name in ("OTHER", "OTHER.NEW", "WRITE.NEW", "READ.NEW"):
+    for name in ("READ.A.B", "OTHER", "READ", "READ.NEW"):
         for kind in ("queue", "topic"):
             admin.publish(f"/{kind}/{name}", f"{kind} {name}")
     assert {bob.message().text, bob.message().text} == {"queue READ.NEW", "topic READ.NEW"}
@@ -139,8 +140,8 @@ def test_a_wildcard_gives_what_may_be_read_and_nothing_else(client_of: As) -> No
 
 def test_a_durable_wildcard_gives_what_may_be_read_and_nothing_else(client_of: As) -> None:
     bob, admin = client_of("bob"), client_of("admin")
-    bob.subscribe("/topic/>", id="t", activemq_subscriptionName="s")
-    for name in ("OTHER", "OTHER.NEW", "READ.A", "READ.NEW"):
+    bob.subscribe("/topic/READ.>", id="t", activemq_subscriptionName="s")
+    for name in ("READ.A.B", "OTHER", "READ.A", "READ.NEW"):
         admin.publish(f"/topic/{name}", name)
     assert {bob.message().text, bob.message().text} == {"READ.A", "READ.NEW"}
     assert bob.is_silent()

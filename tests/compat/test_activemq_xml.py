@@ -65,13 +65,23 @@ FILE = """<?xml version="1.0" encoding="UTF-8"?>
 class JavaBroker:
     """ActiveMQ's own program, started from a folder with ``activemq.xml``. A context manager."""
 
-    def __init__(self, class_path: str, folder: Path, port: int) -> None:
+    def __init__(self, class_path: str, folder: Path, port: int, *options: str) -> None:
         self.port = port
         self._log = folder / "activemq.log"
         libraries = os.pathsep.join([class_path, f"{ACTIVEMQ_LIBRARIES}/optional/*"])
         system = [f"-Dactivemq.{name}={folder}" for name in ("home", "base", "conf", "data")]
         main = "org.apache.activemq.console.command.ShellCommand"
-        java = ["java", *QUICK_START, *system, "-cp", libraries, main, "start", f"xbean:file:{folder}/activemq.xml"]
+        java = [
+            "java",
+            *QUICK_START,
+            *system,
+            *options,
+            "-cp",
+            libraries,
+            main,
+            "start",
+            f"xbean:file:{folder}/activemq.xml",
+        ]
         self._command = ["setpriv", "--pdeathsig", "KILL", *java]
 
     def __enter__(self) -> None:

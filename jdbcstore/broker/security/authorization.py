@@ -5,8 +5,9 @@ Which entries count for a destination:
 * All whose pattern covers it, and the default entry: their groups are added up. There is no *most specific* one, so an
   entry for ``queue://>`` is good for every queue, whatever another entry says.
 * Nothing covers it: nobody may, unless there is a default entry.
-* A wildcard is covered by every pattern that has a name in common with it. So who may read something below a wildcard
-  may subscribe to it, and then gets what he may read (`Permissions.may_receive` for each destination), no more.
+* A wildcard needs entries that cover it: ``queue://ORDERS.>`` those for ``ORDERS.>`` or ``>``, not one for
+  ``ORDERS.EU``. Who may subscribe to it gets what he may read and no more: `Permissions.may_receive` says for each
+  destination.
 * Temporary destinations have an entry of their own, which is not added to others. Without it everybody may.
 * A composite is its parts; all of them must be allowed. (ActiveMQ counts only entries that all parts have in common,
   which refuses more.)
@@ -89,28 +90,41 @@ class AuthorizationMap:
         if destination.is_temporary:
             return None if self.temporary is None else self.temporary.groups(action)
         entries = [] if self.default is None else [self.default]
-        entries += [entry for entry in self.entries if entry.pattern is not None and _meet(entry.pattern, destination)]
+        entries += [
+            entry for entry in self.entries if entry.pattern is not None and _covers(entry.pattern, destination)
+        ]
         return frozenset().union(*(entry.groups(action) for entry in entries))
 
 
-def _meet(pattern: Destination, destination: Destination) -> bool:
-    """Whether two names, each perhaps a wildcard or the first a composite, have a destination in common."""
+def _covers(pattern: Destination, destination: Destination) -> bool:
+    """Whether an entry of this pattern counts for a destination. The pattern may be a composite."""
     return any(
         element.is_queue == destination.is_queue
         and element.is_temporary == destination.is_temporary
-        and _have_a_name_in_common(element.physical_name.split("."), destination.physical_name.split("."))
+        and _covers_path(element.physical_name.split("."), destination.physical_name.split("."))
         for element in pattern.elements()
     )
 
 
-def _have_a_name_in_common(one: list[str], other: list[str]) -> bool:
-    for mine, theirs in zip(one, other, strict=False):
-        if ">" in (mine, theirs):
+def _covers_path(pattern: list[str], path: list[str], position: int = 0, *, is_below_star: bool = False) -> bool:
+    """Whether ActiveMQ's map finds an entry by this path, whose elements up to `position` are matched.
+
+    A ``*`` in the path stands for any element of the pattern. A ``>`` in it is found by ``*`` and ``>`` in the pattern,
+    and by anything behind a ``*`` of the pattern; that is how its map of nodes happens to work, and harmless, since
+    each destination that a wildcard covers is looked at for itself. ``A.>`` covers A, too.
+    """
+    for place in range(position, len(path)):
+        if is_below_star and path[place] == ">":
             return True
-        if mine != theirs and "*" not in (mine, theirs):
+        if place == len(pattern):
             return False
-    longer = max(one, other, key=len)
-    return len(one) == len(other) or longer[min(len(one), len(other))] == ">"  # A.> covers A
+        if pattern[place] == ">":
+            return True
+        if pattern[place] == "*" and _covers_path(pattern, path, place + 1, is_below_star=True):
+            return True
+        if path[place] not in ("*", pattern[place]):
+            return False
+    return len(pattern) == len(path) or pattern[len(path) :] == [">"]
 
 
 class Permissions:

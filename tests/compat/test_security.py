@@ -174,7 +174,6 @@ def said(port: int) -> Iterator[str]:
                 assert answer.command == "CONNECTED", (user, answer)
             answer = clients[user].request(command, headers, "x" if command == "SEND" else b"")
             # Of a temporary destination ActiveMQ says both in any order, that it cannot be created and not be read.
-            text = re.sub(
-                r"(create|read from): temp-queue://ID:\S+", "use: temp-queue", answer.headers.get("message", "")
-            )
-            yield text or answer.command
+            text = answer.headers.get("message", answer.command)
+            text = re.sub(r"(create|read from): temp-queue://ID:\S+", "use: temp-queue", text)
+            yield text.replace("User null", "User anonymous")  # what ActiveMQ calls a guest of JAAS

@@ -112,7 +112,8 @@ def attack(attack: Attack, folder: Path, *, scale: float = 1.0, options: Mapping
     """
     database = folder / "store.db"
     environment = {**attack.options, **(options or {})}
-    with BrokerProcess(f"sqlite:///{database}", folder, environment=environment) as broker:
+    # An attack may keep the broker from its database for longer than a lease lives.
+    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, environment=environment) as broker:
         target = Target(broker.address, database, scale)
         _warm_up(broker.address)
         idle_mib = memory_mib(broker.pid)

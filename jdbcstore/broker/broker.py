@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jdbcstore.broker.addresses import parse_listeners
 from jdbcstore.broker.blocking import BlockingCalls
@@ -50,6 +50,7 @@ from jdbcstore.errors import (
     JdbcStoreError,
     LockError,
     OutcomeUnknown,
+    ProtocolError,
     StoreReadOnly,
     StoreUnavailable,
     may_pass,
@@ -75,6 +76,9 @@ if TYPE_CHECKING:
     from jdbcstore.broker.session import Session
 
 __all__ = ["Broker"]
+
+#: How often destinations that nobody uses are looked for when there are too many.
+_TIDY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +147,9 @@ class Broker:
         #: Sessions by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Session] = {}
         self.is_running = False
+        #: Whether there are as many queues and topics as clients may have.
+        self.is_crowded = False
+        self._tidied_s = 0.0
         self.loop: asyncio.AbstractEventLoop
         self.inbox: Inbox
         #: What takes long, for one client or for all.
@@ -337,6 +344,8 @@ class Broker:
         What takes longer than a slice goes on in the next turn.
         """
         self._turn_scheduled = False
+        if self.memory.has_waiting:
+            self.memory.admit()
         if self._awake and self.is_running and boot_time_ns() >= self.trusted_until_ns:
             self.distrust()
         awake, talking = self._awake, self._talking
@@ -409,6 +418,7 @@ class Broker:
     def add_queue(self, destination: Destination) -> Queue:
         """A queue of this name that is not there yet."""
         queue = self.queues[destination] = Queue(self, destination)
+        self._count_destinations()
         if self.authorization is not None:
             self.authorization.appeared((destination,))
         self.virtual_topics.appeared(destination)
@@ -419,6 +429,7 @@ class Broker:
         topic = self.topics.get(destination)
         if topic is None:
             topic = self.topics[destination] = Topic(self, destination)
+            self._count_destinations()
             if self.authorization is not None:
                 self.authorization.appeared((destination,))
             if not destination.is_temporary:
@@ -427,6 +438,27 @@ class Broker:
                 if isinstance(consumer, TopicConsumer):
                     _join_topic(consumer, topic)
         return topic
+
+    def check_room_for(self, destination: Destination) -> None:
+        """A client wants to use a destination, which is made if it is not there.
+
+        Raises:
+            ProtocolError: there are as many as there may be, and all of them are in use.
+        """
+        if not self.is_crowded or self._is_there(destination) or destination.is_wildcard:
+            return
+        now_s = self.loop.time()
+        if now_s - self._tidied_s > _TIDY_S:
+            self._tidied_s = now_s
+            self.slices.run(self._forgetting_idle(0.0))
+        if self.is_crowded:
+            raise ProtocolError(
+                f"There is no room for {destination}: destinations_max is {self.options.destinations_max}, and all"
+                " queues and topics are in use"
+            )
+
+    def _count_destinations(self) -> None:
+        self.is_crowded = len(self.queues) + len(self.topics) - len(self._temporary) >= self.options.destinations_max
 
     def _is_there(self, destination: Destination) -> bool:
         return destination in self.queues or destination in self.topics
@@ -512,6 +544,7 @@ class Broker:
         if queue is not None:
             queue.delete()
         self.topics.pop(destination, None)
+        self._count_destinations()
 
     # -- several at once -----------------------------------------------------------------------------------------
 
@@ -723,7 +756,10 @@ class Broker:
 
     def _sweep(self) -> Iterator[None]:
         yield from self.producers.sweeping()
-        now_s, timeout_s = self.loop.time(), self.options.idle_queue_timeout_s
+        yield from self._forgetting_idle(self.options.idle_queue_timeout_s)
+
+    def _forgetting_idle(self, timeout_s: float) -> Iterator[None]:
+        now_s = self.loop.time()
         for name, queue in list(self.queues.items()):
             if not queue.idle:
                 queue.last_used_s = now_s
@@ -743,6 +779,7 @@ class Broker:
                 del self.topics[name]
                 topic.let_go()
             yield
+        self._count_destinations()
 
     def _let_go_of_store(self, name: Destination) -> None:
         queue = QueueName.decoded(name.physical_name)

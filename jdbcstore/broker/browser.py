@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
@@ -27,6 +27,10 @@ __all__ = ["Browser"]
 
 log = logging.getLogger(__name__)
 
+#: What is read at once while there is little memory.
+_SPARSE_MESSAGES: Final = 16
+_SPARSE_BYTES: Final = 64 << 10
+
 
 class Browser(Consumer):
     """A subscription that shows what its queue holds when it begins, and ends.
@@ -40,7 +44,7 @@ class Browser(Consumer):
         session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
     """
 
-    __slots__ = ("_broker", "_closed", "_cursor", "_last", "_reading", "_ready", "_stores")
+    __slots__ = ("_broker", "_closed", "_cursor", "_last", "_page_bytes", "_reading", "_ready", "_stores")
 
     is_browser = True
 
@@ -62,6 +66,8 @@ class Browser(Consumer):
         #: Stores to be read, each with the last sequence that counts.
         self._stores: deque[tuple[MessageStore, int]] = deque()
         self._last = 0
+        #: Of the page that is being shown.
+        self._page_bytes = 0
         self._ready: deque[Message] = deque()
 
     def begin(self, queues: list[Queue]) -> None:
@@ -90,9 +96,10 @@ class Browser(Consumer):
         if self._ready or self._reading:
             return
         if self._stores:
-            self._read(*self._stores[0])
+            if self.can_take:
+                self._read(*self._stores[0])
         else:
-            self._closed = True
+            self._end()
             self.session.browsed(self)
 
     def release(self, count: int = 1) -> None:
@@ -102,14 +109,23 @@ class Browser(Consumer):
 
     def closing(self) -> Iterator[None]:
         """Stop showing."""
-        self._closed = self.is_closed = True
+        self.is_closed = True
+        self._end()
         self._ready.clear()
         self._stores.clear()
         self.unacknowledged.clear()
         return iter(())
 
+    def _end(self) -> None:
+        self._closed = True
+        self._broker.memory.used -= self._page_bytes
+        self._page_bytes = 0
+
     def _read(self, store: MessageStore, last: int) -> None:
-        options = self._broker.options
+        options, memory = self._broker.options, self._broker.memory
+        messages_max, bytes_max = options.page_messages_max, options.page_bytes_max
+        if not memory.has_room(bytes_max):
+            messages_max, bytes_max = min(_SPARSE_MESSAGES, messages_max), min(_SPARSE_BYTES, bytes_max)
 
         def finish(future: asyncio.Future[Page]) -> None:
             self._reading = False
@@ -125,13 +141,14 @@ class Browser(Consumer):
             self._cursor = page.cursor
             shown = [m for m in page.messages if m.message_id is not None and m.message_id.broker_sequence_id <= last]
             self._ready.extend(shown)
+            memory.used -= self._page_bytes
+            self._page_bytes = sum([message.size for message in shown])
+            memory.used += self._page_bytes
             if is_end:
                 self._stores.popleft()
                 self._cursor = Cursor()
             self.resume()
 
         self._reading = True
-        reading = self._broker.read_patiently(
-            store.recover_next_messages, self._cursor, options.page_messages_max, options.page_bytes_max
-        )
+        reading = self._broker.read_patiently(store.recover_next_messages, self._cursor, messages_max, bytes_max)
         reading.add_done_callback(finish)

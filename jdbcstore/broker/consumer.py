@@ -47,6 +47,7 @@ class Consumer:
         "is_awake",
         "is_closed",
         "is_exclusive",
+        "kept_bytes",
         "parked",
         "prefetch",
         "queues",
@@ -78,6 +79,8 @@ class Consumer:
         self.credit = prefetch
         self.interest = interest
         self.is_exclusive = is_exclusive
+        #: What is counted for it.
+        self.kept_bytes = 0
         #: By the name that the client's ACK will use, in the order of delivery, except for what was put back
         #: (`jdbcstore.broker.ledger`).
         self.unacknowledged: dict[str, Delivery] = {}

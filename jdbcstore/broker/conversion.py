@@ -228,7 +228,7 @@ def _marshalled(message: Message, headers: dict[str, str]) -> bytes | None:
             return _property_sets[key]
         except KeyError:
             marshalled = _encoded(headers)
-        if len(key) <= _CACHED_NAMES_MAX and all(len(value) <= _CACHED_VALUE_MAX for _, value in key):
+        if len(key) <= _CACHED_NAMES_MAX and all(len(name) + len(value) <= _CACHED_VALUE_MAX for name, value in key):
             if len(_property_sets) >= _CACHED_SETS_MAX:
                 _property_sets.clear()
             _property_sets[key] = marshalled

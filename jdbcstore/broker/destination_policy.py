@@ -112,7 +112,9 @@ class DestinationPolicy:
         max_expire_page_size: how many messages that looks at.
         max_page_size: messages in one read of the store; 0 is the broker's `page_messages_max`, more it never is.
         max_browse_page_size: messages that a browser sees at most; 0 is all.
-        memory_limit_bytes: what a destination keeps in memory, 0 is no limit of its own.
+        memory_limit_bytes: what a queue keeps ready in memory, and again of unacknowledged messages, or what may wait
+            for a subscriber of a topic; 0 is no limit of its own. It only lowers the broker's limits. No sender is
+            held back for it: the rest stays in the store.
         producer_flow_control: whether senders are held back.
         lazy_dispatch: read from the store only when a consumer wants something.
         use_consumer_priority: consumers of higher priority go first.

@@ -52,6 +52,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -101,11 +102,13 @@ class Lane:
         "_tail_answers",
         "_unpaged",
         "_window_bytes",
+        "_window_bytes_max",
         "_window_half",
         "in_flight",
         "in_flight_bytes",
         "is_closed",
         "level",
+        "memory",
         "queue",
         "scanning",
         "window",
@@ -121,6 +124,7 @@ class Lane:
         level: int | None = None,
     ) -> None:
         self._broker = broker
+        self.memory = broker.memory
         self.queue = queue
         self._open_store = open_store
         self._memory_first = memory_first
@@ -136,6 +140,8 @@ class Lane:
         self.is_closed = False
         self._window_bytes = 0
         self._window_half = broker.options.window_messages_max // 2
+        limit_bytes = queue.policy.memory_limit_bytes or broker.options.window_bytes_max
+        self._window_bytes_max = min(limit_bytes, broker.options.window_bytes_max)
         self._position = 0
         self._unpaged = 0
         self._pending = 0
@@ -297,8 +303,8 @@ class Lane:
             not self._unpaged
             and not self._reading
             and len(self.window) < options.window_messages_max
-            and (self._window_bytes + size <= options.window_bytes_max or not self.window)
-            and self._broker.memory.has_room(size)
+            and (self._window_bytes + size <= self._window_bytes_max or not self.window)
+            and self.memory.has_room(size)
         )
 
     def _enter(self, *deliveries: Delivery) -> None:
@@ -309,7 +315,7 @@ class Lane:
             for delivery in deliveries:
                 self.queue.entered(delivery)
         self._window_bytes += size
-        self._broker.memory.used += size
+        self.memory.used += size
         if deliveries and deliveries[-1].visible:
             self.queue.wake()
 
@@ -347,7 +353,7 @@ class Lane:
         self._picked.add(sequence)
         self._unpaged = max(self._unpaged - 1, 0)
         delivery = Delivery(message, self, self.queue.next_order(), stored=True, durable=True)
-        self._broker.memory.used += delivery.size
+        self.memory.used += delivery.size
         return delivery
 
     def scanned(self) -> None:
@@ -358,6 +364,7 @@ class Lane:
     def removed(self, delivery: Delivery) -> None:
         """A delivery that was in flight has left the store, if it was there."""
         self.in_flight -= 1
+        self.memory.used -= DELIVERY_BYTES
         self.in_flight_bytes -= delivery.size
         if self._picked:
             self._gone.append(delivery.message_id.broker_sequence_id)
@@ -419,7 +426,7 @@ class Lane:
             JdbcStoreError: the store does not take the order; nothing was forgotten.
         """
         completion = None if self._memory_first and self._store is None else self.store.remove_all_messages()
-        self._broker.memory.used -= self._window_bytes
+        self.memory.used -= self._window_bytes
         self.window.clear()
         self._window_bytes = 0
         self._unpaged = self._pending  # those answer for themselves; an empty page puts the count right
@@ -430,7 +437,7 @@ class Lane:
 
     def page(self) -> None:
         """Read the next page if there is one and the window is half empty, in a thread (rule 2)."""
-        options, memory = self._broker.options, self._broker.memory
+        options, memory = self._broker.options, self.memory
         if (
             self.is_closed
             or self._unpaged <= self._pending
@@ -438,10 +445,10 @@ class Lane:
             or self._retry_s > 0
             or not self.queue.has_consumers
             or len(self.window) > self._window_half
-            or self._window_bytes > options.window_bytes_max // 2
+            or self._window_bytes > self._window_bytes_max // 2
         ):
             return
-        messages_max, bytes_max = options.page_messages_max, options.page_bytes_max
+        messages_max, bytes_max = options.page_messages_max, min(options.page_bytes_max, self._window_bytes_max)
         messages_max = min(self.queue.policy.max_page_size or messages_max, messages_max)
         if not memory.has_room(bytes_max):
             if self.window:

@@ -1,23 +1,180 @@
-"""How much memory all queues together use for messages."""
+"""The account of memory: how much everything that clients make the broker keep may take, and who waits at the limit.
+
+`memory_bytes_max` has three parts, so that what fills one of them does not stand in the way of the others::
+
+    messages     a half       what queues keep ready, deliveries in flight, what waits for slow subscribers of topics
+    kept         a quarter    open transactions, subscriptions, unfinished frames
+    uncommitted  a quarter    what was sent and is on its way to the store
+
+What happens at the limit of each:
+
+* *Messages*: queues keep next to nothing ready, bodies of unacknowledged messages are forgotten and read again when
+  they are needed, a consumer has a few unacknowledged messages at most, publishers wait for slow subscribers.
+  Everything moves on, slowly; consumers' acknowledgements are never held back.
+* *Kept*: what would keep more is refused, with an ERROR that names the limit. The last quarter of this part is for
+  connections that keep no more than their share of it, so one that keeps much does not shut out the others. A large
+  frame waits (its socket is not read) until there is room for it; one at a time may always go on, whatever there is.
+* *Uncommitted*: whoever sends waits. The store's answers make room, so nobody waits for another client. COMMIT, ABORT
+  and ACK are heard by those who do not wait with a SEND before them.
+
+**What is counted.** Sizes are estimates that cost nothing, calibrated with the resident memory of the process
+(``python -m benchmarks.abuse``): the bytes of bodies and headers, and for each object what it measured. Beside the
+account are what is bounded by numbers (connections, destinations), one frame of the largest size while it is read, and
+the store's own buffers for the batch that it writes.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Memory"]
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.consumer import Consumer
+    from jdbcstore.broker.holding import Holding
+
+__all__ = [
+    "DELIVERY_BYTES",
+    "MEMBERSHIP_BYTES",
+    "SELECTION_BYTES",
+    "SUBSCRIPTION_BYTES",
+    "TEMPORARY_BYTES",
+    "TRANSACTION_BYTES",
+    "WRITE_BYTES",
+    "Memory",
+]
+
+#: A delivery beside its message: the object, and its places in window, ledger and consumer (460 measured).
+DELIVERY_BYTES: Final = 512
+#: A message on its way to the store beside its own bytes: row, write, completion, answer (1 900 measured).
+WRITE_BYTES: Final = 2048
+#: A subscription: the consumer, and its places in session and queue (1 500 measured).
+SUBSCRIPTION_BYTES: Final = 1536
+#: The place of a subscription in one queue.
+MEMBERSHIP_BYTES: Final = 256
+#: What a selector costs besides: the parsed and the compiled condition, and what it is being looked for in.
+SELECTION_BYTES: Final = 8192
+#: A temporary destination beside its name, with its queue.
+TEMPORARY_BYTES: Final = 6144
+#: An open transaction without its messages.
+TRANSACTION_BYTES: Final = 1024
+#: What every connection may keep in any case.
+_SHARE_LEAST: Final = 16 << 10
+_DELIVERIES_LEAST: Final = 16
+#: An unacknowledged message whose body is forgotten.
+_MESSAGE_BYTES: Final = 1024
+#: What a client that is let go may send before it is asked again.
+_BURST_BYTES: Final = 256 << 10
 
 
 class Memory:
     """An account of bytes.
 
     Args:
-        bytes_max: the limit that `has_room` goes by; deliveries in flight may push `used` a little beyond it.
+        bytes_max: for everything together; single messages and deliveries in flight may go a little beyond it.
     """
 
-    __slots__ = ("bytes_max", "used")
+    __slots__ = (
+        "_growing",
+        "bytes_max",
+        "connections",
+        "kept",
+        "kept_max",
+        "large",
+        "messages_max",
+        "parked",
+        "senders",
+        "uncommitted",
+        "uncommitted_max",
+        "used",
+        "waiting",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
+        self.messages_max = bytes_max // 2
+        self.kept_max = bytes_max // 4
+        self.uncommitted_max = bytes_max // 4
+        #: Of messages.
         self.used = 0
+        self.kept = 0
+        self.uncommitted = 0
+        #: How many clients there are.
+        self.connections = 0
+        #: Connections with a large frame that is not complete, and those of them that wait for room, in order.
+        self.large: dict[Holding, None] = {}
+        self.waiting: dict[Holding, None] = {}
+        #: Consumers that hold their share, and get more when memory is not short any more.
+        self.parked: dict[Consumer, None] = {}
+        #: Called in turn when there is room for what is sent.
+        self.senders: deque[Callable[[], object]] = deque()
+        #: The connection whose frame may grow beyond the limit.
+        self._growing: Holding | None = None
+
+    @property
+    def total(self) -> int:
+        """All that is counted."""
+        return self.used + self.kept + self.uncommitted
+
+    # -- messages --------------------------------------------------------------------------------------------------
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more are within the limit."""
-        return self.used + size <= self.bytes_max
+        """Whether queues may keep so many bytes more."""
+        return self.used + size <= self.messages_max
+
+    @property
+    def is_short(self) -> bool:
+        """Whether messages take more than their part."""
+        return self.used > self.messages_max
+
+    @property
+    def deliveries_share(self) -> int:
+        """Messages that a consumer may hold when memory is short."""
+        return max(self.messages_max // 4 // max(self.connections, 1) // _MESSAGE_BYTES, _DELIVERIES_LEAST)
+
+    # -- what clients keep -----------------------------------------------------------------------------------------
+
+    @property
+    def share(self) -> int:
+        """What a connection may keep, however much others do, as long as there is anything."""
+        return max(self.kept_max // 4 // max(self.connections, 1), _SHARE_LEAST)
+
+    def may_keep(self, size: int, own: int) -> bool:
+        """Whether a connection that keeps `own` bytes may keep `size` more."""
+        kept = self.kept + size
+        return kept <= self.kept_max * 3 // 4 or (kept <= self.kept_max and own + size <= self.share)
+
+    def may_grow(self, holding: Holding, size: int, own: int) -> bool:
+        """Whether the frame of a connection may grow by so many bytes. One of all that ask may in any case."""
+        if self.may_keep(size, own):
+            return True
+        if self._growing is None:
+            self._growing = holding
+        return self._growing is holding
+
+    def finished(self, holding: Holding) -> None:
+        """A connection has no large frame any more."""
+        self.large.pop(holding, None)
+        if self._growing is holding:
+            self._growing = None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anybody waits for memory."""
+        return bool(self.waiting or self.senders or self.parked)
+
+    # -- those who wait --------------------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Let those go on who waited and have room now. Called when memory may have become free."""
+        room = self.uncommitted_max - self.uncommitted
+        while self.senders and room >= 0:
+            self.senders.popleft()()
+            room -= _BURST_BYTES
+        for holding in list(self.waiting):
+            if not holding.try_again():
+                break
+        if self.parked and not self.is_short:
+            parked, self.parked = self.parked, {}
+            for consumer in parked:
+                consumer.resume()

@@ -43,8 +43,10 @@ class BrokerOptions:
         login_delay_max_s: the longest wait before an attempt to log in is looked at, after failed ones.
         login_remember_s: how long a right login is let in again without hashing; 0 is not at all.
         connections_max: clients at the same time; the next one is answered with an ERROR and closed.
+        connections_per_address_max: the same for clients of one address.
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
+        unconnected_bytes_max: how large its CONNECT may be, head and body each.
         stop_timeout_s: how long a stop waits for what is in flight.
         health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
 
@@ -83,11 +85,18 @@ class BrokerOptions:
         prefetch_max: the largest number a subscription may ask for.
         subscriptions_max: subscriptions of one connection.
         temporary_destinations_max: temporary destinations of one connection.
+        composite_parts_max: destinations that one SEND or SUBSCRIBE may name, with commas between them.
+        destinations_max: queues and topics that clients may have the broker remember. Those in the store are always
+            served, and those that nobody uses are forgotten before anybody is refused.
 
         window_messages_max, window_bytes_max: what one queue keeps ready in memory of its persistent, and again of its
             non-persistent messages; the rest stays in the store.
         page_messages_max, page_bytes_max: what one read of the store fetches.
-        memory_bytes_max: what all queues together keep in memory. Beyond it they keep next to nothing ready.
+        memory_bytes_max: what clients can make the broker keep in memory: messages, a half; open transactions,
+            subscriptions and unfinished frames, a quarter; what is on its way to the store, a quarter. At the limit who
+            causes it waits or gets an ERROR; see `jdbcstore.broker.memory`.
+        connection_bytes_max: what one connection may keep in open transactions and subscriptions.
+        memory_timeout_s: how long a large frame may take while others wait for memory.
         in_flight_bytes_max: message bytes that one queue remembers of unacknowledged messages; of others it remembers
             the id and reads the message again when it has to be delivered again.
         concurrent_store_and_dispatch_queues: offer a message to consumers while it is being stored. Its sender gets the
@@ -138,8 +147,10 @@ class BrokerOptions:
     login_delay_max_s: float = 5.0
     login_remember_s: float = 60.0
     connections_max: int = 10_000
+    connections_per_address_max: int = 5000
     backlog_max: int = 1024
-    connect_timeout_s: float = 30.0
+    connect_timeout_s: float = 10.0
+    unconnected_bytes_max: int = 16 * 1024
     stop_timeout_s: float = 10.0
     health_bind: str = ""
 
@@ -171,12 +182,16 @@ class BrokerOptions:
     prefetch_max: int = 100_000
     subscriptions_max: int = 10_000
     temporary_destinations_max: int = 1000
+    composite_parts_max: int = 100
+    destinations_max: int = 20_000
 
     window_messages_max: int = 2000
     window_bytes_max: int = 16 * _MIB
     page_messages_max: int = 500
     page_bytes_max: int = 4 * _MIB
     memory_bytes_max: int = 256 * _MIB
+    connection_bytes_max: int = 64 * _MIB
+    memory_timeout_s: float = 30.0
     in_flight_bytes_max: int = 32 * _MIB
     concurrent_store_and_dispatch_queues: bool = True
     persist_jms_redelivered: bool = False

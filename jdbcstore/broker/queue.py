@@ -25,6 +25,7 @@ from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.broker.returned import Returned
 from jdbcstore.broker.selection import Selection
 from jdbcstore.broker.slices import SLICE_S
@@ -90,6 +91,8 @@ class Queue:
         self._delayed: dict[Delivery, asyncio.TimerHandle] = {}
         self.policy = broker.policy_for(destination)
         self._redelivery = broker.redelivery_policy_for(destination)
+        limit_bytes = self.policy.memory_limit_bytes or broker.options.in_flight_bytes_max
+        self._in_flight_bytes_max = min(limit_bytes, broker.options.in_flight_bytes_max)
         self._marks = self.policy.persist_jms_redelivered
         self._loading: asyncio.Future[Message | None] | None = None
         #: What those consumers get that do not want everything.
@@ -336,13 +339,20 @@ class Queue:
         ready = self._ready
         now_ms = self._broker.now_ms()
         is_open_to_all = not self.selections and self._exclusive is None
+        memory = self._broker.memory
+        in_flight_bytes_max, share = self._in_flight_bytes_max, 0
+        if memory.is_short:
+            in_flight_bytes_max, share = 0, memory.deliveries_share
         deadline_s = perf_counter() + SLICE_S
         for _ in range(_STEPS_AT_ONCE):
             if self._passed >= len(ready):
                 return True
             consumer = ready[0]
-            if not consumer.can_take:
+            has_enough = share > 0 and consumer.prefetch - consumer.credit >= share
+            if has_enough or not consumer.can_take:
                 consumer.parked.append(self)
+                if has_enough:
+                    memory.parked[consumer] = None
                 ready.popleft()
                 continue
             delivery = self._take(now_ms) if is_open_to_all else self._take_for(consumer, now_ms)
@@ -350,7 +360,7 @@ class Queue:
                 self._passed = 0
                 in_flight_bytes = _hand_out(delivery)
                 consumer.deliver(delivery)
-                if in_flight_bytes > self._broker.options.in_flight_bytes_max:
+                if in_flight_bytes > in_flight_bytes_max:
                     self._unload(delivery)
             elif is_open_to_all:
                 return not self._is_awake
@@ -824,6 +834,7 @@ def _hand_out(delivery: Delivery) -> int:
         return 0
     delivery.is_out = True
     lane.in_flight += 1
+    lane.memory.used += DELIVERY_BYTES
     lane.in_flight_bytes += delivery.size
     return lane.in_flight_bytes
 
@@ -833,6 +844,7 @@ def _take_back(delivery: Delivery) -> None:
     lane = delivery.lane
     if lane is not None:
         lane.in_flight -= 1
+        lane.memory.used -= DELIVERY_BYTES
         lane.in_flight_bytes -= delivery.size
 
 

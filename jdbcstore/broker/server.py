@@ -83,7 +83,9 @@ class Connection(asyncio.Protocol):
         self._session = Session(self._broker, self)
         if not self._server.admit(self):
             self._session.disconnect(
-                "The broker has as many clients as it may have; try again later", reason="too many clients"
+                "The broker has as many clients as it may have, in all (connections_max) or from this address"
+                " (connections_per_address_max); try again later",
+                reason="too many clients",
             )
             return
         self._broker.sessions.add(self._session)
@@ -135,6 +137,11 @@ class Connection(asyncio.Protocol):
     def is_encrypted(self) -> bool:
         """Whether the client came by TLS."""
         return isinstance(self._transport, TlsTransport)
+
+    @property
+    def address(self) -> str:
+        """The client's address without its port."""
+        return self.peer.rpartition(":")[0]
 
     @property
     def peer_certificate(self) -> PeerCertificate | None:
@@ -256,6 +263,8 @@ class Server:
         self._files_timer: asyncio.TimerHandle | None = None
         self._watch: PeerWatch | None = None
         self._connections_max = broker.options.connections_max
+        self._per_address_max = broker.options.connections_per_address_max
+        self._by_address: dict[str, int] = {}
         #: Host and port of each listener, as `BrokerOptions.bind` names them.
         self.addresses: list[tuple[str, int]] = []
 
@@ -314,13 +323,22 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a client in; False if there are too many."""
-        is_room = len(self._connections) < self._connections_max
+        address = connection.address
+        of_address = self._by_address.get(address, 0)
+        is_room = len(self._connections) < self._connections_max and of_address < self._per_address_max
         self._connections.add(connection)
+        self._by_address[address] = of_address + 1
         return is_room
 
     def forget(self, connection: Connection) -> None:
         """Count a client out."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.remove(connection)
+            left = self._by_address[connection.address] - 1
+            if left:
+                self._by_address[connection.address] = left
+            else:
+                del self._by_address[connection.address]
 
     def stop_listening(self) -> None:
         """Accept nobody any more."""

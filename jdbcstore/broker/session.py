@@ -22,12 +22,14 @@ from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, s
 from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.headings import Headings
+from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.ledger import Ledger
+from jdbcstore.broker.memory import TRANSACTION_BYTES, WRITE_BYTES
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
-from jdbcstore.broker.subscribing import consumer_for
+from jdbcstore.broker.subscribing import consumer_for, subscription_bytes
 from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
@@ -69,6 +71,11 @@ _FRAMES_AT_ONCE: Final = 100
 #: Credit that a consumer does not have before its SUBSCRIBE is answered: the RECEIPT goes out first.
 _WITHHELD: Final = 1 << 40
 
+#: Message bytes that are written at once, and when there is little memory. A client that does not read has so many
+#: bytes waiting for it, or one message.
+_OUTPUT_BYTES: Final = 1 << 20
+_OUTPUT_BYTES_SHORT: Final = 64 << 10
+
 SERVER: Final = f"jdbcstore/{VERSION}"
 
 
@@ -97,6 +104,8 @@ class Session:
                 header_line_bytes=options.header_bytes_max,
                 headers_max=options.headers_max,
                 body_bytes=options.body_bytes_max,
+                unconnected_head_bytes=options.unconnected_bytes_max,
+                unconnected_body_bytes=options.unconnected_bytes_max,
             )
         )
         self._is_closed = False
@@ -106,6 +115,12 @@ class Session:
         self._holds = 0
         self._is_over_uncommitted = False
         self._uncommitted_bytes = 0
+        self._uncommitted_bytes_max = options.uncommitted_bytes_max
+        self._memory = broker.memory
+        #: What the client makes the broker keep.
+        self.holding = Holding(self, broker.memory, options, broker.loop)
+        self._unfinished_bytes = 0
+        self._room_bytes = _OUTPUT_BYTES
         self._answers_due = 0
         self._is_leaving = self._is_ending = self._is_deaf = False
         #: Events that arrived while the client was held back.
@@ -122,9 +137,10 @@ class Session:
         self._transactions: dict[str, Transaction] = {}
         self._transaction_count = 0
         self._anonymous_subscriptions = 0
-        self._temporaries = Temporaries(broker, self.connection_id, self.access)
+        self._temporaries = Temporaries(broker, self.connection_id, self.access, self.holding)
         self._headings = Headings(self._stomp.header_lines, self._temporaries.names)
         self._transformations: dict[Consumer, str] = {}
+        broker.memory.connections += 1
 
     def __repr__(self) -> str:
         return f"<session {self.connection_id} {self._wire.peer}>"
@@ -137,7 +153,18 @@ class Session:
             self._stomp.receive_data(data, 0)  # read when the client may go on
         else:
             self._listen(data)
+        if (held := self._stomp.held_bytes) or self._unfinished_bytes or self._unheard:
+            self._count_unfinished(held)
         self.talk()
+
+    def _count_unfinished(self, held: int) -> None:
+        """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""
+        bodies = sum([len(event.body) for event in self._unheard if isinstance(event, Send)])
+        self._unfinished_bytes = held + bodies
+        if self._has_unheard:
+            self.holding.backlog_is(held + bodies)
+        else:
+            self.holding.frame_is(held, self._stomp.missing_bytes)
 
     def _listen(self, data: bytes = b"") -> None:
         """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
@@ -203,6 +230,7 @@ class Session:
     def _hear_rest(self) -> None:
         if not self._holds and not self._is_closed:
             self._listen()
+            self._count_unfinished(self._stomp.held_bytes)
             if not self._holds and not self._has_unheard:
                 self._wire.resume()
             self.talk()
@@ -249,12 +277,25 @@ class Session:
         if self._is_closed:
             return
         data = self._stomp.data_to_send()
+        is_full = self._room_bytes < 0 and not self._is_ending
+        if is_full:
+            self.is_choked = False
         if data:
             self._wire.write(data)
+        self._room_bytes = _OUTPUT_BYTES_SHORT if self._memory.is_short else _OUTPUT_BYTES
         if self._stomp.close_expected:
             self._wire.close()
-        elif not self.is_choked and self._unflushed:
+        elif self.is_choked:
+            return
+        elif is_full:
+            self._broker.loop.call_soon(self._go_on)
+        elif self._unflushed:
             self._settle_flushed()
+
+    def _go_on(self) -> None:
+        """The socket has taken what was delivered at once: deliver more."""
+        if not self.is_choked and not self._is_closed:
+            self.unchoke()
 
     def choke(self) -> None:
         """The socket is full."""
@@ -307,6 +348,8 @@ class Session:
         if self._is_closed:
             return
         self._is_closed = self.is_choked = True
+        self.holding.close()
+        self._memory.connections -= 1
         self._unheard.clear()
         self.access.end()
         self._broker.slices.run(self._closing(), self._gone)
@@ -475,6 +518,8 @@ class Session:
     # -- SEND ----------------------------------------------------------------------------------------------------
 
     def _on_send(self, event: Send) -> None:
+        if self._memory.uncommitted > self._memory.uncommitted_max and self._has_to_wait(event):
+            return
         if "producer-id" in event.headers:
             self._send_numbered(event)
             return
@@ -491,7 +536,7 @@ class Session:
             if event.transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
             self.access.check_management(message.reply_to)
-            self._broker.scheduler.manage(message, SendAnswer(self, event.receipt, len(event.body)))
+            self._broker.scheduler.manage(message, SendAnswer(self, event.receipt, message.size + WRITE_BYTES))
             return
         if event.transaction is not None:
             transaction = self._transaction(event.transaction)
@@ -499,11 +544,26 @@ class Session:
             self._done(event.receipt)
             return
         singles = self._singles(message, destination)
-        answer = SendAnswer(self, event.receipt, len(event.body))
         if len(singles) == 1:
-            self._broker.publish(singles[0], self, answer)
+            answer = SendAnswer(self, event.receipt, message.size + WRITE_BYTES)
+            self._broker.publish(message, self, answer)
         else:
+            answer = SendAnswer(self, event.receipt, self._size_of(singles))
             self._broker.commit(singles, [], self, answer)
+
+    def _has_to_wait(self, event: Send) -> bool:
+        """Whether there is no memory for another write until the store has answered some. Then nothing is heard."""
+        if event.transaction is None and event.headers.get("persistent") != "true":
+            return False
+        self._unheard.append(event)  # it is heard again, before all that comes behind it
+        self.hold()
+        self._memory.senders.append(self.let_go)
+        return True
+
+    @staticmethod
+    def _size_of(messages: Iterable[Message]) -> int:
+        """Bytes that they take on their way to the store."""
+        return sum([message.size + WRITE_BYTES for message in messages])
 
     def _send_numbered(self, event: Send) -> None:
         """A message of a producer that numbers them itself; `jdbcstore.broker.producers` has the theory."""
@@ -541,7 +601,7 @@ class Session:
         if transaction is not None:
             self._done(event.receipt)
         else:
-            answer = NumberedAnswer(self, event.receipt, len(event.body), [number])
+            answer = NumberedAnswer(self, event.receipt, self._size_of(singles), [number])
             self._broker.producers.commit(singles, [], self, answer, [producer_id])
 
     def _refuse(self, number: Number, transaction: Transaction | None) -> None:
@@ -588,14 +648,34 @@ class Session:
 
         One that is to be sent later is divided then.
         """
-        for element in destination.elements():
+        elements = destination.elements()
+        for element in elements:
             self._check_target(element)
         if self._broker.scheduler.takes(message):
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
+        if len(elements) == 1:
+            return message.divided()
+        self._check_parts(message, len(elements))
         return message.divided()
 
+    def _check_parts(self, message: Message, count: int) -> None:
+        """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""
+        options = self._broker.options
+        if count > options.composite_parts_max:
+            raise ProtocolError(
+                f"A message to {count} destinations: composite_parts_max is {options.composite_parts_max}. Send it to a"
+                " topic, or in several messages"
+            )
+        if count * message.size > options.transaction_bytes_max:
+            raise ProtocolError(
+                f"A message of {message.size} bytes to {count} destinations: they are stored together, and"
+                f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
+            )
+
     def _check_target(self, destination: Destination) -> None:
+        if self._broker.is_crowded:
+            self._broker.check_room_for(destination)
         if destination.is_temporary and not self._broker.knows_temporary(destination):
             raise ProtocolError(f"The destination {destination} does not exist.")
         if destination.is_wildcard:
@@ -607,7 +687,10 @@ class Session:
         destination = parse_stomp_destination(event.destination, self._temporaries.get)
         self.access.check_receive(destination)
         if len(self.subscriptions) >= self._broker.options.subscriptions_max:
-            raise ProtocolError(f"Too many subscriptions: {len(self.subscriptions)} are open")
+            raise ProtocolError(
+                f"Too many subscriptions: subscriptions_max is {self._broker.options.subscriptions_max} for a"
+                " connection. Unsubscribe one first"
+            )
         if event.id is not None:
             key = event.id
         else:
@@ -616,6 +699,8 @@ class Session:
         if key in self.subscriptions:
             raise ProtocolError(f"There is a subscription with the id {event.id} already; unsubscribe it first")
         consumer = consumer_for(self._broker, self, event, destination)
+        consumer.kept_bytes = subscription_bytes(event, destination)
+        self.holding.keep(consumer.kept_bytes, "This subscription", "Unsubscribe another one first")
         self.subscriptions[key] = consumer
         if (form := event.headers.get("transformation")) is not None:
             self._transformations[consumer] = form
@@ -689,6 +774,7 @@ class Session:
 
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
         self._transformations.pop(consumer, None)
+        self.holding.give_up(consumer.kept_bytes)
         self._ledger.forget(consumer)
         return self._broker.unsubscribing(consumer)
 
@@ -739,6 +825,9 @@ class Session:
             return
         if delivery.lane is None:
             delivery.message = None
+        self._room_bytes -= len(body)
+        if self._room_bytes < 0:
+            self.is_choked = True  # until the socket has taken this
         if not self._is_talking:
             self.talk()
 
@@ -828,10 +917,15 @@ class Session:
             raise ProtocolError(f"The transaction was already started: {event.transaction}")
         options = self._broker.options
         if len(self._transactions) >= options.transactions_max:
-            raise ProtocolError(f"Too many transactions: {options.transactions_max} are open")
+            raise ProtocolError(
+                f"Too many transactions: transactions_max is {options.transactions_max} for a connection. Commit or"
+                " abort one first"
+            )
         self._transaction_count += 1
         transaction_id = LocalTransactionId(self._transaction_count, ConnectionId(self.connection_id))
-        self._transactions[event.transaction] = Transaction(event.transaction, transaction_id, options)
+        what, remedy = f"Transaction {event.transaction}", "Commit or abort one first"
+        self.holding.keep(TRANSACTION_BYTES + len(event.transaction), what, remedy)
+        self._transactions[event.transaction] = Transaction(event.transaction, transaction_id, options, self.holding)
         self._done(event.receipt)
 
     def _on_commit(self, event: Commit) -> None:
@@ -839,7 +933,8 @@ class Session:
         if self._has_to_learn(transaction.numbers, event):
             return
         del self._transactions[event.transaction]
-        size = sum(message.size for message in transaction.sends)
+        size = self._size_of(transaction.sends)
+        transaction.close()
         if not (transaction.numbers or transaction.is_incomplete):
             answer = SendAnswer(self, event.receipt, size, transaction.acknowledged)
             self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
@@ -854,6 +949,7 @@ class Session:
     def _on_abort(self, event: Abort) -> None:
         transaction = self._transaction(event.transaction)
         del self._transactions[event.transaction]
+        transaction.close()
         self.restore(transaction.acknowledged)
         for number in transaction.refused:
             self.numbering.forgiven(number)
@@ -865,14 +961,16 @@ class Session:
         """So many bytes are on their way to the store; beyond the limit the client has to wait."""
         self._answers_due += 1
         self._uncommitted_bytes += size
-        if not self._is_over_uncommitted and self._uncommitted_bytes > self._broker.options.uncommitted_bytes_max:
+        self._memory.uncommitted += size
+        if not self._is_over_uncommitted and self._uncommitted_bytes > self._uncommitted_bytes_max:
             self._is_over_uncommitted = True
             self.hold()
 
     def answered(self, size: int, receipt: str | None, error: BaseException | None) -> None:
         """The store has answered."""
         self._uncommitted_bytes -= size
-        if self._is_over_uncommitted and self._uncommitted_bytes <= self._broker.options.uncommitted_bytes_max // 2:
+        self._memory.uncommitted -= size
+        if self._is_over_uncommitted and self._uncommitted_bytes <= self._uncommitted_bytes_max // 2:
             self._is_over_uncommitted = False
             self.let_go()
         if error is not None:

@@ -63,7 +63,7 @@ def parse_stomp_destination(text: str, own_temporary: OwnTemporary) -> Destinati
     Raises:
         ProtocolError: it is empty, or a name is.
     """
-    shared = _shared_destination(text)
+    shared = _shared_destination(text if len(text) <= _HEADER_CHARS_MAX else text.strip())
     if shared is not None:
         return shared
     text = text.strip()
@@ -117,13 +117,15 @@ def destination_header(destination: Destination, own_names: Mapping[Destination,
         except ConfigurationError:
             elements = (destination,)
         header = ",".join(_OUTGOING[type(element)] + element.physical_name for element in elements)
-        if len(_headers) >= _HEADERS_MAX:
-            _headers.clear()
-        _headers[destination] = header
+        if len(header) <= _HEADER_CHARS_MAX:  # clients choose them, and remembering must not cost memory
+            if len(_headers) >= _HEADERS_MAX:
+                _headers.clear()
+            _headers[destination] = header
     return header
 
 
 _HEADERS_MAX: Final = 8192
+_HEADER_CHARS_MAX: Final = 512
 _headers: dict[Destination, str] = {}
 _OUTGOING: Final[dict[type[Destination], str]] = {kind: prefix for prefix, kind in _PREFIXES.items()}
 

@@ -8,6 +8,7 @@ from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.interest import EVERYTHING, Interest, stomp_selector
+from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ProtocolError
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
     from jdbcstore.broker.session import Session
 
-__all__ = ["consumer_for"]
+__all__ = ["consumer_for", "subscription_bytes"]
+
+
+def subscription_bytes(event: Subscribe, destination: Destination) -> int:
+    """What a subscription takes in memory, as far as it is known before anything is delivered."""
+    size = SUBSCRIPTION_BYTES + len(event.destination) + len(event.id or "")
+    if destination.is_composite:
+        size += MEMBERSHIP_BYTES * len(destination.elements())
+    return size if event.selector is None else size + SELECTION_BYTES
 
 
 def consumer_for(broker: Broker, session: Session, event: Subscribe, destination: Destination) -> Consumer:
@@ -34,10 +43,17 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         ProtocolError: it asks for what there is not, or not yet.
     """
     elements = destination.elements()
+    parts_max = broker.options.composite_parts_max
+    if len(elements) > parts_max:
+        raise ProtocolError(
+            f"A subscription to {len(elements)} destinations: composite_parts_max is {parts_max}. Subscribe to a"
+            " wildcard, or several times"
+        )
     kinds = {element.is_queue for element in elements}
     if len(kinds) > 1:
         raise ProtocolError(f"Cannot subscribe to queues and topics at once: {event.destination}")
     for element in elements:
+        broker.check_room_for(element)
         if element.is_temporary and not broker.knows_temporary(element):
             raise ProtocolError(f"The destination {element} does not exist.")
     is_queue = kinds == {True}

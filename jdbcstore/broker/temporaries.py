@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from jdbcstore.broker.memory import TEMPORARY_BYTES
 from jdbcstore.destination import Destination, TempQueue, TempTopic
 from jdbcstore.errors import ProtocolError
 
 if TYPE_CHECKING:
     from jdbcstore.broker.access import Access
     from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.holding import Holding
 
 __all__ = ["Temporaries"]
 
@@ -22,11 +24,13 @@ class Temporaries:
         broker: has to know them.
         connection_id: what their physical names begin with.
         access: may the client have any?
+        holding: what the connection keeps, which they are part of.
     """
 
-    __slots__ = ("_access", "_broker", "_by_name", "_connection_id", "names")
+    __slots__ = ("_access", "_broker", "_by_name", "_connection_id", "_holding", "names")
 
-    def __init__(self, broker: Broker, connection_id: str, access: Access) -> None:
+    def __init__(self, broker: Broker, connection_id: str, access: Access, holding: Holding) -> None:
+        self._holding = holding
         self._access = access
         self._broker = broker
         self._connection_id = connection_id
@@ -45,10 +49,14 @@ class Temporaries:
         if destination is None:
             count = len(self._by_name)
             if count >= self._broker.options.temporary_destinations_max:
-                raise ProtocolError(f"Too many temporary destinations: {count} are open")
+                most = self._broker.options.temporary_destinations_max
+                raise ProtocolError(
+                    f"Too many temporary destinations: temporary_destinations_max is {most} for a connection"
+                )
             kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
             destination = kind(f"{self._connection_id}:{count + 1}")
             self._access.check_create(destination)
+            self._holding.keep(TEMPORARY_BYTES + 2 * len(name), "This temporary destination", "Use fewer of them")
             self._by_name[name] = destination
             self.names[destination] = name
             self._broker.add_temporary(destination)

@@ -13,12 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.broker.queue import Answer
 from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Topic", "TopicConsumer"]
 
+#: What may wait for a subscriber while there is little memory.
+_PENDING_BYTES_SHORT: Final = 64 << 10
+
 
 class TopicConsumer(Consumer):
     """A subscription to topics, with what it could not be sent yet.
@@ -45,7 +49,7 @@ class TopicConsumer(Consumer):
         session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
     """
 
-    __slots__ = ("_broker", "_held", "_pending", "_pending_bytes", "_timer", "topics")
+    __slots__ = ("_broker", "_given", "_held", "_pending", "_pending_bytes", "_pending_bytes_max", "_timer", "topics")
 
     def __init__(
         self,
@@ -62,6 +66,10 @@ class TopicConsumer(Consumer):
         self._broker = broker
         self._pending: deque[Delivery] = deque()
         self._pending_bytes = 0
+        #: Delivered and not acknowledged.
+        self._given = 0
+        limit_bytes = broker.policy_for(destination).memory_limit_bytes or broker.options.topic_pending_bytes_max
+        self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Session] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -71,7 +79,7 @@ class TopicConsumer(Consumer):
             return
         delivery = Delivery(message)
         if not self._pending and self.can_take:
-            self.deliver(delivery)
+            self._give(delivery)
             return
         self._pending.append(delivery)
         self._pending_bytes += delivery.size
@@ -85,7 +93,15 @@ class TopicConsumer(Consumer):
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""
         self.credit += count
+        taken = min(count, self._given)
+        self._given -= taken
+        self._broker.memory.used -= taken * DELIVERY_BYTES
         self.resume()
+
+    def _give(self, delivery: Delivery) -> None:
+        self._given += 1
+        self._broker.memory.used += DELIVERY_BYTES
+        self.deliver(delivery)
 
     def resume(self) -> None:
         """Send what is pending as far as the client takes it, and let publishers go on when half of it is gone."""
@@ -99,7 +115,7 @@ class TopicConsumer(Consumer):
         while self._pending and self.can_take:
             delivery = self._pop()
             if delivery.message is not None and not 0 < delivery.message.expiration < now_ms:
-                self.deliver(delivery)
+                self._give(delivery)
             if perf_counter() > deadline_s:
                 self._broker.loop.call_soon(self.resume)
                 return
@@ -110,8 +126,8 @@ class TopicConsumer(Consumer):
         self.credit = 0
         self.unacknowledged.clear()
         self._pending.clear()
-        self._broker.memory.used -= self._pending_bytes
-        self._pending_bytes = 0
+        self._broker.memory.used -= self._pending_bytes + self._given * DELIVERY_BYTES
+        self._pending_bytes = self._given = 0
         self._let_go()
         return self._leaving()
 
@@ -129,9 +145,11 @@ class TopicConsumer(Consumer):
 
     def _is_over(self, part: int) -> bool:
         options = self._broker.options
+        if self._broker.memory.is_short and self._pending_bytes > _PENDING_BYTES_SHORT // part:
+            return True
         return (
             len(self._pending) > options.topic_pending_max // part
-            or self._pending_bytes > options.topic_pending_bytes_max // part
+            or self._pending_bytes > self._pending_bytes_max // part
         )
 
     def _let_go(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.holding import Holding
+from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import LocalTransactionId, ProducerId
@@ -20,10 +22,13 @@ class Transaction:
         name: what the client calls it.
         transaction_id: what its messages call it.
         options: how much it may hold.
+        holding: what its connection keeps, which it is part of.
     """
 
     __slots__ = (
         "_bytes",
+        "_holding",
+        "_kept",
         "_options",
         "acknowledged",
         "is_incomplete",
@@ -34,7 +39,7 @@ class Transaction:
         "transaction_id",
     )
 
-    def __init__(self, name: str, transaction_id: LocalTransactionId, options: BrokerOptions) -> None:
+    def __init__(self, name: str, transaction_id: LocalTransactionId, options: BrokerOptions, holding: Holding) -> None:
         self.name = name
         self.transaction_id = transaction_id
         self.sends: list[Message] = []
@@ -47,6 +52,8 @@ class Transaction:
         self.is_incomplete = False
         self._options = options
         self._bytes = 0
+        self._holding = holding
+        self._kept = TRANSACTION_BYTES + len(name)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Keep what a SEND has become until COMMIT, all of it or nothing.
@@ -56,6 +63,7 @@ class Transaction:
         """
         size = sum([message.size for message in messages])
         self._check(len(messages), size)
+        self._keep(size)
         for message in messages:
             message.transaction_id = self.transaction_id
         self._bytes += size
@@ -70,6 +78,9 @@ class Transaction:
         """Keep acknowledgements until COMMIT. Raises ProtocolError when there are none because it has no room."""
         if not deliveries:
             raise self._full()
+        size = len(deliveries) * DELIVERY_BYTES
+        self._holding.count(size)
+        self._kept += size
         self.acknowledged.extend(deliveries)
 
     def number(self, producer_id: ProducerId, number: int) -> None:
@@ -82,9 +93,18 @@ class Transaction:
             )
         numbers.append(number)
 
+    def close(self) -> None:
+        """It has come to its end: nothing is kept for it."""
+        self._holding.give_up(self._kept)
+        self._kept = 0
+
     def all_numbers(self) -> list[tuple[ProducerId, int]]:
         """The numbers of all messages in it, refused ones too."""
         return [(producer, number) for producer, of in self.numbers.items() for number in of] + self.refused
+
+    def _keep(self, size: int) -> None:
+        self._holding.keep(size, f"Transaction {self.name}", "Commit or abort it first")
+        self._kept += size
 
     def _check(self, count: int, size: int) -> None:
         options = self._options

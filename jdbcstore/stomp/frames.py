@@ -25,7 +25,7 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 lies within one chunk, which is nearly every frame, is cut out of it without another copy; one with a single header and
 no body in one step, and ACKs that follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
 remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
-can hold in memory is bounded by `Limits`.
+can hold in memory is bounded by `Limits`; how much it holds now is told by `FrameParser.held_bytes`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class Limits:
     header_block_bytes: int = 1024 * 1024
     """The command line and all headers together."""
     body_bytes: int = 100 * 1024 * 1024
-    unconnected_body_bytes: int = 64 * 1024
-    """Body of a frame of somebody who is not connected yet: strangers get no 100 MiB of memory."""
+    unconnected_head_bytes: int = 16 * 1024
+    unconnected_body_bytes: int = 16 * 1024
+    """Of somebody who is not connected yet: strangers get a few KiB of memory."""
 
 
 #: What ActiveMQ allows, and a bound on all headers together.
@@ -115,6 +116,9 @@ _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
 
 _UNTIL_NUL: Final = -1
 
+#: A decoded header beside its characters: two strings and their place in a dictionary.
+_HEADER_BYTES: Final = 200
+
 
 def _nul_in_head() -> ProtocolError:
     return ProtocolError(
@@ -147,6 +151,9 @@ class FrameParser:
         "_decode_once",
         "_drops_cr",
         "_head",
+        "_head_bytes",
+        "_head_bytes_max",
+        "_head_limit",
         "_limits",
         "_missing",
         "_position",
@@ -159,26 +166,32 @@ class FrameParser:
         self.headers: dict[str, str] = {}
         self._limits = limits
         # A head of this size can have no line that is too long, which saves measuring them.
-        short = min(limits.command_line_bytes, limits.header_line_bytes, limits.header_block_bytes)
+        head_bytes_max = min(limits.header_block_bytes, limits.unconnected_head_bytes)
+        short = min(limits.command_line_bytes, limits.header_line_bytes, head_bytes_max)
         self._short_head_bytes = short if limits.headers_max else 0
         self._commands = commands
-        self._speak(UNCONNECTED, "unconnected_body_bytes")
+        is_less = limits.unconnected_head_bytes <= limits.header_block_bytes
+        head_limit = "unconnected_head_bytes" if is_less else "header_block_bytes"
+        self._speak(UNCONNECTED, head_limit, "unconnected_body_bytes")
         self._data = b""  # the chunk being cut
         self._position = 0  # where in it the next unread byte is
         self._head = bytearray()  # start of a head whose end has not come yet; empty between frames
         self._searched = 0  # no head ends before this place in _head
         self._command = ""  # of a frame whose body has not come completely
+        self._head_bytes = 0  # of that frame
         self._body = bytearray()  # start of that body
         self._missing = 0  # how much of it is missing, the NUL not counted, or _UNTIL_NUL
 
     def speak(self, version: str) -> None:
         """From the next frame on read headers as this version has them, and allow bodies of full size."""
-        self._speak(dialect_of(version), "body_bytes")
+        self._speak(dialect_of(version), "header_block_bytes", "body_bytes")
 
-    def _speak(self, dialect: Dialect, body_limit: str) -> None:
+    def _speak(self, dialect: Dialect, head_limit: str, body_limit: str) -> None:
         self._decode_line = dialect.decode_line
         self._decode_once = dialect.decode_once
         self._drops_cr = dialect.drops_cr
+        self._head_limit = head_limit
+        self._head_bytes_max: int = getattr(self._limits, head_limit)
         self._body_limit = body_limit
         self._body_bytes_max: int = getattr(self._limits, body_limit)
 
@@ -187,6 +200,17 @@ class FrameParser:
         left = self._data[self._position :]
         self._data = left + data if left else data
         self._position = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are here and are no complete frame yet, or are not looked at yet."""
+        head_bytes = self._head_bytes + _HEADER_BYTES * len(self.headers) if self._command else 0
+        return len(self._data) - self._position + len(self._head) + head_bytes + len(self._body)
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes of a body that its ``content-length`` has announced and that have not come."""
+        return max(self._missing - len(self._data) + self._position, 0) if self._command else 0
 
     def next_frame(self) -> Frame | None:
         """The next complete frame, or None when more bytes are needed.
@@ -271,7 +295,7 @@ class FrameParser:
             self._check("header length", "header_line_bytes", line_bytes, limits.header_line_bytes)
             # Its end may have come up to "\n\r", which does not count.
             self._searched = max(0, len(head) - 2)
-            self._check("header block", "header_block_bytes", self._searched, limits.header_block_bytes)
+            self._check("header block", self._head_limit, self._searched, self._head_bytes_max)
         return False
 
     def _parse_head(self, head: bytes) -> None:
@@ -298,13 +322,14 @@ class FrameParser:
             raise ProtocolError(f"Unknown STOMP action: {name}", fatal=True)
         length = headers.get("content-length")
         self._missing = _UNTIL_NUL if length is None else self._parse_length(length)
+        self._head_bytes = len(head)
         self._command = command
 
     def _check_lengths(self, head: bytes, command_line: bytes, lines: list[bytes]) -> None:
         limits = self._limits
         self._check("command length", "command_line_bytes", len(command_line), limits.command_line_bytes)
         self._check("header length", "header_line_bytes", max(map(len, lines), default=0), limits.header_line_bytes)
-        self._check("header block", "header_block_bytes", len(head), limits.header_block_bytes)
+        self._check("header block", self._head_limit, len(head), self._head_bytes_max)
 
     def _parse_length(self, text: str) -> int:
         digits = text.strip(JAVA_BLANKS)

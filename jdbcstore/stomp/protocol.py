@@ -118,6 +118,16 @@ class StompConnection:
         """Whether to close the socket once `data_to_send` has been written."""
         return self.state is State.CLOSED
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes from the client that have not become an event yet."""
+        return self._parser.held_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the client has announced for the body of an unfinished frame, and has not sent."""
+        return self._parser.missing_bytes
+
     def receive_data(self, data: bytes, frames_max: int = sys.maxsize) -> list[Event]:
         """Take bytes from the client.
 

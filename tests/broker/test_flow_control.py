@@ -114,7 +114,8 @@ def test_a_consumer_that_does_not_read_harms_nobody(
     deaf, busy = open_client(address), open_client(address)
     deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     pour(busy, 300, "x" * 50_000)
-    deaf.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "100000"})
+    wish = {"destination": "/queue/A", "id": "1", "ack": "client", "activemq.prefetchSize": "100000"}
+    deaf.send("SUBSCRIBE", wish)
     busy.publish("/queue/B", "b")
     busy.subscribe("/queue/B")
     assert busy.message().text == "b"

@@ -630,8 +630,7 @@ processNonPersistent="true"/></deadLetterStrategy></policyEntry>
         ),
         DestinationPolicy(pattern=Topic("PRICES.*"), durable_topic_prefetch=7),
     )
-    (warning,) = warnings(xml)
-    assert warning.startswith('activemq.xml:11: <policyEntry> memoryLimit="5mb" is read, but all queues share')
+    assert not warnings(xml)
 
 
 def test_a_shared_queue_of_dead_letters_has_a_name(tmp_path: Path) -> None:

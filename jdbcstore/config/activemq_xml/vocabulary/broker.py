@@ -225,13 +225,13 @@ STOMP_URI: Final = {
     "wireFormat.maxFrameSize": used("`broker.body_bytes_max`", "unlimited", option="broker.body_bytes_max", read=size),
     "wireFormat.maxDataLength": used("`broker.body_bytes_max`", "100 MiB", option="broker.body_bytes_max", read=size),
     "wireFormat.connectionAttemptTimeout": used(
-        "`broker.connect_timeout_s`, in ms",
+        "`broker.connect_timeout_s`, in ms. **Differs**: without it 10 s",
         "30000",
         option="broker.connect_timeout_s",
         read=lambda ms: integer(ms) / 1000,
     ),
     "transport.connectAttemptTimeout": used(
-        "`broker.connect_timeout_s`, in ms",
+        "`broker.connect_timeout_s`, in ms. **Differs**: without it 10 s",
         "30000",
         option="broker.connect_timeout_s",
         read=lambda ms: integer(ms) / 1000,

@@ -60,7 +60,7 @@ _POLICY: Final = {
     "maxExpirePageSize": _policy("max_expire_page_size", "400", integer),
     "maxPageSize": _policy("max_page_size", "200", integer),
     "maxBrowsePageSize": _without("max_browse_page_size", "400", integer, "a browser shows all that there is"),
-    "memoryLimit": _without("memory_limit_bytes", "0, none", size, "all queues share broker.memory_bytes_max"),
+    "memoryLimit": _policy("memory_limit_bytes", "0, none", size),
     "producerFlowControl": _without(
         "producer_flow_control", "true", boolean, "a sender waits until the store has taken what it sent", "true"
     ),

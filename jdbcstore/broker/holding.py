@@ -1,0 +1,181 @@
+"""What one connection makes the broker keep, and what happens at a limit; `jdbcstore.broker.memory` has the theory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from jdbcstore.broker.memory import Memory
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.session import Session
+
+__all__ = ["Holding"]
+
+#: A frame that is not larger is read without asking: it is there with its next chunk.
+_SMALL_FRAME_BYTES: Final = 64 << 10
+
+
+class Holding:
+    """The account of one connection.
+
+    Args:
+        session: whose; it is held back, and let go.
+        memory: everybody's account.
+        options: the limits.
+        loop: the event loop.
+    """
+
+    __slots__ = ("_frame", "_loop", "_memory", "_options", "_session", "_since_s", "_timer", "_wanted", "kept")
+
+    def __init__(
+        self, session: Session, memory: Memory, options: BrokerOptions, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._session = session
+        self._memory = memory
+        self._options = options
+        self._loop = loop
+        #: Open transactions and subscriptions.
+        self.kept = 0
+        #: What is counted for its unfinished frame.
+        self._frame = 0
+        #: What that frame will need while it waits for that, else 0.
+        self._wanted = 0
+        #: Since when a large frame is being read.
+        self._since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- transactions, subscriptions -------------------------------------------------------------------------------
+
+    def keep(self, size: int, what: str, remedy: str) -> None:
+        """Count what is going to stay until the client says otherwise.
+
+        Args:
+            size: bytes.
+            what: for the error, ``Transaction t1``.
+            remedy: for the error, what to do about it.
+
+        Raises:
+            ProtocolError: it is too much for the connection, or for all of them together.
+        """
+        options, memory = self._options, self._memory
+        if self.kept + size > options.connection_bytes_max:
+            raise ProtocolError(
+                f"{what} is refused: this connection keeps {self.kept} bytes in open transactions and subscriptions,"
+                f" and connection_bytes_max is {options.connection_bytes_max}. {remedy}"
+            )
+        if not memory.may_keep(size, self.kept + self._frame):
+            raise ProtocolError(
+                f"{what} is refused: all clients together keep {memory.kept} bytes in open transactions, subscriptions"
+                f" and unfinished frames, and memory_bytes_max is {memory.bytes_max}. {remedy}, or try again later"
+            )
+        self.count(size)
+
+    def count(self, size: int) -> None:
+        """Count what cannot be refused."""
+        self.kept += size
+        self._memory.kept += size
+
+    def give_up(self, size: int) -> None:
+        """So many bytes are kept no more."""
+        self.kept -= size
+        self._memory.kept -= size
+
+    # -- unfinished frames -----------------------------------------------------------------------------------------
+
+    def frame_is(self, arrived: int, announced: int) -> None:
+        """How much there is of a frame that is not complete, and how much is known to come.
+
+        A large one that there is no room for has to wait.
+        """
+        size, memory = arrived + announced, self._memory
+        if size <= _SMALL_FRAME_BYTES:
+            if self._frame > _SMALL_FRAME_BYTES:
+                self._finished()
+            self._count(size)
+            return
+        if not self._since_s:
+            self._since_s = self._loop.time()
+            memory.large[self] = None
+        if self._wanted or (size > self._frame and not memory.may_grow(self, size - self._frame, self._own)):
+            self._count(arrived)
+            self._wait(size)
+        else:
+            self._count(size)
+
+    def backlog_is(self, size: int) -> None:
+        """How much of what the client has sent is here and waits for the client's turn. It is not read meanwhile."""
+        self._count(size)
+
+    @property
+    def _own(self) -> int:
+        return self.kept + self._frame
+
+    def _count(self, size: int) -> None:
+        self._memory.kept += size - self._frame
+        self._frame = size
+
+    def _wait(self, size: int) -> None:
+        memory = self._memory
+        if not self._wanted:
+            memory.waiting[self] = None
+            self._session.hold()
+            self._timer = self._loop.call_later(self._options.memory_timeout_s, self._waited_long)
+        self._wanted = size
+        if memory.kept > 2 * memory.kept_max:
+            self._session.disconnect(
+                f"There is no memory for a frame of {size} bytes: memory_bytes_max is {memory.bytes_max}. Try again"
+                " later",
+                reason="no memory for a large frame",
+            )
+
+    def try_again(self) -> bool:
+        """Go on with the frame if there is room now. Returns whether there was."""
+        wanted = self._wanted
+        if not self._memory.may_grow(self, wanted - self._frame, self._own):
+            return False
+        self._stop_waiting()
+        self._since_s = self._loop.time()  # it has not been read meanwhile
+        self._count(wanted)
+        self._session.let_go()
+        return True
+
+    def _stop_waiting(self) -> None:
+        self._wanted = 0
+        self._memory.waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _waited_long(self) -> None:
+        """Frames that others wait for must come to an end."""
+        timeout_s = self._options.memory_timeout_s
+        self._timer = self._loop.call_later(timeout_s, self._waited_long)
+        for holding in list(self._memory.large):
+            holding.end_if_older(self._loop.time() - timeout_s)
+
+    def end_if_older(self, than_s: float) -> None:
+        """End the connection if its frame is being read since then."""
+        if self._since_s <= than_s and not self._wanted:
+            self._session.disconnect(
+                f"A frame of {self._frame} bytes was not complete after {self._options.memory_timeout_s:g} s while"
+                f" others waited for memory: memory_bytes_max is {self._memory.bytes_max}",
+                reason="a large frame that does not end",
+            )
+
+    def _finished(self) -> None:
+        self._since_s = 0.0
+        self._memory.finished(self)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._stop_waiting()
+        self._finished()
+        self._count(0)
+        self.give_up(self.kept)
+        if self._memory.waiting:
+            self._loop.call_soon(self._memory.admit)

@@ -11,6 +11,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.looking import KahaDBView
+from jdbcstore.store.kahadb.recognising import refuse_another_store
 
 __all__ = ["check_url", "is_journal", "looking_into"]
 
@@ -26,6 +27,7 @@ def check_url(url: str) -> None:
         directory, _ = kahadb_options(url)
         if not directory.is_dir():
             raise ConfigurationError(f"there is no directory {directory}")
+        refuse_another_store(directory, ignores_missing=True)
         return
     if url.startswith("memory:"):
         raise ConfigurationError("a store in memory can be looked into by its own process only")

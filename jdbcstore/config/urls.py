@@ -113,14 +113,16 @@ def open_store(
             broker.
 
     Raises:
-        ConfigurationError: the URL is wrong or its driver is not installed.
+        ConfigurationError: the URL is wrong or its driver is not installed, or a directory is another store's.
     """
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
     if is_kahadb(text):
         from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+        from jdbcstore.store.kahadb.recognising import refuse_another_store
 
         directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
+        refuse_another_store(directory, ignores_missing=kahadb.ignore_missing_journal_files)  # before the lock is made
         return KahaDBPersistenceAdapter(directory, replace(kahadb, use_lock=False) if locker == "none" else kahadb)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 

@@ -26,6 +26,7 @@ from jdbcstore.store.kahadb.journal import AnyJournal, Damage, Journal, JournalF
 from jdbcstore.store.kahadb.known import named_destination
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.pagefile import PageFile
+from jdbcstore.store.kahadb.recognising import refuse_another_store, what_it_is
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.kahadb.scheduling import DIRECTORY
@@ -56,13 +57,14 @@ def contents_of_journals(
         skips_damage: whether what cannot be read is left out and listed.
 
     Raises:
-        ConfigurationError: there is no journal.
+        ConfigurationError: there is no journal, or it is another store's.
         StoreError: it cannot be read, or is damaged.
     """
+    refuse_another_store(directory, ignores_missing=True)
     with ExitStack() as stack:
         opened = stack.enter_context(_all_opened(directory))
         if not opened.files:
-            raise ConfigurationError(f"there is no KahaDB journal (db-1.log, db-2.log …) in {directory}")
+            raise ConfigurationError(f"{directory} {what_it_is(directory)}")
         other = Path(directory).parent / "txStore"
         tx_store = stack.enter_context(_all_opened(other)) if other.is_dir() else None
         jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler))

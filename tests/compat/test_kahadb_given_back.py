@@ -20,6 +20,7 @@ from jdbcstore.store.disk import move
 from jdbcstore.store.kahadb import Journal, recovery, replacing, replay
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.blank_index import is_blank_index, leave_blank_index
+from jdbcstore.store.kahadb.checking import check
 from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -242,11 +243,13 @@ def test_a_directory_of_an_old_openwire_version_keeps_it_over_several_rounds(cla
 
     with java(version=6) as activemq:
         activemq.subscribe_durably("PRICES", "ann", "news")
+        activemq.subscribe_durably("QUIET", "ann", "quiet")  # no message ever comes
         activemq.publish("PRICES", 0, 4)
         send(activemq, NEW, *(f"new {number}" for number in range(5)))
         activemq.prepare(XID, "receive", "NEW", "1", "send", "queue://DONE", "100", "2")
         sends_later(activemq, "later 1")
         activemq.stop()
+    assert check(directory).findings == []
     with KahaDBPersistenceAdapter(directory) as adapter:  # started and stopped only
         assert adapter.wire_version == 6
         assert ours(adapter, NEW) == {"NEW": [f"new {number}" for number in range(1, 5)]}

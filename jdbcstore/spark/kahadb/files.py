@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyarrow import fs
 
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.store.kahadb.journal import AnyJournal, file_number, reading
+from jdbcstore.store.kahadb.recognising import foreign_store, stores_in
 
 __all__ = ["JournalDirectory", "RemoteFile"]
 
@@ -110,12 +112,20 @@ def _resolved(uri: str) -> tuple[fs.FileSystem, str]:
 def _listed(uri: str) -> dict[int, RemoteFile]:
     system, path = _resolved(uri)
     found: dict[int, RemoteFile] = {}
+    names: list[str] = []
+    stores: list[str] = []
     with reading(path):
         for file in system.get_file_info(fs.FileSelector(path)):
+            names.append(file.base_name)
             number = file_number(file.base_name)
             if number is None or file.type != fs.FileType.File or not file.size:
                 continue
             if number in found:
                 raise StoreError(f"{file.path} and {found[number].path} have the same number: one is a copy")
             found[number] = RemoteFile(uri, file.path, number, file.size)
+        if not found and isinstance(system, fs.LocalFileSystem):
+            stores = stores_in(Path(path))
+    foreign = foreign_store(names, stores)
+    if foreign is not None:
+        raise ConfigurationError(f"{uri} {foreign}")
     return found

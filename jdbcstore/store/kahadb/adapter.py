@@ -39,6 +39,7 @@ from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.messages import KahaDBMessageStore
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
+from jdbcstore.store.kahadb.recognising import refuse_another_store
 from jdbcstore.store.kahadb.recovery import open_index
 from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
@@ -110,9 +111,11 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """As the contract says. Raises `ConfigurationError` when the directory is another store's."""
         if self._index is not None:
             raise StoreError("the store is started already")
         self._wait_for_abandoned()
+        refuse_another_store(self.directory, ignores_missing=self.options.ignore_missing_journal_files)
         self._become_master()
         try:
             self._open()

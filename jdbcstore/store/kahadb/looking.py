@@ -17,6 +17,7 @@ from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.committing import Committer
 from jdbcstore.store.kahadb.index import FILE_NAME
 from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.kahadb.recognising import refuse_another_store
 from jdbcstore.store.kahadb.recovery import made_anew
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 
@@ -37,6 +38,7 @@ class KahaDBView(KahaDBPersistenceAdapter):
     def start(self) -> None:
         if self._index is not None:
             raise StoreError("the store is started already")
+        refuse_another_store(self.directory, ignores_missing=True)
         folder = self._folder = Path(tempfile.mkdtemp(prefix="jdbcstore-kahadb-"))
         try:
             self._index = made_anew(folder / FILE_NAME, self.directory, self.options)

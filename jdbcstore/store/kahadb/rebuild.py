@@ -121,7 +121,7 @@ def make_rebuild_complete(directory: Path, index_directory: Path, appender: Appe
         StoreError: the disk refuses, or a rebuild would lose something that cannot be written again. A broker's index
             is as good as before.
     """
-    skipping = {lost.marker.file for lost in state.lost_by_broker}
+    skipping = state.skipped_files | {lost.marker.file for lost in state.lost_by_broker}
     for number in sorted(skipping):
         _read_on(directory / file_name(number), number)
     if skipping:

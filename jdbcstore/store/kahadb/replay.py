@@ -129,6 +129,8 @@ class Replay:
         for location, command in records:
             cls = type(command)
             if self._copying is not None and (cls not in _COPIED or location.file != self._copying[0].file):
+                if location.file == self._copying[0].file and location.file in self._markers:
+                    self.state.skipped_files.add(location.file)
                 self._copying = None
             handler = handlers(cls)
             if handler is not None:

@@ -106,6 +106,10 @@ class StoredDestination:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __bool__(self) -> bool:
+        # Without messages it is one, too: it may have subscriptions.
+        return True
+
     def all(self) -> Collection[StoredMessage]:
         """Its messages in no order."""
         return self._by_id.values()
@@ -218,6 +222,8 @@ class State:
     way, so that they would be there again in a rebuild without it."""
     rewritten_files: set[int] = field(default_factory=set)
     """Files with copies of an ack compaction of a broker. Without them a broker's rebuild comes to the same."""
+    skipped_files: set[int] = field(default_factory=set)
+    """Those of them that such a rebuild leaves out although they hold something else than copies, too."""
     lost_by_broker: list[LostByBroker] = field(default_factory=list)
     revived_by_broker: list[tuple[Destination, str]] = field(default_factory=list)
     """Messages that are acknowledged, and that a broker delivers again when it has to rebuild its index: a compaction

@@ -16,8 +16,9 @@ from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.ackmap import read_ack_map
 from jdbcstore.store.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.kahadb.diagnosis import Pins
-from jdbcstore.store.kahadb.journal import Journal, Location, Record, file_number, up_to
+from jdbcstore.store.kahadb.journal import Journal, Location, Record, up_to
 from jdbcstore.store.kahadb.pagefile import IndexPlace, PageFile
+from jdbcstore.store.kahadb.recognising import foreign_store, stores_in, what_it_is
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.state import State
 
@@ -70,42 +71,17 @@ def open_journal(directory: Path) -> Journal:
             raise ConfigurationError(f"{directory} does not exist")
         if not directory.is_dir():
             raise ConfigurationError(f"{directory} is no directory: give the one that holds the broker's db-1.log")
+        found = foreign_store({path.name for path in directory.iterdir()}, stores_in(directory))
+        if found is not None:
+            raise ConfigurationError(f"{directory} {found}")
         journal = Journal(directory)
         if not journal.files:
-            raise ConfigurationError(f"{directory} {_looks_like(directory)}")
+            raise ConfigurationError(f"{directory} {what_it_is(directory)}")
     except StoreError as error:
         raise ConfigurationError(str(error)) from error
     except OSError as error:
         raise ConfigurationError(f"cannot read {directory}: {error.strerror or error}") from error
     return journal
-
-
-def _looks_like(directory: Path) -> str:
-    names = sorted(path.name for path in directory.iterdir())
-    if not names:
-        return "is empty"
-    stores = [name for name in names if (directory / name).is_dir() and _has_journal(directory / name)]
-    if stores:
-        shown = ", ".join(stores[:20]) + (f" and {len(stores) - 20} more" if len(stores) > 20 else "")
-        if "txStore" in stores or any("#" in name for name in stores):
-            return f"holds several stores (mKahaDB), give one of them: {shown}"
-        return f"is no KahaDB store; give one that it holds: {shown}"
-    if "kr-store" in names or any(name.startswith("data-") and name[5:].isdigit() for name in names):
-        return "looks like an AMQ store (ActiveMQ 5.0 to 5.3), not like a KahaDB store"
-    if "store-version.txt" in names or any(name.endswith(".index") and len(name) == 22 for name in names):
-        return "looks like a LevelDB store, not like a KahaDB store"
-    if "scheduleDB.data" in names or "db.data" in names:
-        return "holds an index, but no journal (db-1.log, db-2.log, ...): without its journal an index is worth nothing"
-    if any(file_number(name) is not None for name in names):
-        return "holds only empty journal files"
-    return "is no KahaDB store: it holds no journal (db-1.log, db-2.log, ...)"
-
-
-def _has_journal(directory: Path) -> bool:
-    try:
-        return any(file_number(path.name) is not None for path in directory.iterdir())
-    except OSError:
-        return False
 
 
 @dataclass(slots=True)

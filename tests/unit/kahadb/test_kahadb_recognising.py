@@ -1,0 +1,104 @@
+"""Another store of ActiveMQ is told from a KahaDB directory, whoever is given it, and nothing is changed in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import open_store
+from jdbcstore.cli import run
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.spark.kahadb.files import JournalDirectory
+from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from tests.unit.kahadb.journals import unpack, unpack_index
+
+Capture = pytest.CaptureFixture[str]
+
+AMQ = ("journal/data-1", "journal/data-control", "kr-store/data/index-x", "lock")
+LEVELDB = ("0000000000000000.log", "000000000001064e.log", "dirty.index/000003.log", "store-version.txt")
+OTHERS = {
+    "amq": (AMQ, "looks like an AMQ store"),
+    "amq-journal": (("data-1", "data-control"), "looks like an AMQ store"),
+    "leveldb": (LEVELDB, "looks like a LevelDB store"),
+    "leveldb-with-ours": ((*LEVELDB, "db-1.log"), "move the files db-*.log elsewhere"),
+    "temporary": (("db-1.log", "tmpDB.data"), "non-persistent messages"),
+    "mkahadb": (("queue#3a#2f#2fA/db-1.log", "txStore/db-1.log"), "holds several stores (mKahaDB)"),
+    "above": (("kahadb/db-1.log",), "give one that it holds: kahadb"),
+}
+
+
+def made(folder: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+    return folder
+
+
+def contents(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(("names", "said"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["broker", "--url", "kahadb:{}"],
+        ["stats", "kahadb:{}"],
+        ["browse", "kahadb:{}", "Q"],
+        ["transactions", "list", "kahadb:{}"],
+        ["schedule", "list", "kahadb:{}"],
+        ["migrate", "kahadb:{}", "sqlite:///{}.sqlite"],
+        ["migrate", "kahadb:{}", "sqlite:///{}.sqlite", "--dry-run"],
+        ["kahadb", "check", "{}"],
+        ["kahadb", "diagnose", "{}"],
+        ["kahadb", "dump", "{}"],
+        ["kahadb", "repair", "{}", "{}.new"],
+    ],
+    ids=lambda command: " ".join(command[:2]) + ("-dry" if "--dry-run" in command else ""),
+)
+def test_every_command_says_what_it_is(
+    command: list[str], names: tuple[str, ...], said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    directory = made(tmp_path / "store", names)
+    before = contents(directory)
+    assert run([part.format(directory) for part in command]) == 2
+    assert said in capsys.readouterr().err
+    assert contents(directory) == before
+
+
+@pytest.mark.parametrize(("names", "said"), OTHERS.values(), ids=OTHERS)
+def test_neither_library_nor_spark_takes_it(names: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    directory = made(tmp_path / "store", names)
+    before = contents(directory)
+    for opening in (
+        lambda: open_store(f"kahadb:{directory}"),
+        lambda: KahaDBPersistenceAdapter(directory).start(),
+        lambda: JournalDirectory(str(directory)),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            opening()
+        assert said in str(raised.value)
+    assert contents(directory) == before
+
+
+def test_an_index_without_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
+    unpack("basic", tmp_path)
+    unpack_index("basic", tmp_path)
+    for path in tmp_path.glob("db-*.log"):
+        path.unlink()
+    with pytest.raises(ConfigurationError, match=r"no journal .* Restore the journal, or delete db\.data"):
+        KahaDBPersistenceAdapter(tmp_path).start()
+    assert (tmp_path / "db.data").exists()
+
+
+def test_a_schedulers_directory_is_no_store(tmp_path: Path) -> None:
+    made(tmp_path, ("db-1.log", "scheduleDB.data"))
+    with pytest.raises(ConfigurationError, match="a scheduler's messages"):
+        KahaDBPersistenceAdapter(tmp_path).start()
+
+
+@pytest.mark.parametrize("names", [(), ("lost+found/x",), ("readme",), ("scheduler/readme",), ("lock",)])
+def test_what_may_become_a_store(names: tuple[str, ...], tmp_path: Path) -> None:
+    with KahaDBPersistenceAdapter(made(tmp_path, names)):
+        pass

@@ -139,18 +139,25 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     # A client may not make the broker agree on new keys again and again.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if options.ciphers:
-        names = [openssl_cipher(name) for name in re.split(r"[,:\s]+", options.ciphers.strip())]
-        older = [name for name in names if not name.startswith("TLS_")]
-        if older:
-            try:
-                context.set_ciphers(":".join(older))
-            except ssl.SSLError as error:
-                raise ConfigurationError(f"OpenSSL has none of tls.ciphers {options.ciphers!r}") from error
+        _set_ciphers(context, re.split(r"[,:\s]+", options.ciphers.strip()))
     load_identity(context, options.certificate, options.key, options.key_password)
     if options.client_certificate != "none":
         load_trusted(context, options.ca, options.ca_password)
     context.verify_mode = _DEMANDS[options.client_certificate]
     return context
+
+
+def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
+    older = {name: openssl for name in names if not (openssl := openssl_cipher(name)).startswith("TLS_")}
+    for name, openssl in older.items():  # of several, OpenSSL leaves out in silence what it does not know
+        try:
+            context.set_ciphers(openssl)
+        except ssl.SSLError as error:
+            raise ConfigurationError(f"tls.ciphers: OpenSSL has no {name}") from error
+    if older:
+        context.set_ciphers(":".join(older.values()))
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
 
 
 def openssl_cipher(name: str) -> str:

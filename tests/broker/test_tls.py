@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
 from jdbcstore.broker import host
-from jdbcstore.broker.tls import TlsOptions
+from jdbcstore.broker.tls import TlsOptions, openssl_cipher
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker_process import BrokerProcess
@@ -231,6 +231,32 @@ def test_ciphers_have_names_of_java_too(start_broker: StartBroker, authority: Au
         assert (client.socket.cipher() or ("",))[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
 
 
+@pytest.mark.parametrize(
+    ("java", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384", "ECDHE-ECDSA-AES256-SHA384"),
+        ("TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", "DHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+    ],
+)
+def test_ciphers_of_java_are_openssl_s(java: str, openssl: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(openssl_cipher(java))
+    assert openssl in {cipher["name"] for cipher in context.get_ciphers()}
+
+
+def test_with_ciphers_of_tls_1_3_alone_nothing_older_is_served(
+    start_broker: StartBroker, authority: Authority, server: Identity
+) -> None:
+    address = start_broker(bind=BIND, tls=tls_options(server, ciphers="TLS_AES_128_GCM_SHA256"))
+    old = trusting(authority)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert refused(address, old)
+    connected(address, trusting(authority)).drop()
+
+
 def test_a_key_store_does_as_well(start_broker: StartBroker, authority: Authority, server: Identity) -> None:
     store = server.pkcs12("changeit", [authority.certificate])
     tls = TlsOptions(
@@ -278,7 +304,7 @@ def test_what_cannot_be_used_is_told_before_anybody_is_served(
     for more, said in [
         ({"client_certificate": "required"}, "needs tls.ca"),
         ({"client_certificate": "wanted", "ca": str(server.key)}, "there is no certificate in"),
-        ({"ciphers": "NONSENSE"}, "OpenSSL has none of tls.ciphers"),
+        ({"ciphers": "ECDHE-RSA-AES128-GCM-SHA256:NONSENSE"}, "tls.ciphers: OpenSSL has no NONSENSE"),
         ({"version_min": "TLSv1.3", "version_max": "TLSv1.2"}, "above"),
     ]:
         with pytest.raises(ConfigurationError) as error:

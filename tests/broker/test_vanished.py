@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
+from jdbcstore.broker import host
 from jdbcstore.broker.options import BrokerOptions
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
@@ -72,10 +74,22 @@ def until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
 # -- machines that are gone ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_in_flight", [False, True], ids=["idle", "in flight"])
+@pytest.mark.parametrize(
+    ("loop", "is_in_flight"),
+    [("uvloop", False), ("uvloop", True), ("asyncio", True)],
+    ids=["idle", "in flight", "in flight, asyncio"],
+)
 def test_what_a_vanished_consumer_had_goes_to_another(
-    network: Network, start_over_there: Callable[..., Address], far: OpenClient, near: OpenClient, is_in_flight: bool
+    network: Network,
+    start_over_there: Callable[..., Address],
+    far: OpenClient,
+    near: OpenClient,
+    monkeypatch: pytest.MonkeyPatch,
+    loop: str,
+    is_in_flight: bool,
 ) -> None:
+    if loop == "asyncio":
+        monkeypatch.setattr(host, "_run", asyncio.run)
     address = start_over_there(**QUICK)
     vanishing = far(address, "1.0")
     vanishing.publish("/queue/A", "first")

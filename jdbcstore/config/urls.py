@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
@@ -130,7 +131,7 @@ def open_store(
     if locker is not None:
         jdbc = replace(jdbc, locker=locker)
     if url.get_backend_name() == "sqlite" and url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        make_directory(Path(url.database).parent)
     return JdbcPersistenceAdapter(url, jdbc)
 
 

@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.errors import JdbcStoreError
+from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
 from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.watch import engine_for
@@ -123,7 +124,7 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
         engine = create_engine("sqlite://")
     else:
         if file and creates:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(file.parent)
         engine = engine_for(url, replace(options, query_timeout_s=_STATEMENT_TIMEOUT_S))
     try:
         yield engine, options.table_names

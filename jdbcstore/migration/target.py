@@ -23,6 +23,7 @@ from jdbcstore.store.contract import (
     SupportsScheduling,
     SupportsTransactions,
 )
+from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.schema import inspect_schema
@@ -109,7 +110,7 @@ def table_target(url: str, source: str, empty_queues: Collection[Queue]) -> Iter
     """
     location = location_of(url)
     if location.url.get_backend_name() == "sqlite" and location.url.database:
-        Path(location.url.database).parent.mkdir(parents=True, exist_ok=True)
+        make_directory(Path(location.url.database).parent)
     held = hold(f"{source} by one process", location)
     known = [VIRTUAL_TOPIC_CONSUMERS, *(queue for queue in empty_queues if not queue.is_composite)]
     options = replace(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 import threading
 import zlib
@@ -28,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from jdbcstore.errors import StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import XATransactionId
-from jdbcstore.store.disk import force_directory, make_file, mode_like, remove
+from jdbcstore.store.disk import DiskFile, force_directory, mode_like, remove
 from jdbcstore.store.kahadb.appending import BatchPlace
 from jdbcstore.store.kahadb.known import Known, KnownDestination, KnownSubscription, destination_name, named_destination
 
@@ -216,7 +215,8 @@ class Index:
             raise
 
     def _open(self, cache_pages: int) -> None:
-        os.close(make_file(self.path, mode_like(self.path.parent, "db-*.log")))  # SQLite's other files get its mode
+        with contextlib.suppress(FileExistsError):  # SQLite's other files get the mode of this one
+            DiskFile(self.path, create=True, mode=mode_like(self.path.parent, "db-*.log")).close()
         connection = self._connection = sqlite3.connect(
             self.path, isolation_level=None, check_same_thread=False, cached_statements=256
         )

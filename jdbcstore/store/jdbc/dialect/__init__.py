@@ -98,6 +98,10 @@ class Dialect:
         return options.query_timeout_s + min(2.0, max(0.2, options.query_timeout_s / 10))
 
     @classmethod
+    def make_file(cls, arguments: Sequence[object]) -> None:
+        """Make what has to be there before the driver gets these arguments, so that nobody else can read it."""
+
+    @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection | None:
         """Open a driver's connection, within the time-out for that.
 

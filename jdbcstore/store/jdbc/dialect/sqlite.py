@@ -1,6 +1,10 @@
 """SQLite, with the standard library's driver.
 
-WAL with synchronous=FULL: a commit survives the loss of power, readers never wait for the writer. Rows go in by
+WAL with synchronous=FULL: a commit survives the loss of power, readers never wait for the writer. When forcing the
+log to the disk fails, SQLite takes the transaction back, and the next one is written over it. But a process may end
+behind the write of a commit and before its force, also a failed one, and the next process reads the commit out of the
+system's memory. So whoever begins to write copies the log into the database first, which forces both: nothing is
+believed that the disk has not. Rows go in by
 multi-row INSERTs of a power of two each: every step of a statement hands the interpreter lock over and has to win it
 back, so a statement a row would cost a wait a row while the broker's loop is busy; a few fixed sizes keep the
 statement cache warm.
@@ -8,8 +12,11 @@ statement cache warm.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
@@ -25,12 +32,15 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
+from jdbcstore.store import disk
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch
 
 __all__ = ["SQLiteDialect"]
+
+log = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE: Final = 256
 
@@ -64,9 +74,20 @@ class SQLiteDialect(Dialect):
             "connect_args": {"timeout": options.query_timeout_s, "check_same_thread": False, "cached_statements": 256},
         }
 
+    @classmethod
+    def make_file(cls, arguments: Sequence[object]) -> None:
+        # SQLite would make it readable for everybody; its other files get the mode of this one.
+        place = str(arguments[0]) if arguments else ""
+        if place and place != ":memory:" and not place.startswith("file:"):
+            with suppress(OSError):  # it is there, or SQLite says what is wrong
+                disk.DiskFile(Path(place), create=True).close()
+
     def connected(self, connection: Connection) -> None:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
+        _, frames, copied = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
+        if copied < frames:
+            log.warning("somebody reads an old state: what was committed last is forced with the next commit only")
         limit = sqlite3.SQLITE_LIMIT_LENGTH
         raw: Any = connection.connection.dbapi_connection
         self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)

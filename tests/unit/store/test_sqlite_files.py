@@ -1,0 +1,42 @@
+"""The files of a SQLite store: who may read them, and what of them is on the disk."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+from jdbcstore import open_store
+from jdbcstore.destination import Queue
+from jdbcstore.testing.messages import text_message
+
+
+def test_nobody_else_reads_them(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'new' / 'store.db'}") as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.touch(0o640)
+    path.chmod(0o640)
+    with open_store(f"sqlite:///{path}"):
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_found_in_the_log_is_forced_before_it_is_believed(tmp_path: Path) -> None:
+    """After a kill the last commit may be in the memory of the system only; its log is copied, which forces it."""
+    (tmp_path / "killed").mkdir()
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1)).result(30)
+        for path in tmp_path.glob("store.db*"):
+            shutil.copy(path, tmp_path / "killed")
+    killed = tmp_path / "killed" / "store.db"
+    with open_store(f"sqlite:///{killed}", locker="none"):
+        shutil.copy(killed, tmp_path / "database.db")  # without its log
+    rows = sqlite3.connect(tmp_path / "database.db")
+    assert rows.execute("SELECT COUNT(*) FROM ACTIVEMQ_MSGS WHERE CONTAINER = 'queue://A'").fetchone() == (1,)
+    rows.close()

@@ -38,6 +38,8 @@ class BrokerOptions:
             login, unless there is a `users_file`.
         groups: group → logins with commas between; for authorisation.
         users_file, groups_file: the same in Java property files, which are read again when they change.
+        certificate_users_file: a Java property file, login → subject of the client's certificate, as ActiveMQ's
+            certificate login module has it; such a client needs no passcode. Groups are in `groups_file`.
         anonymous_access_allowed: with users, also let in who gives neither login nor passcode.
         anonymous_user, anonymous_group: what such a client is called, and the group that it has.
         login_delay_max_s: the longest wait before an attempt to log in is looked at, after failed ones.
@@ -141,6 +143,7 @@ class BrokerOptions:
     groups: Mapping[str, str] | None = None
     users_file: str = ""
     groups_file: str = ""
+    certificate_users_file: str = ""
     anonymous_access_allowed: bool = False
     anonymous_user: str = "anonymous"
     anonymous_group: str = "anonymous"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import time
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, ConfigurationError
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.broker.security.passcodes import hash_passcode, is_right
+from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.destination import parse_destination
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.certificates import Authority, Identity
 
 HASHED = hash_passcode("secret")
 
@@ -184,3 +187,33 @@ def test_a_broker_that_is_open_to_the_network_says_so(
 ) -> None:
     start_broker(bind=bind, users=users)
     assert ("may read and write everything" in caplog.text) is is_told
+
+
+def test_a_certificate_says_who_a_client_is(start_broker: StartBroker, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server, joe, eve = (authority.identity(name) for name in ("broker", "joe", "eve"))
+    users = tmp_path / "certificates.properties"
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.load_cert_chain(joe.certificate, joe.key)
+    strange = ssl.create_default_context(cafile=str(authority.certificate))
+    strange.load_cert_chain(eve.certificate, eve.key)
+    with Client(start_broker_of_subjects(start_broker, authority, server, users), tls=context) as client:
+        assert client.connect().command == "CONNECTED"
+        assert client.request("SEND", {"destination": "/queue/A"}).headers["message"].startswith("User joe is not")
+    with Client(start_broker_of_subjects(start_broker, authority, server, users), tls=strange) as client:
+        assert client.connect(login="joe", passcode="x").headers["message"].startswith("User name [joe]")
+
+
+def start_broker_of_subjects(start_broker: StartBroker, authority: Authority, server: Identity, users: Path) -> Address:
+    write(users, "joe=/CN=joe(,.*)?/\n")
+    return start_broker(
+        bind="stomp+ssl://127.0.0.1:0",
+        certificate_users_file=str(users),
+        authorization=AuthorizationMap(),
+        tls=TlsOptions(
+            certificate=str(server.certificate),
+            key=str(server.key),
+            ca=str(authority.certificate),
+            client_certificate="required",
+        ),
+    )

@@ -9,7 +9,7 @@ from jdbcstore.broker.addresses import parse_listeners
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.jasypt import decrypt
-from jdbcstore.broker.security.login import Flag, GuestLogin, Guests, LoginStack, PasscodeLogin, Step
+from jdbcstore.broker.security.login import CertificateLogin, Flag, GuestLogin, Guests, LoginStack, PasscodeLogin, Step
 from jdbcstore.broker.security.users import GivenUsers, UserFiles, Users, UserSource, groups_by_user
 from jdbcstore.errors import ConfigurationError
 
@@ -29,7 +29,7 @@ def authentication_of(
     Raises:
         ConfigurationError: a file of users cannot be read.
     """
-    if options.users is not None or options.users_file:
+    if options.users is not None or options.users_file or options.certificate_users_file:
         stack, encrypted = _stack(options), None
     if stack is None:
         return None
@@ -43,11 +43,16 @@ def _stack(options: BrokerOptions) -> LoginStack:
     if options.anonymous_access_allowed:
         guests = GuestLogin(options.anonymous_user, options.anonymous_group, Guests.WITHOUT_LOGIN)
         steps.append(Step(guests, Flag.SUFFICIENT))
+    groups_file = Path(options.groups_file) if options.groups_file else None
+    if options.certificate_users_file:
+        by_certificate = UserFiles(Path(options.certificate_users_file), groups_file, holds_passcodes=False)
+        steps.append(Step(CertificateLogin(by_certificate), Flag.SUFFICIENT))
+        if options.users is None and not options.users_file:
+            return LoginStack(steps)
     source: UserSource
     if options.users_file:
         if options.users is not None or options.groups is not None:
             raise ConfigurationError("users_file and users are two lists of users: leave one of them out")
-        groups_file = Path(options.groups_file) if options.groups_file else None
         source = UserFiles(Path(options.users_file), groups_file, decrypt=decrypt)
     else:
         source = GivenUsers(Users(options.users or {}, groups_by_user(options.groups or {})))

@@ -56,6 +56,8 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         broker.check_room_for(element)
         if element.is_temporary and not broker.knows_temporary(element):
             raise ProtocolError(f"The destination {element} does not exist.")
+        if element.is_temporary and not element.physical_name.startswith(f"{session.connection_id}:"):
+            raise ProtocolError(f"Cannot subscribe to remote temporary destination: {element}")  # its name is no secret
     is_queue = kinds == {True}
     if event.browser:
         if not is_queue:

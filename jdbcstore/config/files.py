@@ -121,6 +121,8 @@ def _is_xml(beginning: bytes) -> bool:
 def _values(configuration: Configuration) -> dict[str, str]:
     """Every option with its table, and its value for people."""
     values = {"store.url": shown_url(configuration.url)}
+    if configuration.authorization is not None:
+        values["authorization"] = f"{len(configuration.authorization.entries)} entries"
     tables = {
         "broker": asdict(configuration.broker),
         "store": asdict(configuration.store),

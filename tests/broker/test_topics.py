@@ -131,7 +131,7 @@ def test_an_unknown_temporary_destination_is_refused(client: Client) -> None:
         assert (answer.command, "does not exist" in answer.headers["message"]) == ("ERROR", True)
 
 
-def test_what_others_took_from_a_temporary_queue_is_forgotten_with_it(
+def test_only_its_own_connection_reads_a_temporary_destination(
     start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
 ) -> None:
     address = start_broker()
@@ -140,10 +140,14 @@ def test_what_others_took_from_a_temporary_queue_is_forgotten_with_it(
     owner.publish("/queue/A", "x", reply_to="/temp-queue/t")
     other.subscribe("/queue/A")
     name = other.message().headers["reply-to"].replace(":", "\\c")
-    other.subscribe(name, "client", id="2")
-    taken = other.message()
+    for headers in ({}, {"browser": "true"}):
+        refusal = other.request("SUBSCRIBE", {"destination": name, "id": "2", **headers})
+        assert refusal.headers["message"].startswith(
+            "Cannot subscribe to remote temporary destination: temp-queue://ID:"
+        )
+    owner.subscribe("/temp-queue/t", "client", id="2")
+    owner.message()
     owner.done("DISCONNECT")
     assert owner.is_closed()
-    other.done("ACK", other.named(taken))
-    other.done("UNSUBSCRIBE", {"id": "2"})
+    other.done("UNSUBSCRIBE", {"id": "1"})
     assert brokers[0].memory.used == 0

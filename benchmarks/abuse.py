@@ -185,9 +185,10 @@ def _measure(address: Address, wire: Connection) -> None:
 
 
 def _attacks() -> list[Attack]:
+    from benchmarks.loop_attacks import LOOP_ATTACKS
     from benchmarks.memory_attacks import MEMORY_ATTACKS
 
-    return [*MEMORY_ATTACKS]
+    return [*MEMORY_ATTACKS, *LOOP_ATTACKS]
 
 
 @click.command(help=__doc__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -41,6 +42,7 @@ from jdbcstore.broker.slices import SLICE_S, Slices
 from jdbcstore.broker.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
+from jdbcstore.broker.watchdog import Watchdog
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
@@ -154,8 +156,12 @@ class Broker:
         self.inbox: Inbox
         #: What takes long, for one client or for all.
         self.slices: Slices
+        #: Tells the log when something takes long all the same.
+        self.watchdog: Watchdog
         self._spool: PersistenceAdapter | None = None
         self._make_spool = spool
+        self._spool_lock = threading.Lock()
+        self._spool_opening: asyncio.Future[PersistenceAdapter] | None = None
         #: Where it is in its life.
         self.life = Life()
         #: `boot_time_ns` from when on it may not act as master any more; the lock keeper's thread moves it on.
@@ -205,6 +211,8 @@ class Broker:
             await self._health.start()
         if self.authentication is not None:
             self.authentication.start(self._users_changed)
+        self.watchdog = Watchdog(self.loop, self.options.slow_callback_ms)
+        self.watchdog.start()
         self._run = asyncio.create_task(self._live(self._mastership))
         decided = asyncio.create_task(self.life.reached(State.MASTER, State.STANDBY))
         await asyncio.wait((self._run, decided), return_when=asyncio.FIRST_COMPLETED)
@@ -220,8 +228,9 @@ class Broker:
                 self.authentication.stop()
             if self._health is not None:
                 await self._health.stop()
-            self.drop_spool()
+            self.watchdog.stop()
             self._reader.shutdown()
+            self.drop_spool()
             log.info("broker stopped name=%s", self.options.broker_name)
 
     async def ended(self) -> None:
@@ -301,14 +310,28 @@ class Broker:
     @property
     def spool(self) -> PersistenceAdapter:
         """The store for what does not have to survive; opened at the first use."""
-        if self._spool is None:
-            self._spool = self._make_spool()
-            self._spool.start()
-        return self._spool
+        return self._spool or self._open_spool()
+
+    @property
+    def is_spool_opening(self) -> bool:
+        """Whether the spool is being opened, in a thread, which takes some tenths of a second. Who asks first begins
+        it; who does not want to wait asks before the spool is needed."""
+        if self._spool is None and self._spool_opening is None and self.is_running:
+            self._spool_opening = self.read(self._open_spool)
+        return self._spool_opening is not None and not self._spool_opening.done()
+
+    def _open_spool(self) -> PersistenceAdapter:
+        with self._spool_lock:
+            if self._spool is None:
+                spool = self._make_spool()
+                spool.start()
+                self._spool = spool
+            return self._spool
 
     def drop_spool(self) -> None:
         """What is in the spool is of no use any more."""
-        spool, self._spool = self._spool, None
+        with self._spool_lock:
+            spool, self._spool, self._spool_opening = self._spool, None, None
         if spool is not None:
             spool.stop()
 

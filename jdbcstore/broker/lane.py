@@ -69,6 +69,8 @@ log = logging.getLogger(__name__)
 #: What a queue may page in although all queues together have used up their memory.
 _SPARSE_MESSAGES: Final = 16
 _SPARSE_BYTES: Final = 256 << 10
+#: What a lane may keep in memory while its spool is being opened, in windows.
+_WAITING_WINDOWS: Final = 10
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
 
@@ -237,7 +239,7 @@ class Lane:
         Raises:
             JdbcStoreError: the store refuses the message; nothing was done.
         """
-        if self._memory_first and self._has_room(message):
+        if self._memory_first and (self._has_room(message) or self._waits_for_spool(message)):
             delivery = Delivery(message, self, self.queue.next_order())
             self._enter(delivery)
             return None, delivery
@@ -305,6 +307,16 @@ class Lane:
             and len(self.window) < options.window_messages_max
             and (self._window_bytes + size <= self._window_bytes_max or not self.window)
             and self.memory.has_room(size)
+        )
+
+    def _waits_for_spool(self, message: Message) -> bool:
+        """Whether a message that finds no room stays in memory, since the spool is only just being opened."""
+        return (
+            self._store is None
+            and len(self.window) < _WAITING_WINDOWS * self._broker.options.window_messages_max
+            and self._window_bytes < _WAITING_WINDOWS * self._broker.options.window_bytes_max
+            and self._broker.memory.has_room(message.size)
+            and self._broker.is_spool_opening
         )
 
     def _enter(self, *deliveries: Delivery) -> None:

@@ -106,6 +106,8 @@ class BrokerOptions:
         persist_jms_redelivered: let the store know of each delivery of a persistent message before it is made, so that
             what comes again is flagged as redelivered even after a crash (ActiveMQ: ``persistJMSRedelivered``). Each
             message is written twice then.
+        slow_callback_ms: what holds the event loop for longer, so that no client is served, is told in the log, with
+            what it was doing.
         redelivery_writes_max: of the messages of one queue that a consumer gives back, how many have their count
             written to the store; of the others it is kept in memory.
         idle_queue_timeout_s: an empty queue that nobody used for so long is dropped from memory.
@@ -198,6 +200,7 @@ class BrokerOptions:
     in_flight_bytes_max: int = 32 * _MIB
     concurrent_store_and_dispatch_queues: bool = True
     persist_jms_redelivered: bool = False
+    slow_callback_ms: int = 100
     redelivery_writes_max: int = 100
     idle_queue_timeout_s: float = 60.0
 

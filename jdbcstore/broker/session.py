@@ -108,7 +108,7 @@ class Session:
                 unconnected_body_bytes=options.unconnected_bytes_max,
             )
         )
-        self._is_closed = False
+        self._is_closed = self._is_next = False
         #: Who waits for it to be gone, to have its client id.
         self._successors: list[Callable[[bool], object]] = []
         self._is_talking = False
@@ -188,7 +188,7 @@ class Session:
             self._do(Session._settle_acknowledged, None)
         if self._has_unheard and not self._holds:
             self._wire.pause()
-            self._broker.loop.call_soon(self._hear_rest)
+            self._listen_again()
 
     @property
     def _has_unheard(self) -> bool:
@@ -227,7 +227,14 @@ class Session:
             error = RuntimeError("internal error of the broker")
         self._error(error, receipt, fatal=not isinstance(error, JdbcStoreError) or getattr(error, "fatal", False))
 
+    def _listen_again(self) -> None:
+        """Go on in the next turn of the loop: once, whoever asks for it, or the client would have several slices."""
+        if not self._is_next:
+            self._is_next = True
+            self._broker.loop.call_soon(self._hear_rest)
+
     def _hear_rest(self) -> None:
+        self._is_next = False
         if not self._holds and not self._is_closed:
             self._listen()
             self._count_unfinished(self._stomp.held_bytes)
@@ -321,7 +328,7 @@ class Session:
         """Take one hold back."""
         self._holds -= 1
         if not self._holds and not self._is_closed:
-            self._broker.loop.call_soon(self._hear_rest)
+            self._listen_again()
 
     def beat(self) -> None:
         """Send a heart-beat."""

@@ -1,0 +1,120 @@
+"""The watchdog: tells the log when something holds the event loop, so that nobody is served, and what it was.
+
+A thread of its own asks the loop for a sign of life, many times a second, and measures how long it takes and how much
+processor time the loop's thread needs meanwhile. When it takes too long, the thread looks at what the loop's thread is
+doing at that moment: the calls that it is in, and the client, command and destination that they are about. So it costs
+those nothing who are served: nothing is noted down in advance.
+
+A machine that is too busy looks the same, except that little processor time was used; both figures are told.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Iterator
+from types import FrameType
+from typing import Final
+
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.session import Session
+from jdbcstore.broker.topic import Topic
+from jdbcstore.stomp.events import Event
+
+__all__ = ["Watchdog", "described"]
+
+log = logging.getLogger(__name__)
+
+#: Signs of life within the time that is too long.
+_SIGNS: Final = 4
+_CALLS_MAX: Final = 8
+_JOIN_S: Final = 1.0
+
+
+class Watchdog:
+    """Watches an event loop. Construct, `start` and `stop` it in the loop's thread.
+
+    Args:
+        loop: whom.
+        limit_ms: what takes longer is told.
+    """
+
+    def __init__(self, loop: AbstractEventLoop, limit_ms: int) -> None:
+        self._loop = loop
+        self._limit_s = limit_ms / 1000
+        self._watched = threading.get_ident()
+        self._clock = _processor_clock(self._watched)
+        self._sign = threading.Event()
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jdbcstore-watchdog", daemon=True)
+        #: The longest that the loop took for a sign of life, and the most processor time of its thread meanwhile.
+        self.longest_s = self.longest_processor_s = 0.0
+        #: How often it was told.
+        self.count = 0
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._has_ended.set()
+        self._sign.set()
+        self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while not self._has_ended.wait(self._limit_s / _SIGNS):
+            self._sign.clear()
+            try:
+                self._look()
+            except RuntimeError:  # the loop is closed
+                return
+
+    def _look(self) -> None:
+        began_s, processor_s = time.monotonic(), self._processor_s()
+        self._loop.call_soon_threadsafe(self._sign.set)
+        doing = "" if self._sign.wait(self._limit_s) else described(sys._current_frames().get(self._watched))
+        self._sign.wait()
+        held_s, processor_s = time.monotonic() - began_s, self._processor_s() - processor_s
+        self.longest_s = max(self.longest_s, held_s)
+        self.longest_processor_s = max(self.longest_processor_s, processor_s)
+        if doing and not self._has_ended.is_set():
+            self.count += 1
+            held_ms, processor_ms = held_s * 1000, processor_s * 1000
+            log.warning("event loop held held_ms=%.0f processor_ms=%.0f doing=%s", held_ms, processor_ms, doing)
+
+    def _processor_s(self) -> float:
+        return 0.0 if self._clock is None else time.clock_gettime(self._clock)
+
+
+def _processor_clock(thread: int) -> int | None:
+    """The clock of a thread's processor time; None where there is none."""
+    if sys.platform in ("win32", "darwin"):
+        return None
+    return time.pthread_getcpuclockid(thread)
+
+
+def described(frame: FrameType | None) -> str:
+    """What a thread is doing: what it is about, and the calls that it is in, innermost first."""
+    about: dict[str, None] = {}
+    calls: list[str] = []
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).startswith("jdbcstore."):
+            calls.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+            about.update(dict.fromkeys(_about(list(frame.f_locals.values()))))
+        frame = frame.f_back
+    return f"[{', '.join(about) or 'unknown'}] in {' < '.join(calls[:_CALLS_MAX]) or 'no code of ours'}"
+
+
+def _about(values: list[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Session):
+            yield f"client {value.connection_id} {value.peer}"
+        elif isinstance(value, Event):
+            destination = getattr(value, "destination", None)
+            yield type(value).__name__.upper() + (f" {destination}" if destination else "")
+        elif isinstance(value, Queue | Topic):
+            yield str(value.destination)

@@ -15,7 +15,7 @@ __all__ = ["MEMORY_ATTACKS"]
 
 _MIB: Final = 1 << 20
 #: How long a client that is held back goes on trying.
-_PATIENCE_S: Final = 2.0
+_PATIENCE_S: Final = 1.0
 
 
 def pushes(client: Client, data: bytes) -> bool:

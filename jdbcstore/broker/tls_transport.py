@@ -136,6 +136,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def begin(self, context: ssl.SSLContext) -> None:
         """It is its turn."""
+        if self._socket.is_closing():
+            return  # it does not wait any more, and `connection_lost` is about to say so
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket.resume_reading()
         if self._incoming.pending:

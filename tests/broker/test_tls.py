@@ -384,6 +384,25 @@ def test_more_handshakes_than_there_may_be_wait_and_slow_ones_make_room(
         slow[1].recv(1)
 
 
+@pytest.mark.usefixtures("any_loop")
+def test_who_leaves_while_it_waits_leaves_nothing_behind(
+    start_broker: StartBroker,
+    authority: Authority,
+    server: Identity,
+    silent: Callable[..., socket.socket],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=1))
+    for _ in range(20):
+        waiting = [silent(address) for _ in range(4)]
+        for connection in waiting[1:]:
+            connection.sendall(b"\x16\x03\x01")  # more will not come
+        for connection in waiting:
+            connection.close()
+    connected(address, trusting(authority)).drop()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 def test_who_has_not_agreed_on_keys_counts_as_a_client(
     start_broker: StartBroker, server: Identity, silent: Callable[..., socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:

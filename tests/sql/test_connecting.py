@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from jdbcstore.config.urls import open_engine, store_options, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.watch import pooled_engine
+from tests.conftest import LEAK_GRACE_S
+from tests.servers.proxy import Proxy
 
 
 def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: str) -> None:
@@ -19,6 +24,28 @@ def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: 
     with pytest.raises(DBAPIError, match="nowhere"):
         engine.connect()
     engine.dispose()
+
+
+def test_a_line_that_breaks_before_the_first_statement_is_let_go(sql_server_url: str) -> None:
+    """Wherever it breaks: in the login, in what SQLAlchemy wants to know first, or in what a session is told."""
+    url, options = store_options(sql_server_url)
+    with Proxy(url.port or 0) as proxy:
+        through, broken = store_url(proxy.url(sql_server_url)), 0
+        for sent_bytes in range(0, 8000, 100):
+            engine, _ = pooled_engine(through, options)
+            cut = proxy.cut_after(sent_bytes, answers=False)
+            with suppress(DBAPIError), engine.connect():
+                pass
+            engine.dispose()
+            if not cut.is_set():
+                break
+            broken += 1
+            gc.collect()  # the error that told of it holds the driver's connection, and is part of a cycle
+            for thread in threading.enumerate():
+                if thread.name == "jdbcstore-watch":
+                    thread.join(LEAK_GRACE_S)
+                    assert not thread.is_alive(), f"it watches a line that broke after {sent_bytes} bytes"
+        assert broken > 3
 
 
 def test_what_is_given_back_while_the_store_is_closed_is_closed(

@@ -17,6 +17,7 @@ import math
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -195,10 +196,14 @@ class Lines:
             line.expect(self._connect_timeout_s)  # until SQLAlchemy has asked what it wants to know
 
         try:
-            return self._dialect.connect(parameters, opened)
+            raw = self._dialect.connect(parameters, opened)
         except BaseException:  # refused, after the line was there: nobody will close it
             _watch.discard(record.info.pop(_LINE))
             raise
+        if raw is not None:
+            # One that breaks before it is in SQLAlchemy's pool is dropped without an event.
+            weakref.finalize(raw, _watch.discard, record.info[_LINE]).atexit = False
+        return raw
 
     def _checked_in(self, raw: object, record: ConnectionPoolEntry) -> None:
         if (line := record.info.get(_LINE)) is not None:  # None: it could not connect
@@ -268,7 +273,9 @@ def _answered(connection: Connection, *_: object) -> None:
 def _failed(context: ExceptionContext) -> None:
     connection = context.connection
     if connection is not None and not (connection.invalidated or connection.closed):
-        line_of(connection).answered()
+        # At SQLAlchemy's first questions it has no info yet. What is raised here would be told instead of the error.
+        with contextlib.suppress(NotImplementedError):
+            line_of(connection).answered()
 
 
 #: A transaction's end has no event of its own; it is the next statement's, or that of giving the connection back.

@@ -5,6 +5,7 @@ A missing server is a failure that says how to install it, never a skip.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
@@ -190,6 +191,17 @@ def no_thread_stays_behind() -> Iterator[None]:
         thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread.name for thread in our_threads(before)]
     assert not left, f"threads left running: {', '.join(left)}"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a test does to logging: its handler writes to a stream that is closed when the test is over."""
+    root, ours = logging.getLogger(), logging.getLogger("jdbcstore")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 def our_threads(before: set[threading.Thread]) -> list[threading.Thread]:

@@ -15,6 +15,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from jdbcstore.broker.peer_certificate import PeerCertificate
@@ -51,36 +52,46 @@ class Handshakes:
         self._tls = tls
         #: With the time of their beginning, the oldest first.
         self._running: dict[TlsTransport, float] = {}
-        self._waiting: deque[TlsTransport] = deque()
+        #: By address: each of them has its turn, or one that opens thousands would keep all others out.
+        self._waiting: dict[str, deque[TlsTransport]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._running) + len(self._waiting)
+        return len(self._running) + sum(map(len, self._waiting.values()))
 
     def enter(self, transport: TlsTransport) -> None:
         """Let a client begin, or wait until another one has ended."""
         if len(self._running) < self._tls.options.handshakes_max:
             self._begin(transport)
         else:
-            self._waiting.append(transport)
+            self._waiting.setdefault(transport.address, deque()).append(transport)
 
     def leave(self, transport: TlsTransport) -> None:
         """A handshake has ended, well or not."""
         if self._running.pop(transport, None) is not None:
             self._loop.call_soon(self._fill)
-        elif transport in self._waiting:
-            self._waiting.remove(transport)
+        elif transport in (waiting := self._waiting.get(transport.address, ())):
+            self._put_back(transport.address, deque(other for other in waiting if other is not transport))
 
     def abort(self) -> None:
         """End them all."""
         if self._timer is not None:
             self._timer.cancel()
-        for transport in (*self._waiting, *self._running):
+        for transport in (*chain.from_iterable(self._waiting.values()), *self._running):
             transport.abort()
 
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._tls.options.handshakes_max:
-            self._begin(self._waiting.popleft())
+            address = next(iter(self._waiting))
+            waiting = self._waiting.pop(address)
+            self._begin(waiting.popleft())
+            self._put_back(address, waiting)  # behind all others
+
+    def _put_back(self, address: str, waiting: deque[TlsTransport]) -> None:
+        if waiting:
+            self._waiting[address] = waiting
+        else:
+            self._waiting.pop(address, None)
 
     def _begin(self, transport: TlsTransport) -> None:
         self._running[transport] = self._loop.time()
@@ -92,7 +103,7 @@ class Handshakes:
         """End what takes too long."""
         now_s = self._loop.time()
         timeout_s = self._tls.options.handshake_timeout_s
-        room_for = len(self._waiting)
+        room_for = sum(map(len, self._waiting.values()))
         for transport, started_s in list(self._running.items()):
             took_s = now_s - started_s
             if took_s < min(timeout_s, _PATIENCE_S):
@@ -120,6 +131,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._socket: asyncio.Transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
+        self.peer = "?"
         self._has_heard = self._is_open = self._is_full = False
 
     # -- the socket's side -----------------------------------------------------------------------------------------
@@ -128,10 +140,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """A client is there, and has to agree on keys first."""
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(high=0)
+        self.peer = peer_name(transport)
         if self._is_room():
             self._handshakes.enter(self)
         else:
-            log.warning("too many clients, closing peer=%s", self._peer())
+            log.warning("too many clients, closing peer=%s", self.peer)
             self._socket.abort()
 
     def begin(self, context: ssl.SSLContext) -> None:
@@ -182,6 +195,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         else:
             self._handshakes.leave(self)
 
+    @property
+    def address(self) -> str:
+        """Where the client is, without its port."""
+        return self.peer.rpartition(":")[0]
+
     # -- the handshake -------------------------------------------------------------------------------------------
 
     def _shake_hands(self, tls: ssl.SSLObject) -> None:
@@ -203,12 +221,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def fail(self, reason: str) -> None:
         """End a handshake, and say why."""
-        log.warning("TLS handshake failed peer=%s reason=%r", self._peer(), reason)
+        log.warning("TLS handshake failed peer=%s reason=%r", self.peer, reason)
         self._handshakes.leave(self)
         self._socket.close()
-
-    def _peer(self) -> str:
-        return peer_name(self._socket)
 
     def _read(self, tls: ssl.SSLObject) -> None:
         """Give the connection what came for it."""
@@ -224,7 +239,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            log.info("TLS failed, closing peer=%s reason=%r", self._connection.peer, _reason(error))
+            log.info("TLS failed, closing peer=%s reason=%r", self.peer, _reason(error))
             is_over = True
         if found:
             self._connection.data_received(found[0] if len(found) == 1 else b"".join(found))

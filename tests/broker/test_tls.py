@@ -384,6 +384,18 @@ def test_more_handshakes_than_there_may_be_wait_and_slow_ones_make_room(
         slow[1].recv(1)
 
 
+def test_one_address_with_many_handshakes_keeps_no_other_out(
+    start_broker: StartBroker, authority: Authority, server: Identity, stack: ExitStack
+) -> None:
+    address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=2))
+    for _ in range(20):
+        greedy = stack.enter_context(socket.create_connection(address, 10, ("127.0.0.2", 0)))
+        greedy.sendall(b"\x16\x03\x01")
+    started_s = time.monotonic()
+    connected(address, trusting(authority)).drop()
+    assert time.monotonic() - started_s < 8
+
+
 @pytest.mark.usefixtures("any_loop")
 def test_who_leaves_while_it_waits_leaves_nothing_behind(
     start_broker: StartBroker,

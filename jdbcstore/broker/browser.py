@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -32,19 +33,28 @@ _SPARSE_MESSAGES: Final = 16
 _SPARSE_BYTES: Final = 64 << 10
 
 
+class _Page:
+    """How many messages of one queue may still be shown."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, messages_max: int) -> None:
+        self.left: float = messages_max or inf
+
+
 class Browser(Consumer):
     """A subscription that shows what its queue holds when it begins, and ends.
 
     What is in a store is read from there, page by page with a cursor of the browser's own, as fast as the client
     takes it. Messages that consumers hold unacknowledged are shown, too, as in ActiveMQ. What is only in memory is
-    listed at the beginning.
+    listed at the beginning. Of each queue it shows no more than the policy's `max_browse_page_size`.
 
     Args:
         broker: gives limits and the threads that read.
         session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
     """
 
-    __slots__ = ("_broker", "_closed", "_cursor", "_last", "_page_bytes", "_reading", "_ready", "_stores")
+    __slots__ = ("_broker", "_closed", "_cursor", "_page_bytes", "_reading", "_ready", "_stores")
 
     is_browser = True
 
@@ -64,21 +74,21 @@ class Browser(Consumer):
         self._reading = False
         self._cursor = Cursor()
         #: Stores to be read, each with the last sequence that counts.
-        self._stores: deque[tuple[MessageStore, int]] = deque()
-        self._last = 0
+        self._stores: deque[tuple[MessageStore, int, _Page]] = deque()
         #: Of the page that is being shown.
         self._page_bytes = 0
-        self._ready: deque[Message] = deque()
+        self._ready: deque[tuple[Message, _Page]] = deque()
 
     def begin(self, queues: list[Queue]) -> None:
         """Take note of what there is, and start to show it."""
         for queue in queues:
             stores = []
+            page = _Page(queue.policy.max_browse_page_size)
             for lane in queue.lanes():
-                self._ready.extend(delivery.message for delivery in lane.memory_only() if delivery.message is not None)
+                self._ready.extend((d.message, page) for d in lane.memory_only() if d.message is not None)
                 if lane.holds_anything and lane.store not in stores:  # lanes of several priorities share one
                     stores.append(lane.store)
-                    self._stores.append((lane.store, lane.last_sequence))
+                    self._stores.append((lane.store, lane.last_sequence, page))
         self._broker.loop.call_soon(self.resume)
 
     def resume(self) -> None:
@@ -87,14 +97,17 @@ class Browser(Consumer):
             return
         now_ms, deadline_s = self._broker.now_ms(), perf_counter() + SLICE_S
         while self._ready and self.can_take:
-            message = self._ready.popleft()
-            if not message.expired(now_ms) and self.interest.wants(message):
+            message, page = self._ready.popleft()
+            if page.left and not message.expired(now_ms) and self.interest.wants(message):
+                page.left -= 1
                 self.deliver(Delivery(message))
             if perf_counter() > deadline_s:
                 self._broker.loop.call_soon(self.resume)
                 return
         if self._ready or self._reading:
             return
+        while self._stores and not self._stores[0][2].left:
+            self._next_store()
         if self._stores:
             if self.can_take:
                 self._read(*self._stores[0])
@@ -121,7 +134,11 @@ class Browser(Consumer):
         self._broker.memory.used -= self._page_bytes
         self._page_bytes = 0
 
-    def _read(self, store: MessageStore, last: int) -> None:
+    def _next_store(self) -> None:
+        self._stores.popleft()
+        self._cursor = Cursor()
+
+    def _read(self, store: MessageStore, last: int, of: _Page) -> None:
         options, memory = self._broker.options, self._broker.memory
         messages_max, bytes_max = options.page_messages_max, options.page_bytes_max
         if not memory.has_room(bytes_max):
@@ -140,13 +157,12 @@ class Browser(Consumer):
             is_end = page.cursor == self._cursor or page.cursor.positions[0] >= last
             self._cursor = page.cursor
             shown = [m for m in page.messages if m.message_id is not None and m.message_id.broker_sequence_id <= last]
-            self._ready.extend(shown)
+            self._ready.extend((message, of) for message in shown)
             memory.used -= self._page_bytes
             self._page_bytes = sum([message.size for message in shown])
             memory.used += self._page_bytes
             if is_end:
-                self._stores.popleft()
-                self._cursor = Cursor()
+                self._next_store()
             self.resume()
 
         self._reading = True

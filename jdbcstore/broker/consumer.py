@@ -36,6 +36,7 @@ class Consumer:
         prefetch: how many messages it may hold.
         interest: which messages it wants.
         is_exclusive: whether it wants its queues for itself.
+        priority: -128 to 127; while one of a higher priority can take messages it gets none.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Consumer:
         "kept_bytes",
         "parked",
         "prefetch",
+        "priority",
         "queues",
         "restored",
         "session",
@@ -69,6 +71,7 @@ class Consumer:
         interest: Interest = EVERYTHING,
         *,
         is_exclusive: bool = False,
+        priority: int = 0,
     ) -> None:
         self.session = session
         self.subscription_id = subscription_id
@@ -79,6 +82,7 @@ class Consumer:
         self.credit = prefetch
         self.interest = interest
         self.is_exclusive = is_exclusive
+        self.priority = priority
         #: What is counted for it.
         self.kept_bytes = 0
         #: By the name that the client's ACK will use, in the order of delivery, except for what was put back

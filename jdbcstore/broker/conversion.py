@@ -360,6 +360,11 @@ def own_headers(
         headers["JMSXUserID"] = message.user_id
     if message.original_destination is not None:
         headers["original-destination"] = destination_header(message.original_destination, own_names)
+    if message.group_id is not None:
+        headers["JMSXGroupID"] = message.group_id
+        headers["JMSXGroupSeq"] = str(message.group_sequence)
+        if message.first_for_consumer:
+            headers["JMSXGroupFirstForConsumer"] = "true"
     return headers
 
 
@@ -367,6 +372,9 @@ def own_headers(
 OWN_HEADERS: Final = frozenset(
     {
         "JMSXDeliveryCount",
+        "JMSXGroupFirstForConsumer",
+        "JMSXGroupID",
+        "JMSXGroupSeq",
         "JMSXUserID",
         "correlation-id",
         "expires",
@@ -391,6 +399,7 @@ def says_little(message: Message, message_id: MessageId) -> bool:
         or message.type is not None
         or message.user_id is not None
         or message.original_destination is not None
+        or message.group_id is not None
     )
 
 

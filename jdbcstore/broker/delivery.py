@@ -10,6 +10,7 @@ from jdbcstore.message import Message
 
 if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
+    from jdbcstore.broker.groups import Group
     from jdbcstore.broker.lane import Lane
 
 __all__ = ["Delivery", "by_lane", "by_place"]
@@ -32,6 +33,7 @@ class Delivery:
         "consumer",
         "durable",
         "failed",
+        "group",
         "is_being_marked",
         "is_marked",
         "is_out",
@@ -78,6 +80,8 @@ class Delivery:
         #: Whether it has been taken out of window or store, for a consumer or to be removed.
         self.is_out = False
         self.consumer: Consumer | None = None
+        #: The message group that it is under way for.
+        self.group: Group | None = None
         #: Its place among all that was sent to the connection; a cumulative acknowledgement goes by it.
         self.sent = 0
         #: What the consumer's acknowledgement will call it.

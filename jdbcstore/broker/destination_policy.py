@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, TypeVar
 
+from jdbcstore.broker.groups import GROUP_MAPS
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
@@ -119,6 +120,9 @@ class DestinationPolicy:
         lazy_dispatch: read from the store only when a consumer wants something.
         use_consumer_priority: consumers of higher priority go first.
         strict_order_dispatch: fill one consumer before the next.
+        message_group_map: how message groups and their consumers are remembered: ``simple``: all of them; ``bucket``:
+            so many sets of groups; ``cached``: so many, those that were used last.
+        message_groups_max: how many sets, or groups.
         all_consumers_exclusive_by_default: one consumer gets everything.
         consumers_before_dispatch_starts, time_before_dispatch_starts_ms: wait for so many consumers, at most so long.
         always_retroactive: new subscribers of a topic get what it has kept.
@@ -145,6 +149,8 @@ class DestinationPolicy:
     lazy_dispatch: bool = False
     use_consumer_priority: bool = True
     strict_order_dispatch: bool = False
+    message_group_map: str = "cached"
+    message_groups_max: int = 1024
     all_consumers_exclusive_by_default: bool = False
     consumers_before_dispatch_starts: int = 0
     time_before_dispatch_starts_ms: int = 0
@@ -156,6 +162,12 @@ class DestinationPolicy:
 
     def __post_init__(self) -> None:
         _check_numbers(self, least=0)
+        if self.message_group_map not in GROUP_MAPS:
+            raise ConfigurationError(
+                f"message_group_map must be one of {', '.join(GROUP_MAPS)}, got {self.message_group_map!r}"
+            )
+        if self.message_groups_max < 1:
+            raise ConfigurationError("message_groups_max must be at least 1, got 0")
 
 
 def _check_numbers(policy: DeadLetterStrategy | DestinationPolicy | RedeliveryPolicy, *, least: int) -> None:

@@ -339,6 +339,11 @@ class Lane:
         return not self.is_closed and self._unpaged > self._pending
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether the window is too full for another page."""
+        return len(self.window) > self._window_half or self._window_bytes > self._window_bytes_max // 2
+
+    @property
     def position(self) -> int:
         """What is above is in the tail, or picked."""
         return self._position
@@ -456,8 +461,7 @@ class Lane:
             or self._reading
             or self._retry_s > 0
             or not self.queue.has_consumers
-            or len(self.window) > self._window_half
-            or self._window_bytes > self._window_bytes_max // 2
+            or self.is_crowded
         ):
             return
         messages_max, bytes_max = options.page_messages_max, min(options.page_bytes_max, self._window_bytes_max)

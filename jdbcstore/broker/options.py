@@ -10,6 +10,7 @@ from typing import Final
 from jdbcstore.broker.addresses import parse_bind, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.version import VERSION
 
 __all__ = ["BrokerOptions", "open_files_max", "parse_heart_beat"]
 
@@ -31,6 +32,8 @@ class BrokerOptions:
     """How a broker behaves. Names end in their unit; sizes are bytes.
 
     Args:
+        server_header: what CONNECTED calls the broker. Some clients look for "ActiveMQ" in it, in any case, to know
+            which headers there are.
         bind: where to listen, ``HOST:PORT``; port 0 lets the system choose. With TLS: ``stomp+ssl://HOST:PORT``, which
             needs `TlsOptions`. Several have commas or blanks between them.
         broker_name: the broker's name in log lines and in errors to clients.
@@ -141,6 +144,7 @@ class BrokerOptions:
 
     bind: str = "127.0.0.1:61613"
     broker_name: str = "localhost"
+    server_header: str = f"jdbcstore/{VERSION} (ActiveMQ)"
     users: Mapping[str, str] | None = field(default=None, repr=False)
     groups: Mapping[str, str] | None = None
     users_file: str = ""
@@ -232,6 +236,8 @@ class BrokerOptions:
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        if not self.server_header.isascii() or not self.server_header.isprintable() or not self.server_header.strip():
+            raise ConfigurationError(f"server_header must be printable ASCII text, got {self.server_header!r}")
         if len(Queue(self.dead_letter_queue).qualified_name) > QUALIFIED_NAME_MAX:
             raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
         for option in fields(self):

@@ -13,8 +13,9 @@ did not acknowledge: that is delivered again before everything else, in its old 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from operator import attrgetter
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery, by_lane
+from jdbcstore.broker.groups import MessageGroups
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.memory import DELIVERY_BYTES
@@ -98,6 +100,15 @@ class Queue:
         #: What those consumers get that do not want everything.
         self.selections: dict[Interest, Selection] = {}
         self._exclusive: Consumer | None = None
+        #: Once a message of a group has come; who may have what is the business of `selections` then.
+        self.groups: MessageGroups | None = None
+        #: Consumers with a priority, if that counts here.
+        self._with_priority = 0
+        #: Whether every consumer may have every message, in turn.
+        self._is_plain = not self.policy.strict_order_dispatch
+        #: Whether the ready ones stand in the order of `_rank`, and up to which change of the groups.
+        self._is_ranked = False
+        self._changes = -1
         #: One lane, or one for each priority from 0 on; those that are not there (yet) are an empty list.
         self._persistent = [] if destination.is_temporary else self._new_lanes(self._open_store, memory_first=False)
         self._transient: list[Lane] = []
@@ -170,6 +181,7 @@ class Queue:
             self._forget(delivery)
         for delivery in returned:
             self._returned.discard(delivery)
+        self.groups = None
 
     def next_order(self) -> int:
         """The next place in the queue, for a lane's next delivery."""
@@ -254,10 +266,13 @@ class Queue:
         """Let a consumer take part. What is in the store begins to come into memory."""
         self.consumers[consumer] = None
         self._ready.append(consumer)
-        if consumer.is_exclusive and self._exclusive is None:
-            self._exclusive = consumer  # the first one that wants the queue for itself has it, as long as it is there
-        if not (consumer.interest.is_everything or self.is_shared):
+        self._with_priority += self._priority_of(consumer) != 0
+        # The first one that wants the queue for itself has it as long as it is there, and none of a higher priority.
+        if consumer.is_exclusive and (self._exclusive is None or consumer.priority > self._exclusive.priority):
+            self._give_to(consumer)
+        if not self.is_shared and (self.groups is not None or not consumer.interest.is_everything):
             self._selection(consumer.interest).users += 1
+        self._look_who_may()
         for lane in self._persistent:
             lane.store  # noqa: B018  # opening it finds out how much there is
         for lane in self.lanes():
@@ -271,20 +286,31 @@ class Queue:
         if self._gone > _GONE_MAX + len(self._ready) // 2:
             self._ready = deque(ready for ready in self._ready if ready in self.consumers)
             self._gone = 0
+        self._with_priority -= self._priority_of(consumer) != 0
         if consumer is self._exclusive:
-            self._exclusive = next((other for other in self.consumers if other.is_exclusive), None)
+            wanting = (other for other in self.consumers if other.is_exclusive)
+            self._give_to(max(wanting, key=attrgetter("priority"), default=None))
         selection = self.selections.get(consumer.interest)
         if selection is not None:
             selection.users -= 1
             if not selection.users:
                 del self.selections[consumer.interest]
                 self._put_back(selection.picks)
+            else:
+                selection.left(consumer)
+        if self.groups is not None:
+            self._freed(self.groups.left(consumer))
+        self._look_who_may()
         self.wake()
         self.last_used_s = self._broker.loop.time()
 
     def resume(self, consumer: Consumer) -> None:
         """A consumer that could not take more can again: hand out what there is."""
-        self._ready.append(consumer)
+        if self._is_ranked and not self.policy.strict_order_dispatch:
+            self._ready.insert(bisect_right(self._ready, self._rank(consumer), key=self._rank), consumer)
+        else:
+            self._ready.append(consumer)
+            self._is_ranked = False
         self._passed = 0
         self.dispatch()
 
@@ -296,6 +322,50 @@ class Queue:
         """Take one pause back."""
         self._pauses -= 1
         self.wake()
+
+    def _give_to(self, exclusive: Consumer | None) -> None:
+        """Somebody has the queue for itself, or nobody any more."""
+        self._exclusive = exclusive
+        if exclusive is not None and self.groups is not None:
+            for consumer in self.consumers:
+                if consumer is not exclusive:
+                    self._freed(self.groups.left(consumer))
+
+    def _look_who_may(self) -> None:
+        self._is_ranked = False
+        self._is_plain = (
+            not self.selections
+            and self._exclusive is None
+            and self.groups is None
+            and not self._with_priority
+            and not self.policy.strict_order_dispatch
+        )
+
+    def _priority_of(self, consumer: Consumer) -> int:
+        return consumer.priority if self.policy.use_consumer_priority else 0
+
+    def _rank(self, consumer: Consumer) -> tuple[int, int]:
+        """Who is asked first: the lowest. Among equal ones it is whose turn it is that counts."""
+        return -self._priority_of(consumer), 0 if self.groups is None else self.groups.count(consumer)
+
+    def begin_groups(self) -> None:
+        """A message of a group has come: from the first one on it is looked at who may have what."""
+        if self.groups is not None:
+            return
+        self.groups = MessageGroups(self.policy.message_group_map, self.policy.message_groups_max)
+        for consumer in self.consumers:
+            if consumer.interest.is_everything:
+                self._selection(consumer.interest).users += 1
+        self._look_who_may()
+        self.wake()
+
+    def _freed(self, deliveries: Collection[Delivery]) -> None:
+        """These need not wait for the consumer of their group any more."""
+        waiting = [delivery for delivery in deliveries if not delivery.is_out]
+        if waiting:
+            for selection in self.selections.values():
+                selection.came_back(waiting)
+            self.wake()
 
     def _selection(self, interest: Interest) -> Selection:
         selection = self.selections.get(interest)
@@ -338,14 +408,14 @@ class Queue:
             return True
         ready = self._ready
         now_ms = self._broker.now_ms()
-        is_open_to_all = not self.selections and self._exclusive is None
         memory = self._broker.memory
         in_flight_bytes_max, share = self._in_flight_bytes_max, 0
         if memory.is_short:
             in_flight_bytes_max, share = 0, memory.deliveries_share
-        deadline_s = perf_counter() + SLICE_S
+        if not self._is_plain:
+            return self._dispatch_by_rank(now_ms, in_flight_bytes_max, share)
         for _ in range(_STEPS_AT_ONCE):
-            if self._passed >= len(ready):
+            if not ready:
                 return True
             consumer = ready[0]
             has_enough = share > 0 and consumer.prefetch - consumer.credit >= share
@@ -355,25 +425,78 @@ class Queue:
                     memory.parked[consumer] = None
                 ready.popleft()
                 continue
-            delivery = self._take(now_ms) if is_open_to_all else self._take_for(consumer, now_ms)
-            if delivery is not None:
-                self._passed = 0
-                in_flight_bytes = _hand_out(delivery)
-                consumer.deliver(delivery)
-                if in_flight_bytes > in_flight_bytes_max:
-                    self._unload(delivery)
-            elif is_open_to_all:
+            delivery = self._take(now_ms)
+            if delivery is None:
                 return not self._is_awake
-            else:
-                self._passed += 1
+            in_flight_bytes = _hand_out(delivery)
+            consumer.deliver(delivery)
+            if in_flight_bytes > in_flight_bytes_max:
+                self._unload(delivery)
             if len(ready) > 1:
                 ready.rotate(-1)
-            if not is_open_to_all and perf_counter() > deadline_s:
-                break
+        return self._go_on()
+
+    def _go_on(self) -> bool:
+        """There may be more to hand out, in another turn of the loop."""
         if not self._is_awake:
             self._is_awake = True
             self._broker.awake(self)
         return False
+
+    def _dispatch_by_rank(self, now_ms: int, in_flight_bytes_max: int, share: int) -> bool:
+        """`dispatch` where not everybody may have everything, or some go before others.
+
+        The ready ones stand in their rank; the first `_passed` of them have been asked, and there is nothing for them.
+        """
+        deadline_s = perf_counter() + SLICE_S
+        for _ in range(_STEPS_AT_ONCE):
+            ready = self._ranked()
+            if self._passed >= len(ready):
+                return True
+            place = self._passed  # which changes with `wake`
+            consumer = ready[place]
+            has_enough = share > 0 and consumer.prefetch - consumer.credit >= share
+            if has_enough or not consumer.can_take:
+                consumer.parked.append(self)
+                if has_enough:
+                    self._broker.memory.parked[consumer] = None
+                del ready[place]
+                continue
+            delivery = self._take_for(consumer, now_ms)
+            if delivery is not None:
+                self._hand_to(consumer, place, delivery, in_flight_bytes_max)
+            elif self._is_awake:  # it is not sure yet that there is nothing
+                return False
+            else:
+                self._passed += 1
+            if perf_counter() > deadline_s:
+                break
+        return self._go_on()
+
+    def _ranked(self) -> deque[Consumer]:
+        if self.groups is not None and self._changes != self.groups.changes:
+            self._changes = self.groups.changes  # there may be something for somebody who had nothing
+            self._is_ranked = False
+        if not self._is_ranked:
+            self._is_ranked, self._passed = True, 0
+            ready: Iterable[Consumer] = self._ready
+            if self.policy.strict_order_dispatch:  # then it does not matter whose turn it would be
+                are_ready = set(ready)
+                ready = (consumer for consumer in self.consumers if consumer in are_ready)
+            self._ready = deque(sorted(ready, key=self._rank))
+        return self._ready
+
+    def _hand_to(self, consumer: Consumer, place: int, delivery: Delivery, in_flight_bytes_max: int) -> None:
+        """Deliver to the consumer at this place, whose turn it is; then it is that of the next one of its rank."""
+        if self.groups is not None:
+            self._freed(self.groups.deliver(delivery, consumer))
+        in_flight_bytes = _hand_out(delivery)
+        consumer.deliver(delivery)
+        if in_flight_bytes > in_flight_bytes_max:
+            self._unload(delivery)
+        if not self.policy.strict_order_dispatch:
+            del self._ready[place]
+            self._ready.insert(bisect_right(self._ready, self._rank(consumer), key=self._rank), consumer)
 
     def _take_for(self, consumer: Consumer, now_ms: int) -> Delivery | None:
         """The next message to deliver to a consumer; None if there is none for it, or it is not ready yet."""
@@ -383,7 +506,7 @@ class Queue:
         if selection is None:
             return self._take(now_ms)
         for _ in range(_SKIPPED_AT_ONCE):
-            delivery = selection.first()
+            delivery = selection.first(consumer)
             if delivery is None:
                 return None
             if delivery.failed:
@@ -399,6 +522,9 @@ class Queue:
                 self._broker.redeliveries.mark(delivery)
                 if not delivery.is_marked:
                     return None
+            elif delivery.message.group_id is not None and self.groups is None:
+                self.begin_groups()
+                return None
             else:
                 self._take_out(delivery, selection)
                 return delivery
@@ -436,6 +562,9 @@ class Queue:
                 self._mark(delivery)
                 if not delivery.is_marked:
                     return None
+            elif delivery.message.group_id is not None and not self.is_shared:
+                self.begin_groups()
+                return None
             else:
                 self._pop(delivery)
                 return delivery
@@ -513,6 +642,7 @@ class Queue:
         """Take some back. Returns those that will be delivered again."""
         returned: list[Delivery] = []
         delayed: list[Delivery] = []
+        deliveries = list(deliveries)
         for delivery in deliveries:
             _take_back(delivery)
             delivery.consumer = None
@@ -529,11 +659,16 @@ class Queue:
                 delayed.append(delivery)
             else:
                 returned.append(delivery)
+        if self.groups is not None:  # what is delayed holds up its group until it is ready
+            not_yet = set(delayed)
+            self._freed(self.groups.done(delivery for delivery in deliveries if delivery not in not_yet))
         self._put_back(returned)
         return [*returned, *delayed]
 
     def _delay_is_over(self, delivery: Delivery) -> None:
         del self._delayed[delivery]
+        if self.groups is not None:
+            self._freed(self.groups.done([delivery]))
         self._put_back([delivery])
 
     def _is_delivered_too_often(self, delivery: Delivery) -> bool:
@@ -583,6 +718,8 @@ class Queue:
             if delivery.message is not None:
                 self._forget(delivery)
         self.dequeued += len(deliveries)
+        if self.groups is not None:
+            self._freed(self.groups.done(deliveries))
 
     def _expire(self, delivery: Delivery) -> None:
         """Let a message go whose time is over, to the dead letters or nowhere."""
@@ -760,6 +897,8 @@ class Queue:
             dropped += selection.picks
             selection.picks.clear()
             selection.forget()
+        if self.groups is not None:
+            self.groups.forget_waiting()
         for delivery, again in self._delayed.items():
             again.cancel()
             dropped.append(delivery)

@@ -19,6 +19,13 @@ the window anyway. The next page is read when all of that is gone. So the store 
 whatever the selector leaves out; a message may be looked at twice, if the lane pages it in after the selection has
 passed it.
 
+**Groups.** In a queue with message groups (`jdbcstore.broker.groups`) there is a selection for the consumers that want
+everything, too, since not each of them may have every message. What is looked at and has to wait for another consumer
+leaves the list of candidates: it waits with its group (`Group.waiting`) and, if the consumer is one of the selection's,
+in this one's *backlog*, in order. So each message is looked at once, however many wait for a consumer that is full.
+From the first message of a group on nothing is picked from the tail: what two selections pick there, and what pages
+bring in between, does not come in the order of the store, and within a group that order is what counts.
+
 In ActiveMQ a consumer gets nothing while ``maxPageSize`` messages that nobody wants stand before those it wants.
 """
 
@@ -28,7 +35,7 @@ import asyncio
 import logging
 from bisect import insort
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +46,8 @@ from jdbcstore.store.contract import Page
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
+    from jdbcstore.broker.consumer import Consumer
+    from jdbcstore.broker.groups import MessageGroups
     from jdbcstore.broker.lane import Lane
     from jdbcstore.broker.queue import Queue
 
@@ -86,6 +95,8 @@ class Selection:
         self._is_looking = False
         self._scans: dict[Lane, _Scan] = {}
         self._is_pausing = False
+        #: What waits for a consumer, in order, because of its groups; perhaps also what somebody has taken since.
+        self._backlogs: dict[Consumer, list[tuple[tuple[int, int], Delivery]]] = {}
 
     def entered(self, delivery: Delivery) -> None:
         """A message has entered the window."""
@@ -106,17 +117,24 @@ class Selection:
         """The queue was emptied."""
         self._candidates.clear()
         self._back.clear()
+        self._backlogs.clear()
 
-    def first(self) -> Delivery | None:
-        """The first waiting message that is wanted; None if there is none, or it is not ready yet.
+    def left(self, consumer: Consumer) -> None:
+        """A consumer has left, others with the same interest stay."""
+        self._backlogs.pop(consumer, None)
+
+    def first(self, consumer: Consumer) -> Delivery | None:
+        """The first waiting message that is wanted, and that this consumer may have; None if there is none, or it is
+        not ready yet.
 
         It stays where it is until `strike` takes it.
         """
-        first = self._first_candidate()
+        groups = self._queue.groups
+        first = self._first_candidate() if groups is None else self._first_of_groups(consumer, groups)
         if self._is_looking:
             self._queue.wake()
             return None
-        if self.picks and (first is None or by_place(self.picks[0]) < by_place(first)):
+        if groups is None and self.picks and (first is None or by_place(self.picks[0]) < by_place(first)):
             first = self.picks[0]
         above = None if first is None or first.lane is None else first.lane.level
         if self._look_further(above):
@@ -168,9 +186,70 @@ class Selection:
             return True
         if self._back and self._back[0][1] is delivery:
             heappop(self._back)
-        else:
+        elif self._candidates and self._candidates[0] is delivery:
             del self._candidates[0]
-        return False
+        return False  # what stands in a backlog leaves it when that is looked at
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def _first_of_groups(self, consumer: Consumer, groups: MessageGroups) -> Delivery | None:
+        """`_first_candidate`, picks included, for one consumer."""
+        deadline_s = perf_counter() + SLICE_S
+        self._is_looking = False
+        found = (
+            self._first_of_backlog(consumer, groups),
+            self._first_back_for(consumer, groups, deadline_s),
+            self._first_of_candidates(consumer, groups, deadline_s),
+            self.picks[0] if self.picks else None,  # from before there were groups
+        )
+        return min((delivery for delivery in found if delivery is not None), key=by_place, default=None)
+
+    def _first_of_backlog(self, consumer: Consumer, groups: MessageGroups) -> Delivery | None:
+        backlog = self._backlogs.get(consumer)
+        while backlog:
+            delivery = backlog[0][1]
+            group = groups.group_of(delivery)
+            if not delivery.is_out and group is not None and group.consumer is consumer and delivery in group.waiting:
+                return delivery
+            heappop(backlog)  # taken, or it waits for nobody any more and is among the candidates again
+        return None
+
+    def _first_back_for(self, consumer: Consumer, groups: MessageGroups, deadline_s: float) -> Delivery | None:
+        while (delivery := self._first_back(deadline_s)) is not None:
+            if groups.may_deliver(delivery, consumer):
+                return delivery
+            heappop(self._back)
+            self._wait(delivery, groups)
+        return None
+
+    def _first_of_candidates(self, consumer: Consumer, groups: MessageGroups, deadline_s: float) -> Delivery | None:
+        found, place = None, 0
+        for delivery in self._candidates:
+            if self._is_candidate(delivery):
+                if groups.may_deliver(delivery, consumer):
+                    found = delivery
+                    break
+                self._wait(delivery, groups)
+            place += 1
+            if perf_counter() > deadline_s:
+                self._is_looking = True
+                break
+        del self._candidates[:place]
+        return found
+
+    def _wait(self, delivery: Delivery, groups: MessageGroups) -> None:
+        group = groups.group_of(delivery)
+        if group is None:
+            return
+        group.waiting[delivery] = None
+        if len(group.waiting) > self._candidates_max:  # some have expired
+            group.waiting = {one: None for one in group.waiting if not one.is_out}
+        if group.consumer is not None and group.consumer.interest == self.interest:
+            backlog = self._backlogs.setdefault(group.consumer, [])
+            if len(backlog) > self._candidates_max:
+                backlog[:] = [entry for entry in backlog if not entry[1].is_out]
+                heapify(backlog)
+            heappush(backlog, (by_place(delivery), delivery))
 
     # -- the tail ------------------------------------------------------------------------------------------------
 
@@ -179,6 +258,9 @@ class Selection:
         is_looking = False
         for lane in self._queue.lanes():
             if above is not None and lane.level <= above:
+                continue
+            if self._queue.groups is not None:
+                is_looking = is_looking or (lane.is_behind and not lane.is_crowded)
                 continue
             scan = self._scans.setdefault(lane, _Scan())
             if not (scan.is_reading or self._is_pausing) and lane.has_tail and scan.answers != lane.answers:
@@ -211,6 +293,9 @@ class Selection:
         if scan.cursor == start:
             scan.answers = answers
         for message in page.messages:
+            if self._queue.groups is not None or message.group_id is not None:
+                self._queue.begin_groups()
+                break
             if self.interest.wants(message) and (delivery := lane.pick(message)) is not None:
                 insort(self.picks, delivery, key=by_place)
         self._queue.wake()  # to deliver them, or to look further

@@ -55,7 +55,6 @@ from jdbcstore.stomp.frames import Limits
 from jdbcstore.stomp.heartbeat import negotiate
 from jdbcstore.stomp.protocol import StompConnection
 from jdbcstore.subscription import SubscriptionKey
-from jdbcstore.version import VERSION
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
@@ -75,8 +74,6 @@ _WITHHELD: Final = 1 << 40
 #: bytes waiting for it, or one message.
 _OUTPUT_BYTES: Final = 1 << 20
 _OUTPUT_BYTES_SHORT: Final = 64 << 10
-
-SERVER: Final = f"jdbcstore/{VERSION}"
 
 
 class Session:
@@ -445,7 +442,8 @@ class Session:
             self._ledger.use_message_ids_alone()
         offer = event.heart_beat if "heart-beat" in event.headers else broker.default_heart_beat
         send_ms, expect_ms = negotiate(offer)
-        self._stomp.send_connected(SERVER, event.client_id or self.connection_id, (send_ms, expect_ms))
+        server = broker.options.server_header
+        self._stomp.send_connected(server, event.client_id or self.connection_id, (send_ms, expect_ms))
         self._wire.beat(send_ms, expect_ms)
         log.debug("client connected peer=%s version=%s id=%s", self._wire.peer, event.version, self.connection_id)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer
@@ -74,7 +75,16 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         is_exclusive = _is_true(event, "activemq.exclusive")
         if "activemq.exclusive" not in event.headers:
             is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default
-        return Consumer(session, event.id, destination, event.ack, prefetch, interest, is_exclusive=is_exclusive)
+        return Consumer(
+            session,
+            event.id,
+            destination,
+            event.ack,
+            prefetch,
+            interest,
+            is_exclusive=is_exclusive,
+            priority=_priority(event),
+        )
     return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch, interest)
 
 
@@ -114,6 +124,17 @@ def _interest(session: Session, event: Subscribe) -> Interest:
 
 def _is_true(event: Subscribe, header: str) -> bool:
     return event.headers.get(header, "").strip().lower() == "true"
+
+
+_PRIORITY: Final = re.compile(r"\s*([+-]?[0-9]{1,3})\s*", re.ASCII)
+
+
+def _priority(event: Subscribe) -> int:
+    text = event.headers.get("activemq.priority", "0")
+    found = _PRIORITY.fullmatch(text)
+    if found is None or not -128 <= int(found[1]) <= 127:
+        raise ProtocolError(f"Invalid activemq.priority header '{text[:40]}': a number from -128 to 127 is needed")
+    return int(found[1])
 
 
 def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_queue: bool) -> int:

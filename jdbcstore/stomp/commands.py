@@ -183,8 +183,11 @@ def _parse_prefetch(text: str | None) -> int | None:
     if text is None:
         return None
     prefetch = _parse_int(text)
-    if prefetch is None or prefetch < 0:
-        raise Refusal(f"Invalid activemq.prefetchSize header:{text}", "Write a whole number of messages, 0 or more.")
+    if prefetch is None or prefetch < 1:
+        raise Refusal(
+            f"Invalid activemq.prefetchSize header:{text}",
+            "Write a whole number of messages, 1 or more: with 0 none would come, a STOMP client cannot ask for one.",
+        )
     return prefetch
 
 

@@ -108,12 +108,23 @@ class Client:
         return self._messages.popleft() if self._messages else self._read_frame()
 
     def _read_frame(self) -> Frame:
-        while True:
-            self._data = self._data.lstrip(b"\n")
-            frame = self._take()
-            if frame is not None:
-                return frame
-            self._data += self.read()
+        while (frame := self._next()) is None:
+            self.take_in()
+        return frame
+
+    def _next(self) -> Frame | None:
+        self._data = self._data.lstrip(b"\n")
+        return self._take()
+
+    def has_frame(self) -> bool:
+        """Whether a frame has been read that nobody has looked at."""
+        if not self._messages and (frame := self._next()) is not None:
+            self._messages.append(frame)
+        return bool(self._messages)
+
+    def take_in(self) -> None:
+        """Read what has come, or wait until something comes."""
+        self._data += self.read()
 
     def read(self) -> bytes:
         """Some bytes.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jdbcstore import PersistenceAdapter
+from jdbcstore import PersistenceAdapter, Queue
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -45,6 +46,23 @@ def test_a_browser_pages_through_a_backlog(
         client.send("SEND", {"destination": "/queue/A", "persistent": "true"}, str(number))
     client.publish("/queue/A", "100")
     assert browse(client) == [str(number) for number in range(101)]
+
+
+def test_a_browser_shows_so_many_of_a_queue(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    policies = [DestinationPolicy(pattern=Queue("A"), max_browse_page_size=7)]
+    client = open_client(start_broker(sqlite_store, policies=policies, page_messages_max=5))
+    for number in range(20):
+        for queue in "AB":
+            headers = {"destination": f"/queue/{queue}", "persistent": "true", "n": str(number % 2)}
+            client.send("SEND", headers, f"{queue}{number}")
+    client.publish("/queue/B", "B20")
+    client.done("SEND", {"destination": "/queue/A"}, "not persistent")
+    everything, few = [f"B{number}" for number in range(21)], [f"A{number}" for number in range(6)]
+    assert browse(client, "/queue/A,/queue/B") == ["not persistent", *few, *everything]
+    assert browse(client, id="2", selector="n = '1'") == [f"A{number}" for number in range(1, 14, 2)]
+    assert browse(client, "/queue/B", id="3") == everything
 
 
 def test_messages_with_consumers_are_shown_too(address: Address, open_client: OpenClient) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jdbcstore import BrokerOptions
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.version import VERSION
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -37,6 +40,19 @@ def test_stomp_is_connect(address: Address) -> None:
     with Client(address) as client:
         client.send("STOMP", {"accept-version": "1.2", "host": "x"})
         assert client.frame().command == "CONNECTED"
+
+
+def test_the_broker_says_what_it_is(address: Address, start_broker: StartBroker) -> None:
+    with Client(address) as client:
+        assert client.connect().headers["server"] == f"jdbcstore/{VERSION} (ActiveMQ)"  # stomp-php looks for ActiveMQ
+    with Client(start_broker(server_header="ours/1")) as client:
+        assert client.connect().headers["server"] == "ours/1"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "ü"])
+def test_what_the_broker_says_of_itself_is_one_line(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="server_header must be printable ASCII"):
+        BrokerOptions(server_header=name)
 
 
 def test_session_is_the_client_id(address: Address, open_client: OpenClient) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
+from jdbcstore.broker.groups import GROUP_MAPS
 from jdbcstore.config.activemq_xml.beans import Bean, Setting, Text, Value
-from jdbcstore.config.activemq_xml.findings import PlacedError
+from jdbcstore.config.activemq_xml.findings import Place, PlacedError
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Settings
-from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
+from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
 from jdbcstore.destination import Destination, Queue, Topic
 
 __all__ = ["read_policies", "read_redeliveries"]
@@ -20,6 +22,26 @@ _STRATEGIES: Final = {
     "individualDeadLetterStrategy": "individual",
     "discarding": "discarding",
 }
+
+
+_GROUP_MAPS: Final = {
+    "cachedMessageGroupMapFactory": "cached",
+    "messageGroupHashBucketFactory": "bucket",
+    "simpleMessageGroupMapFactory": "simple",
+}
+_SIZES: Final = {"cached": "cacheSize", "bucket": "bucketCount"}
+
+
+def _group_map(text: str, place: Place) -> dict[str, Any]:
+    """The fields of a policy that ``cached?cacheSize=5000`` says."""
+    kind, _, query = text.strip().partition("?")
+    if kind not in GROUP_MAPS:
+        raise PlacedError(place, f"messageGroupMapFactoryType is one of {', '.join(GROUP_MAPS)}, got {kind!r}")
+    size = dict(parse_qsl(query)).get(_SIZES.get(kind, ""))
+    fields: dict[str, Any] = {"message_group_map": kind}
+    if size is not None:
+        fields["message_groups_max"] = integer(size)
+    return fields
 
 
 def read_policies(settings: Settings, options: Options, setting: Setting) -> None:
@@ -54,6 +76,7 @@ class _Policy:
         if strategy is not None:
             with self._settings.findings.errors_at(strategy.place):
                 fields["dead_letter_strategy"] = self._strategy(self._settings.only_bean(strategy))
+        fields |= self._groups()
         for name, given in self._examined.of("policy").items():
             if name.endswith("_prefetch") and given.value == 0:
                 self._settings.findings.warning(
@@ -68,6 +91,21 @@ class _Policy:
         bean = self._examined.bean
         self._settings.findings.use("destination_policies", ", ".join(shown), bean.place, bean.label)
         return policy
+
+    def _groups(self) -> dict[str, Any]:
+        """How message groups are remembered."""
+        fields: dict[str, Any] = {}
+        written = self._examined.open.get("messageGroupMapFactoryType")
+        if written is not None:
+            with self._settings.findings.errors_at(written.place):
+                fields = _group_map(self._settings.only_text(written), written.place)
+        factory = self._examined.open.get("messageGroupMapFactory")
+        if factory is not None:
+            with self._settings.findings.errors_at(factory.place):
+                examined = self._settings.examine(self._settings.only_bean(factory), _GROUP_MAPS)
+                fields = {name: given.value for name, given in examined.of("policy").items()}
+                fields["message_group_map"] = _GROUP_MAPS[examined.kind.name]
+        return fields
 
     # -- dead letters --------------------------------------------------------------------------------------------
 

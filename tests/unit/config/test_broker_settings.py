@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Set
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -631,6 +632,51 @@ processNonPersistent="true"/></deadLetterStrategy></policyEntry>
         DestinationPolicy(pattern=Topic("PRICES.*"), durable_topic_prefetch=7),
     )
     assert not warnings(xml)
+
+
+@pytest.mark.parametrize(
+    ("inside", "fields"),
+    [
+        ('<policyEntry queue="A"/>', {}),
+        (
+            '<policyEntry queue="A"><messageGroupMapFactory><messageGroupHashBucketFactory bucketCount="7"/>'
+            "</messageGroupMapFactory></policyEntry>",
+            {"message_group_map": "bucket", "message_groups_max": 7},
+        ),
+        (
+            '<policyEntry queue="A"><messageGroupMapFactory><simpleMessageGroupMapFactory/>'
+            "</messageGroupMapFactory></policyEntry>",
+            {"message_group_map": "simple"},
+        ),
+        (
+            '<policyEntry queue="A"><messageGroupMapFactory><cachedMessageGroupMapFactory cacheSize="9"/>'
+            "</messageGroupMapFactory></policyEntry>",
+            {"message_groups_max": 9},
+        ),
+        (
+            '<policyEntry queue="A" messageGroupMapFactoryType="bucket?bucketCount=12"/>',
+            {"message_group_map": "bucket", "message_groups_max": 12},
+        ),
+        ('<policyEntry queue="A" messageGroupMapFactoryType="simple"/>', {"message_group_map": "simple"}),
+        (
+            '<policyEntry queue="A" useConsumerPriority="false" strictOrderDispatch="true" maxBrowsePageSize="5"/>',
+            {"use_consumer_priority": False, "strict_order_dispatch": True, "max_browse_page_size": 5},
+        ),
+    ],
+)
+def test_groups_and_consumers_of_a_policy_are_read(tmp_path: Path, inside: str, fields: dict[str, Any]) -> None:
+    xml = read(tmp_path, policies(inside))
+    assert xml.configuration.destination_policies == (DestinationPolicy(pattern=Queue("A"), **fields),)
+    assert not warnings(xml)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "complaint"), [("lru", "is one of simple, bucket, cached"), ("cached?cacheSize=x", "whole number")]
+)
+def test_a_map_of_groups_that_is_none_is_an_error(tmp_path: Path, attribute: str, complaint: str) -> None:
+    (error,) = errors(read(tmp_path, policies(f'<policyEntry queue="A" messageGroupMapFactoryType="{attribute}"/>')))
+    assert error.startswith("activemq.xml:11: ")
+    assert complaint in error
 
 
 def test_a_shared_queue_of_dead_letters_has_a_name(tmp_path: Path) -> None:

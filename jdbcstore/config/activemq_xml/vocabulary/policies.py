@@ -59,14 +59,19 @@ _POLICY: Final = {
     "expireMessagesPeriod": _policy("expire_messages_period_ms", "30000", integer),
     "maxExpirePageSize": _policy("max_expire_page_size", "400", integer),
     "maxPageSize": _policy("max_page_size", "200", integer),
-    "maxBrowsePageSize": _without("max_browse_page_size", "400", integer, "a browser shows all that there is"),
+    "maxBrowsePageSize": used(
+        "`max_browse_page_size` of the policy. **Differs**: without it a browser shows all that there is",
+        "400",
+        option="policy.max_browse_page_size",
+        read=integer,
+    ),
     "memoryLimit": _policy("memory_limit_bytes", "0, none", size),
     "producerFlowControl": _without(
         "producer_flow_control", "true", boolean, "a sender waits until the store has taken what it sent", "true"
     ),
     "lazyDispatch": _without("lazy_dispatch", "false", boolean, "pages are read when consumers are there", "false"),
-    "useConsumerPriority": _without("use_consumer_priority", "true", boolean, _DISPATCH),
-    "strictOrderDispatch": _without("strict_order_dispatch", "false", boolean, _DISPATCH, "false"),
+    "useConsumerPriority": _policy("use_consumer_priority", "true", boolean),
+    "strictOrderDispatch": _policy("strict_order_dispatch", "false", boolean),
     "allConsumersExclusiveByDefault": _policy("all_consumers_exclusive_by_default", "false", boolean),
     "consumersBeforeDispatchStarts": _without(
         "consumers_before_dispatch_starts", "0", integer, "the first consumer is served at once", "0"
@@ -119,8 +124,10 @@ _POLICY: Final = {
     ),
     "subscriptionRecoveryPolicy": ignored("a topic keeps nothing for subscribers that come later"),
     "dispatchPolicy": ignored(_DISPATCH),
-    "messageGroupMapFactory": ignored("there are no message groups"),
-    "messageGroupMapFactoryType": ignored("there are no message groups", "cached"),
+    "messageGroupMapFactory": used("`message_group_map` and `message_groups_max` of the policy, see below"),
+    "messageGroupMapFactoryType": used(
+        "the same as a text: `simple`, `bucket?bucketCount=…`, `cached?cacheSize=…`", "cached"
+    ),
     "networkBridgeFilterFactory": ignored("no network of brokers"),
     "gcWithNetworkConsumers": ignored("no network of brokers", "false", "false"),
     "maxDestinations": ignored("the number of destinations has no limit", "-1", "-1"),
@@ -203,6 +210,36 @@ POLICY_KINDS: Final = (
             **_DEAD_LETTERS,
         },
         (_STRATEGIES + "DiscardingDeadLetterStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "cachedMessageGroupMapFactory",
+        "Message groups: those used last are remembered. Here one with messages under way is never forgotten.",
+        {
+            "cacheSize": used(
+                "`message_groups_max` of the policy", "1024", option="policy.message_groups_max", read=integer
+            )
+        },
+        ("org.apache.activemq.broker.region.group.CachedMessageGroupMapFactory",),
+        where="policies",
+    ),
+    Kind(
+        "messageGroupHashBucketFactory",
+        "Message groups: so many buckets of them, each with one consumer.",
+        {
+            "bucketCount": used(
+                "`message_groups_max` of the policy", "1024", option="policy.message_groups_max", read=integer
+            ),
+            "cacheSize": ignored("a bucket is one number here", "64"),
+        },
+        ("org.apache.activemq.broker.region.group.MessageGroupHashBucketFactory",),
+        where="policies",
+    ),
+    Kind(
+        "simpleMessageGroupMapFactory",
+        "Message groups: all of them are remembered, without a limit.",
+        {},
+        ("org.apache.activemq.broker.region.group.SimpleMessageGroupMapFactory",),
         where="policies",
     ),
     *(

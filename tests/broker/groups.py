@@ -1,0 +1,80 @@
+"""Several consumers of one queue, and what each of them gets."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Mapping, Sequence
+
+from tests.broker.client import Client, Frame
+
+__all__ = ["ConsumerGroup", "send_group"]
+
+
+def send_group(sender: Client, destination: str, texts: str, *, receipt: bool = True, **headers: str) -> None:
+    """Send a persistent message for each word; its letters, or what stands before a dot, name its group."""
+    for text in texts.split():
+        group = text.partition(".")[0] if "." in text else text.rstrip("0123456789")
+        more = {"destination": destination, "persistent": "true", "JMSXGroupID": group, **headers}
+        if receipt:
+            sender.done("SEND", more, text)
+        else:
+            sender.send("SEND", more, text)
+
+
+class ConsumerGroup:
+    """Consumers by name, each with a connection of its own.
+
+    Args:
+        clients: connected ones.
+        headers: of their SUBSCRIBE.
+    """
+
+    def __init__(self, clients: dict[str, Client], headers: Mapping[str, Mapping[str, str]]) -> None:
+        self.clients = clients
+        self._headers = headers
+
+    def subscribe(self, destination: str, *names: str) -> None:
+        """Subscribe one after the other, all if none is named. They acknowledge one by one."""
+        for name in names or self.clients:
+            headers = {"destination": destination, "id": "1", "ack": "client-individual", **self._headers[name]}
+            self.clients[name].done("SUBSCRIBE", headers)
+
+    def collect(self, count: int, timeout_s: float = 20.0) -> dict[str, list[Frame]]:
+        """Wait for so many messages, for whomever."""
+        got: dict[str, list[Frame]] = {name: [] for name in self.clients}
+        deadline_s = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            for name, client in self.clients.items():
+                selector.register(client.socket, selectors.EVENT_READ, name)
+            while sum(map(len, got.values())) < count:
+                for name, client in self.clients.items():
+                    while client.has_frame():
+                        got[name].append(client.message())
+                if sum(map(len, got.values())) < count:
+                    ready = selector.select(deadline_s - time.monotonic())
+                    assert ready, f"{self.told(got)} of {count} messages have come"
+                    for key, _ in ready:
+                        self.clients[key.data].take_in()
+        return got
+
+    def texts(self, count: int) -> dict[str, str]:
+        """The same, only what they say."""
+        return self.told(self.collect(count))
+
+    @staticmethod
+    def told(got: Mapping[str, Sequence[Frame]]) -> dict[str, str]:
+        """What messages say, by consumer."""
+        return {name: " ".join(message.text for message in messages) for name, messages in got.items()}
+
+    def ack(self, name: str, messages: Sequence[Frame]) -> None:
+        """A consumer acknowledges messages, and waits until that is done."""
+        client = self.clients[name]
+        for message in messages[:-1]:
+            client.ack(message)
+        if messages:
+            client.done("ACK", client.named(messages[-1]))
+
+    def drop(self, name: str) -> None:
+        """A consumer is gone without a word."""
+        self.clients.pop(name).drop()

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.timeout(300)
 
 PIN, BUSY, NEW, DONE = Queue("PIN"), Queue("BUSY"), Queue("NEW"), Queue("DONE")
 PRICES = Topic("PRICES")
+VIRTUAL = Queue("Consumer.A.VirtualTopic.X")
+CONSUMERS = f"/queue/{VIRTUAL.physical_name}"
 ANN, BOB = SubscriptionKey("ann", "news"), SubscriptionKey("bob", "news")
 XID, OUR_XID = "5:aa:bb", "5:cc:dd"
 
@@ -248,6 +250,8 @@ def test_a_directory_of_an_old_openwire_version_keeps_it_over_several_rounds(cla
         send(activemq, NEW, *(f"new {number}" for number in range(5)))
         activemq.prepare(XID, "receive", "NEW", "1", "send", "queue://DONE", "100", "2")
         sends_later(activemq, "later 1")
+        with client(activemq.stomp_port) as (connection, collector):  # its queue is empty, and gets what comes later
+            connection.subscribe(CONSUMERS, id="1", ack="auto", headers={"receipt": "there"})
         activemq.stop()
     assert check(directory).findings == []
     with KahaDBPersistenceAdapter(directory) as adapter:  # started and stopped only
@@ -275,11 +279,16 @@ def test_a_directory_of_an_old_openwire_version_keeps_it_over_several_rounds(cla
         transaction.remove_message(new, first.message_id)
         transaction.add_message(adapter.queue_message_store(DONE), text_message(3, "ours", destination=DONE))
         transaction.prepare().result()
+        assert VIRTUAL in adapter.destinations()
         jobs = adapter.job_store().jobs(None, 10, 1 << 20).jobs
         assert len(jobs) == 2
         folder = killed(directory, tmp_path / "killed")
     assert wire_versions(directory) == wire_versions(directory / "scheduler") == {6}
     with java(folder) as activemq:
+        with client(activemq.stomp_port) as (connection, collector):
+            connection.send("/topic/VirtualTopic.X", "kept", headers={"persistent": "true", "receipt": "kept"})
+            connection.subscribe(CONSUMERS, id="1", ack="auto")
+            collector.wait_for(1)
         assert activemq.in_doubt() == {XID, OUR_XID}
         assert javas(activemq, {NEW: 5}) == {"NEW": [*(f"new {number}" for number in range(2, 5)), "java", "ours"]}
         assert activemq.consume_durably("PRICES", "ann", "news", 2) == [1, 2]

@@ -29,12 +29,11 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jobs import JobChange
-from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.blank_index import wire_version_of
 from jdbcstore.store.kahadb.committing import Committer
 from jdbcstore.store.kahadb.index import Index
-from jdbcstore.store.kahadb.known import KnownDestination, destination_name, subscription_text
+from jdbcstore.store.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.messages import KahaDBMessageStore
 from jdbcstore.store.kahadb.options import KahaDBOptions
@@ -44,7 +43,7 @@ from jdbcstore.store.kahadb.recovery import open_index
 from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
-from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Meant, Part, Remark, Remove, Write
+from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Keep, Meant, Part, Remove, Write
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.subscription import SubscriptionKey
 
@@ -80,8 +79,6 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._transactions: KahaDBTransactionStore
         self._jobs: Final = KahaDBJobStore(self)
         self.scheduler: Final = SchedulerJournal(self.directory, self.options)
-        virtual = filter(None, (name.strip() for name in self.options.virtual_topic_consumers.split(",")))
-        self._virtual_topic_consumers: Final = [Queue(name) for name in virtual]
         options = self.options
         self._locker: Final = SharedFileLocker(directory, options.lock) if options.use_lock else NoLocker(options.lock)
         self._acquired_itself = False
@@ -242,9 +239,9 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
                 store = KahaDBMessageStore(self, queue, index, prioritized=prioritized)
                 store = self._stores.setdefault(queue, store)
             known = store.known
-            if not known.is_kept and any(pattern.matches(queue) for pattern in self._virtual_topic_consumers):
+            if not known.is_kept and self.options.is_kept(queue):
                 known.is_kept = True
-                self._submit(Remark(remarks.known(destination_name(queue))))
+                self._submit(Keep(queue))
         return store
 
     def remove_queue_message_store(self, queue: Queue) -> None:

@@ -457,6 +457,8 @@ class Applier:
         known.levels.add(row.level)
 
     def _roll_back(self, location: Location, rollback: Rollback, hint: Hint | None) -> None:
+        if rollback.transaction is not None and self._begun.pop(rollback.transaction, None) is not None:
+            return  # what makes a broker know a queue
         self._flush()
         for operation in self._ended(rollback.transaction):
             self.index.refer(location.file, operation.file)

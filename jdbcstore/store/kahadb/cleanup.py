@@ -31,7 +31,8 @@ from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.commands import Subscription
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.journal import file_name, file_number
-from jdbcstore.store.kahadb.known import KnownDestination, KnownSubscription, destination_name
+from jdbcstore.store.kahadb.keeping import keeping
+from jdbcstore.store.kahadb.known import KnownDestination, KnownSubscription
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.work import Part, Plan
 
@@ -284,4 +285,5 @@ class _Again:
             plan.record(remarks.unknown())
             for known in plan.index.known:
                 if known.is_kept:
-                    plan.record(remarks.known(destination_name(known.destination)))
+                    for command in keeping(known.destination):
+                        plan.record(command)

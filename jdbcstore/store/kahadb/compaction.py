@@ -37,11 +37,13 @@ from jdbcstore.store.kahadb.commands import (
     AddMessage,
     ProducerAudit,
     RemoveMessage,
+    Rollback,
     Trace,
     UpdateMessage,
 )
 from jdbcstore.store.kahadb.index import Index, id_hash
 from jdbcstore.store.kahadb.journal import Journal, JournalFile, Location, Record
+from jdbcstore.store.kahadb.keeping import KEEPING
 from jdbcstore.store.kahadb.work import Plan, Write
 
 __all__ = ["Compaction"]
@@ -156,7 +158,7 @@ class Compaction:
         added: set[int] = set()
         end = 0
         for location, command in self._records(journal, number):
-            if not isinstance(command, _MAY_GO):
+            if not isinstance(command, _MAY_GO) and command != Rollback(KEEPING):
                 raise _Stays(f"{location} is a {type(command).__name__}")
             if isinstance(command, RemoveMessage):
                 if command.transaction is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Self
 
+from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.lease import LockerOptions
@@ -146,6 +147,11 @@ class KahaDBOptions:
         ):
             if not least <= getattr(self, name) <= most:
                 raise ConfigurationError(f"{name} must be {least} to {most}, got {getattr(self, name)}")
+
+    def is_kept(self, queue: Destination) -> bool:
+        """Whether a queue is to be known although it is empty."""
+        names = (name.strip() for name in self.virtual_topic_consumers.split(","))
+        return any(Queue(name).matches(queue) for name in names if name)
 
     @property
     def lock(self) -> LockerOptions:

@@ -25,7 +25,7 @@ import logging
 import os
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -55,6 +55,8 @@ from jdbcstore.store.kahadb.journal import (
     reading,
     up_to,
 )
+from jdbcstore.store.kahadb.keeping import keeping
+from jdbcstore.store.kahadb.known import destination_name
 from jdbcstore.store.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
 from jdbcstore.store.kahadb.replacing import replaced_file, writing
 from jdbcstore.store.kahadb.replay import Replay
@@ -105,7 +107,14 @@ def _brokers_records(records: Iterable[Record], files: Collection[int]) -> Itera
             skipped = location.file
 
 
-def make_rebuild_complete(directory: Path, index_directory: Path, appender: Appender, state: State) -> bool:
+def make_rebuild_complete(
+    directory: Path,
+    index_directory: Path,
+    appender: Appender,
+    state: State,
+    remarked: Collection[str] = (),
+    kept: Callable[[Destination], bool] = lambda _: False,
+) -> bool:
     """See to it that a broker's rebuild comes to what there is.
 
     Args:
@@ -113,6 +122,8 @@ def make_rebuild_complete(directory: Path, index_directory: Path, appender: Appe
         index_directory: of the broker's index, if there is one.
         appender: open.
         state: what the journal tells.
+        remarked: names of queues that it says are to be known although they are empty.
+        kept: whether a queue that the index knows is to be.
 
     Returns:
         Whether the journal was changed; then it has to be read again.
@@ -137,6 +148,7 @@ def make_rebuild_complete(directory: Path, index_directory: Path, appender: Appe
     theirs = rebuilt(journal) if state.rewritten_files else state
     _refuse_other_transactions(directory, state, theirs)
     commands = list(_Differences(journal, state, theirs, believed).commands())
+    commands += [keeping(queue) for queue in believed.queues if kept(queue) and destination_name(queue) not in remarked]
     if commands:
         log.warning(
             "written again, what a broker that makes its index anew would not know directory=%s records=%d",
@@ -220,11 +232,13 @@ class _Believed:
         over: messages that some wait for by the journal, and not by the index.
         ended: subscriptions that there are not any more.
         there: messages that the journal says are gone: where their records stand, and who waits.
+        queues: that the index knows, also empty ones.
     """
 
     over: dict[_Place, _Waiting] = field(default_factory=dict)
     ended: set[_Place] = field(default_factory=set)
     there: list[tuple[Destination, IndexMessage, _Waiting]] = field(default_factory=list)
+    queues: list[Destination] = field(default_factory=list)
 
 
 def _believed(directory: Path, index_directory: Path, state: State) -> _Believed:
@@ -248,6 +262,8 @@ def _believed(directory: Path, index_directory: Path, state: State) -> _Believed
             asked = None if index.closed_cleanly else set(state.perhaps_acknowledged)
             left = dict(progress.state.destinations)
             for indexed in index.destinations():
+                if indexed.destination.is_queue:
+                    found.queues.append(indexed.destination)
                 stored = left.pop(indexed.destination, None) or StoredDestination(indexed.destination)
                 _compare(found, indexed, stored, state, asked)
             for destination, stored in left.items():

@@ -94,8 +94,8 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         move(path, path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
     brokers = place if is_brokers_index(place) else directory
 
-    def complete(state: State) -> bool:
-        return make_rebuild_complete(directory, brokers, appender, state)
+    def complete(state: State, noted: _Noted) -> bool:
+        return make_rebuild_complete(directory, brokers, appender, state, noted.remarked.known, options.is_kept)
 
     told = wire_version_of(brokers)
     index, noted = _made_anew(path, directory, options, scheduler, complete)
@@ -392,7 +392,7 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
     """
-    return _made_anew(path, directory, options, None, lambda _: False)[0]
+    return _made_anew(path, directory, options, None, lambda *_: False)[0]
 
 
 def _replayed(directory: Path) -> tuple[State, _Noted]:
@@ -410,7 +410,7 @@ def _made_anew(
     directory: Path,
     options: KahaDBOptions,
     scheduler: SchedulerJournal | None,
-    complete: Callable[[State], bool],
+    complete: Callable[[State, _Noted], bool],
 ) -> tuple[Index, _Noted]:
     """The same.
 
@@ -423,9 +423,9 @@ def _made_anew(
     """
     began_s = time.monotonic()
     state, noted = _replayed(directory)
-    if complete(state):
+    if complete(state, noted):
         state, noted = _replayed(directory)
-        if complete(state):
+        if complete(state, noted):
             raise StoreError(
                 f"{directory}: a Java broker that makes its index anew would see something else than this one, whatever"
                 " is written for it. Its index is still there. Run 'jdbcstore kahadb repair' to a new directory"

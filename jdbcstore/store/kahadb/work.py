@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, StoreError, TransientStoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
@@ -33,6 +34,7 @@ from jdbcstore.store.kahadb.commands import (
 from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.index import HIDDEN, VISIBLE, Index, JobRow, Row
 from jdbcstore.store.kahadb.journal import Location
+from jdbcstore.store.kahadb.keeping import keeping
 from jdbcstore.store.kahadb.known import KnownDestination, destination_name
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Decide",
     "DeleteAll",
     "Forget",
+    "Keep",
     "Meant",
     "Part",
     "Plan",
@@ -447,6 +450,19 @@ class Remark(_Small):
         plan.record(self.trace)
 
 
+class Keep(_Small):
+    """Make a queue known although it is empty."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self, queue: Destination) -> None:
+        self.queue = queue
+
+    def plan(self, plan: Plan) -> None:
+        for command in keeping(self.queue):
+            plan.record(command)
+
+
 # -- what is alone in its batch ----------------------------------------------------------------------------------------
 
 
@@ -485,6 +501,8 @@ class Forget(Purge):
             plan.record(Subscription(known.destination, text))
         if known.is_kept:
             plan.record(remarks.released(destination_name(known.destination)))
+            if not known.count:
+                plan.record(RemoveDestination(known.destination))  # or a broker's rebuild knows it
 
 
 class DeleteAll(_Small):
@@ -496,7 +514,7 @@ class DeleteAll(_Small):
         for xid in plan.index.prepared():
             plan.record(Rollback(xid))
         for known in plan.index.known:
-            if known.count or known.subscriptions or plan.index.is_in_doubt(known.id):
+            if known.count or known.subscriptions or known.is_kept or plan.index.is_in_doubt(known.id):
                 plan.record(RemoveDestination(known.destination))
             if known.is_kept:
                 plan.record(remarks.released(destination_name(known.destination)))

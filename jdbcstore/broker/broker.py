@@ -20,7 +20,7 @@ from jdbcstore.broker.blocking import BlockingCalls
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
-from jdbcstore.broker.durable import Durables, SubscriptionStore, settlements
+from jdbcstore.broker.durable import DurableConsumer, Durables, SubscriptionStore, settlements
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
@@ -531,6 +531,8 @@ class Broker:
             for topic in [topic for topic in consumer.topics if not may_receive(topic.destination)]:
                 del consumer.topics[topic]
                 topic.consumers.pop(consumer, None)
+        if isinstance(consumer, DurableConsumer):  # takes up topics when it subscribes
+            return
         if any(element.is_wildcard for element in consumer.destination.elements()):
             self.slices.run(self.subscribing(consumer))
 

@@ -3,10 +3,12 @@ not."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from jdbcstore import Broker
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.destination import parse_destination
 from tests.broker.client import Address, Client
@@ -207,3 +209,22 @@ def test_denials_are_told_in_the_log_once_a_second(client_of: As, caplog: pytest
     told = [record.getMessage() for record in caplog.records if "denied" in record.getMessage()]
     assert 1 <= len(told) <= 3
     assert "User bob is not authorized to write to: queue://OTHER" in told[0]
+
+
+def test_users_that_change_leave_subscriptions_to_wildcards_as_they_are(client_of: As, brokers: list[Broker]) -> None:
+    bob, admin = client_of("bob"), client_of("admin")
+    bob.subscribe("/topic/READ.>", id="d", activemq_subscriptionName="s")
+    bob.subscribe("/topic/READ.>", id="t")
+    bob.subscribe("/queue/READ.>", id="q")
+    assert bob.message().text == "in READ.A"
+    (broker,) = brokers
+    done = threading.Event()
+    broker.loop.call_soon_threadsafe(broker._users_changed)
+    broker.loop.call_soon_threadsafe(done.set)
+    assert done.wait(10)
+    assert all(destination.is_queue for destination in broker.queues)
+    admin.publish("/topic/READ.A", "news")
+    admin.publish("/queue/READ.A", "work")
+    got = sorted((frame.headers["subscription"], frame.text) for frame in (bob.message(), bob.message(), bob.message()))
+    assert got == [("d", "news"), ("q", "work"), ("t", "news")]
+    assert bob.is_silent()

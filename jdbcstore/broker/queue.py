@@ -583,7 +583,7 @@ class Queue:
     def _first(self) -> Delivery | None:
         if self.policy.prioritized_messages:
             return self._first_by_priority()
-        if self._returned:
+        if self._returned.members:
             return self._returned.first()
         first = None
         for lanes in (self._persistent, self._transient):
@@ -609,7 +609,7 @@ class Queue:
         return None
 
     def _pop(self, delivery: Delivery) -> None:
-        if not (self._returned and self._returned.discard(delivery)) and delivery.lane is not None:
+        if not (self._returned.members and self._returned.discard(delivery)) and delivery.lane is not None:
             delivery.lane.pop()
 
     def _forget(self, delivery: Delivery) -> None:

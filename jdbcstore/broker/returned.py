@@ -20,28 +20,28 @@ __all__ = ["Returned"]
 class Returned:
     """Deliveries of one queue that wait for another consumer."""
 
-    __slots__ = ("_heap", "_members", "_stored")
+    __slots__ = ("_heap", "_stored", "members")
 
     def __init__(self) -> None:
         self._heap: list[tuple[tuple[int, int], Delivery]] = []
-        #: Those that are there, in the order in which they came.
-        self._members: dict[Delivery, None] = {}
+        #: Those that are there, in the order in which they came; for others to look at, which costs no call.
+        self.members: dict[Delivery, None] = {}
         #: Those of them that survive the process, by their sequence.
         self._stored: dict[int, Delivery] = {}
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self.members)
 
     def __iter__(self) -> Iterator[Delivery]:
         """All of them, in any order."""
-        return iter(self._members)
+        return iter(self.members)
 
     def __contains__(self, delivery: object) -> bool:
-        return delivery in self._members
+        return delivery in self.members
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
         """These were given back."""
-        members, heap = self._members, self._heap
+        members, heap = self.members, self._heap
         added = [(by_place(delivery), delivery) for delivery in deliveries if delivery not in members]
         for _, delivery in added:
             members[delivery] = None
@@ -56,7 +56,7 @@ class Returned:
 
     def first(self) -> Delivery | None:
         """The one that goes first; it stays."""
-        heap, members = self._heap, self._members
+        heap, members = self._heap, self.members
         while heap:
             delivery = heap[0][1]
             if delivery in members:
@@ -66,16 +66,16 @@ class Returned:
 
     def discard(self, delivery: Delivery) -> bool:
         """Take one out. Returns whether it was there."""
-        if delivery not in self._members:
+        if delivery not in self.members:
             return False
-        del self._members[delivery]
+        del self.members[delivery]
         sequence = delivery.message_id.broker_sequence_id
         if self._stored.get(sequence) is delivery:
             del self._stored[sequence]
         if self._heap[0][1] is delivery:
             heappop(self._heap)
-        elif len(self._heap) > 2 * len(self._members) + 64:
-            self._heap = [entry for entry in self._heap if entry[1] in self._members]
+        elif len(self._heap) > 2 * len(self.members) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self.members]
             heapify(self._heap)
         return True
 
@@ -86,8 +86,8 @@ class Returned:
 
     def take_all(self) -> list[Delivery]:
         """Take all of them out, in any order."""
-        members = list(self._members)
-        self._members.clear()
+        members = list(self.members)
+        self.members.clear()
         self._stored.clear()
         self._heap.clear()
         return members

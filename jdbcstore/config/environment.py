@@ -18,7 +18,9 @@ They go before the configuration file; the command line goes before them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -74,12 +76,14 @@ def with_environment(
     """
     known = option_variables()
     used: dict[str, str] = {}
+    given: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
     for name, text in environment.items():
         if name in known:
             option, default = known[name]
+            table, _, field = option.rpartition(".")
             try:
-                configuration = _changed(configuration, option, _typed(text, default))
+                given.setdefault(table, {})[field] = _typed(text, default)
             except ConfigurationError as error:
                 raise ConfigurationError(f"environment variable {name}: {error}") from error
             used[option] = name
@@ -87,25 +91,43 @@ def with_environment(
             close = difflib.get_close_matches(name, known, 1, 0.85)
             meant = f", did you mean {close[0]}?" if close else ""
             warnings.append(f"environment variable {name} is no option{meant}")
-    return configuration, used, warnings
+    return _changed(configuration, given, used), used, warnings
 
 
-def _changed(configuration: Configuration, option: str, value: Any) -> Configuration:
-    table, _, name = option.rpartition(".")
-    if option == "store.url":
-        return replace(configuration, url=value)
-    if table == "broker":
-        return replace(configuration, broker=replace(configuration.broker, **{name: value}))
-    if table == "log":
-        return replace(configuration, log=replace(configuration.log, **{name: value}))
-    if table == "tls":
-        return replace(configuration, tls=replace(configuration.tls, **{name: value}))
-    if table == "kahadb":
-        return replace(configuration, kahadb=replace(configuration.kahadb, **{name: value}))
-    store = configuration.store
-    if table == "store.lock":
-        return replace(configuration, store=replace(store, lock=replace(store.lock, **{name: value})))
-    return replace(configuration, store=replace(store, **{name: value}))
+def _changed(
+    configuration: Configuration, given: Mapping[str, Mapping[str, Any]], used: Mapping[str, str]
+) -> Configuration:
+    """All of it at once: whether two options go together must not depend on which one comes first."""
+    url = given.get("store", {}).get("url", configuration.url)
+    store_options = {name: value for name, value in given.get("store", {}).items() if name != "url"}
+    with _told(used, "store.lock"):
+        lock = replace(configuration.store.lock, **given.get("store.lock", {}))
+    with _told(used, "store"):
+        store = replace(configuration.store, **{**store_options, "lock": lock})
+    with _told(used, "broker"):
+        broker = replace(configuration.broker, **given.get("broker", {}))
+    with _told(used, "kahadb"):
+        kahadb = replace(configuration.kahadb, **given.get("kahadb", {}))
+    with _told(used, "tls"):
+        tls = replace(configuration.tls, **given.get("tls", {}))
+    with _told(used, "log"):
+        log = replace(configuration.log, **given.get("log", {}))
+    return replace(configuration, url=url, store=store, broker=broker, tls=tls, kahadb=kahadb, log=log)
+
+
+@contextmanager
+def _told(used: Mapping[str, str], table: str) -> Iterator[None]:
+    """Says in errors which variables they may come from: those that the text names, or else all of the table."""
+    try:
+        yield
+    except ConfigurationError as error:
+        variables = {option.rpartition(".")[2]: name for option, name in used.items() if option.startswith(f"{table}.")}
+        named = [name for field, name in variables.items() if re.search(rf"\b{re.escape(field)}\b", str(error))]
+        those = ", ".join(sorted(named or variables.values()))
+        if not those:
+            raise
+        plural = "s" if "," in those else ""
+        raise ConfigurationError(f"environment variable{plural} {those}: {error}") from error
 
 
 def _typed(text: str, default: object) -> object:

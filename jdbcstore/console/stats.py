@@ -15,7 +15,8 @@ from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 __all__ = ["stats"]
@@ -121,17 +122,18 @@ def _counted_in_directory(adapter: KahaDBPersistenceAdapter) -> list[tuple[str, 
 def _counted_rows(url: str, adapter: PersistenceAdapter) -> list[tuple[str, int, int]]:
     """The same of a SQL store."""
     names = adapter.options.table_names if isinstance(adapter, JdbcPersistenceAdapter) else ""
-    table = Statements(names).messages
     engine = open_engine(url)
+    dialect = dialect_for(engine.dialect.name)
+    statements = Statements(names, dialect.container_expression(collation_is_binary=False))
     try:
         with engine.connect() as connection:
             rows = connection.execute(
                 text(
-                    f"SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)) FROM {table}"
-                    " WHERE XID IS NULL GROUP BY CONTAINER ORDER BY CONTAINER"
+                    f"SELECT {statements.container}, COUNT(*), SUM(LENGTH(MSG)) FROM {statements.messages}"
+                    f" WHERE XID IS NULL GROUP BY {statements.container}"
                 )
             ).all()
-            return [(str(name), int(depth), int(size or 0)) for name, depth, size in rows]
+            return [(text_of(name), int(depth), int(size or 0)) for name, depth, size in rows]
     finally:
         engine.dispose()
 

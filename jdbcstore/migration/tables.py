@@ -28,7 +28,7 @@ from jdbcstore.store.jdbc.prepared import Doubts, messages_of
 from jdbcstore.store.jdbc.rows import Container
 from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema, require_usable
 from jdbcstore.store.jdbc.snapshot import snapshot
-from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.jdbc.subscriptions import Registry, Subscription, TopicState, row_of
 from jdbcstore.store.jdbc.xid import read_message_xid
 from jdbcstore.subscription import SubscriptionInfo
@@ -70,7 +70,7 @@ class TableContents(Contents):
         self._statements: Final = Statements(names, expression, epoch_ms=store.dialect.epoch_ms)
         self._containers: dict[str, Container] = {}
         for name, level, count in store.connection.execute(text(self._statements.containers_counted)):
-            container = self._container(_text(name))
+            container = self._container(text_of(name))
             container.count += int(count)
             container.levels.add(None if level is None else int(level))
         self._registry = Registry(self._statements, has_table=report.has_acked, has_level_rows=True)
@@ -104,7 +104,7 @@ class TableContents(Contents):
         name, messages = self._statements.container, self._statements.messages
         summed = text(f"SELECT {name}, SUM(LENGTH(MSG)) FROM {messages} GROUP BY {name}")
         rows = self._store.connection.execute(summed)
-        return {destination_of(_text(name)): int(size or 0) for name, size in rows}
+        return {destination_of(text_of(name)): int(size or 0) for name, size in rows}
 
     def subscriptions(self) -> Sequence[SubscriptionInfo]:
         return [one.info for topic in self._registry.topics.values() for one in topic.by_key.values()]
@@ -197,7 +197,7 @@ class TableContents(Contents):
         if not self._report.has_producers:
             return {}
         rows = self._store.connection.execute(text(f"SELECT PRODUCER, LAST_SEQ FROM {self._statements.producers}"))
-        found = {ProducerId.parse(_text(name)): int(last) for name, last in rows}
+        found = {ProducerId.parse(text_of(name)): int(last) for name, last in rows}
         return {one: last for one, last in found.items() if not (one.connection_id or "").startswith(MARKER)}
 
 
@@ -219,8 +219,3 @@ def destination_of(name: str) -> Destination:
         return parse_destination(name)
     except ConfigurationError:
         return Queue.decoded(name)
-
-
-def _text(value: str | bytes) -> str:
-    """Drivers give bytes for columns with a binary collation."""
-    return value if isinstance(value, str) else bytes(value).decode()

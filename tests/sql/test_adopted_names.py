@@ -10,15 +10,18 @@ import pytest
 from sqlalchemy import Connection, insert, text
 
 from jdbcstore.config.urls import open_engine, open_store, store_url
+from jdbcstore.console.stats import collect
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.faults import inject
-from jdbcstore.identifiers import MessageId
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import marshal
+from jdbcstore.pipeline.report.stores import counted, counting, producers
 from jdbcstore.store.contract import Cursor, MessageStore, PersistenceAdapter
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.jdbc.statements import text_of
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing import DurablePersistenceAdapterContract, OpenAdapter, text_message
 from jdbcstore.testing.messages import PRODUCER
@@ -367,3 +370,23 @@ def sequence(message: Message) -> int:
     """The id of a message's row."""
     assert message.message_id is not None
     return message.message_id.broker_sequence_id
+
+
+@on(schema for schema in SCHEMAS if schema.collation in ("latin1_swedish_ci", "utf8mb4_general_ci"))
+def test_tools_count_names_apart_that_a_collation_confuses(url: str) -> None:
+    producers_of = {"Case": ProducerId("ID:App-1-1-1:1", 1, 1), "case": ProducerId("ID:app-1-1-1:1", 1, 1)}
+    with open_store(url) as adapter:
+        for name, count in (("Case", 2), ("case", 3)):
+            for number in range(1, count + 1):
+                message = text_message(number, destination=Queue(name))
+                message.producer_id = producers_of[name]
+                message.message_id = MessageId(producers_of[name], number)
+                adapter.queue_message_store(Queue(name)).add_message(message).result(WAIT_S)
+    expected = {"queue://Case": 2, "queue://case": 3}
+    assert {row.destination: row.depth for row in collect(url)} == expected
+    with counting(url) as (connection, statements):
+        assert {row["destination"]: row["depth"] for row in counted(connection, statements)} == expected
+        found = {row["client"]: row["messages"] for row in producers(connection, statements)}
+        assert found == {"ID:App-1-1-1": 2, "ID:app-1-1-1": 3}
+        sized = connection.execute(text(statements.containers_sized))
+        assert {text_of(name): count for name, count, _ in sized} == expected

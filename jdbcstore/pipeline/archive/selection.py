@@ -14,6 +14,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import CORRUPT
+from jdbcstore.store.jdbc.statements import text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +87,8 @@ class Selection:
         floors: list[tuple[str, int | None, int]] = []
         with looking_into_sql(url) as adapter:
             with adapter.reading() as connection:
-                counted = connection.execute(text(adapter.statements.containers_counted)).all()
+                rows = connection.execute(text(adapter.statements.containers_counted))
+                counted = [(text_of(name), level, count) for name, level, count in rows]
             if self.what == "acknowledged":
                 for name, level, _ in counted:
                     if not name.startswith("topic://"):

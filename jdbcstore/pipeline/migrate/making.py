@@ -23,6 +23,7 @@ from jdbcstore.pipeline.migrate.made import Migrated
 from jdbcstore.pipeline.migrate.stores import compared, copied, copy_tables
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
+from jdbcstore.store.jdbc.statements import Statements, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,11 +79,10 @@ def migrate(
         require_no_master(store, "source")
         ranges = ranges_of(store)
         if is_dry:
-            counted = text(
-                f"SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)) FROM {store.statements.messages} GROUP BY CONTAINER"
-            )
+            container = store.dialect.container_expression(collation_is_binary=False)
+            counted = text(Statements(origin.options.table_names, container).containers_sized)
             for name, messages, size in sorted(store.connection.execute(counted).all()):
-                done.count(name, int(messages), int(size or 0))
+                done.count(text_of(name), int(messages), int(size or 0))
             return done
     held = hold(f"{origin} {origin.options.table_names}", to)
     done.is_resumed = held.is_resumed

@@ -15,7 +15,7 @@ from jdbcstore.destination import Topic
 from jdbcstore.pipeline.report.figures import Row
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["counted", "counting", "producers", "subscriptions"]
@@ -34,7 +34,8 @@ def counting(url: str) -> Iterator[tuple[Connection, Statements]]:
     """
     parsed, options = store_options(url)
     kind = dialect_for(parsed.get_backend_name())
-    statements = Statements(options.table_names, epoch_ms=kind.epoch_ms)
+    container = kind.container_expression(collation_is_binary=False)
+    statements = Statements(options.table_names, container, epoch_ms=kind.epoch_ms)
     engine = engine_for(parsed, options)
     try:
         with engine.connect() as connection:
@@ -50,16 +51,16 @@ def counted(connection: Connection, statements: Statements) -> list[dict[str, ob
     now_ms = int(connection.execute(text(statements.clock)).scalar_one())
     rows = connection.execute(
         text(
-            "SELECT CONTAINER, COUNT(*), SUM(LENGTH(MSG)), MAX(LENGTH(MSG)),"
+            f"SELECT {statements.container}, COUNT(*), SUM(LENGTH(MSG)), MAX(LENGTH(MSG)),"
             " SUM(CASE WHEN EXPIRATION > 0 AND EXPIRATION < :now THEN 1 ELSE 0 END),"
             " SUM(CASE WHEN XID IS NULL THEN 0 ELSE 1 END)"
-            f" FROM {statements.messages} GROUP BY CONTAINER ORDER BY CONTAINER"
+            f" FROM {statements.messages} GROUP BY {statements.container} ORDER BY {statements.container}"
         ),
         {"now": now_ms},
     )
     return [
         {
-            "destination": name,
+            "destination": text_of(name),
             "depth": int(depth),
             "bytes": int(size or 0),
             "bytes_max": int(largest or 0),
@@ -79,12 +80,12 @@ def producers(connection: Connection, statements: Statements) -> list[Row]:
     found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     rows = connection.execute(
         text(
-            f"SELECT MSGID_PROD, COUNT(*), SUM(LENGTH(MSG)) FROM {statements.messages} GROUP BY MSGID_PROD"
-            f" ORDER BY 3 DESC LIMIT {_PRODUCERS_MAX}"
+            f"SELECT {statements.producer}, COUNT(*), SUM(LENGTH(MSG)) FROM {statements.messages}"
+            f" GROUP BY {statements.producer} ORDER BY 3 DESC LIMIT {_PRODUCERS_MAX}"
         )
     )
     for producer, messages, size in rows:
-        total = found[_client(producer or "")]
+        total = found[_client(text_of(producer or ""))]
         total[0] += 1
         total[1] += int(messages)
         total[2] += int(size or 0)

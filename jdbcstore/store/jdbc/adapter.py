@@ -67,7 +67,7 @@ from jdbcstore.store.jdbc.schema import (
     require_term,
     require_usable,
 )
-from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
@@ -307,12 +307,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._sequence = max(0, *(int(number or 0) for number in numbers))
         self._containers = {}
         for name, level, count in connection.execute(text(statements.containers_counted)):
-            name = _text(name)
+            name = text_of(name)
             container = self._container(name)
             container.count += int(count)
             container.levels.add(None if level is None else int(level))
         for name, count in connection.execute(text(statements.containers_in_doubt)):
-            self._container(_text(name)).count -= int(count)
+            self._container(text_of(name)).count -= int(count)
         self.registry.last_committed = self._sequence
         self.registry.load(connection, self._containers)
         for name, container in self._containers.items():
@@ -586,7 +586,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             rows = connection.execute(text(self.statements.expired_page), asked).all()
         found: list[Expired] = []
         for id, container, _, level in rows:
-            name = _text(container)
+            name = text_of(container)
             topic = self.registry.topics.get(name)
             subscriptions = [] if topic is None else list(topic.by_key.items())
             keys = tuple(key for key, one in subscriptions if int(id) not in one.at(level))
@@ -629,11 +629,6 @@ def _mapped(dialect: Dialect) -> Iterator[None]:
         raise dialect.map_error(error.orig or error) from error
     except PoolTimeout as error:
         raise TransientStoreError(f"all connections for reading are busy: {error}") from error
-
-
-def _text(name: str | bytes) -> str:
-    """A value of CONTAINER; where it is compared bytewise it comes as bytes."""
-    return name if isinstance(name, str) else bytes(name).decode()
 
 
 def _destination(name: str) -> Destination:

@@ -24,6 +24,7 @@ __all__ = [
     "STAGED_TABLE",
     "TERM_TABLE",
     "Statements",
+    "text_of",
 ]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
@@ -51,6 +52,11 @@ LOAD_PARTS_TABLE: Final = "JDBCSTORE_LOAD_PARTS"
 #: Our own table, (JOB, PART, NUMBER) and what a message row has: loaded messages that a broker is to take in; a Java
 #: broker never touches it.
 STAGED_TABLE: Final = "JDBCSTORE_STAGED"
+
+
+def text_of(name: str | bytes) -> str:
+    """A name that a statement has read: where names are compared bytewise they come as bytes."""
+    return name if isinstance(name, str) else bytes(name).decode()
 
 
 class Statements:
@@ -103,6 +109,11 @@ class Statements:
             f"SELECT {container}, PRIORITY, COUNT(*) FROM {self.messages} GROUP BY {container}, PRIORITY"
             f" ORDER BY {container}, PRIORITY DESC"  # as the index: else MariaDB collects every row
         )
+        self.containers_sized = (
+            f"SELECT {container}, COUNT(*), SUM(LENGTH(MSG)) FROM {self.messages} GROUP BY {container}"
+        )
+        #: MSGID_PROD in the same way: where CONTAINER's collation confuses names, that one's does as well.
+        self.producer = container.replace("CONTAINER", "MSGID_PROD")
         #: By the index of EXPIRATION, which on some databases has only rows with EXPIRATION > 0.
         self.expired_page = (
             f"SELECT ID, {container}, EXPIRATION, PRIORITY FROM {self.messages} WHERE EXPIRATION > 0"
@@ -114,9 +125,8 @@ class Statements:
         self.container_count = f"SELECT COUNT(*) FROM {self.messages} WHERE {same} AND XID IS NULL"
         self.sequence_last_of_messages = f"SELECT MAX(ID) FROM {self.messages}"
         self.sequence_last_of_acks = f"SELECT MAX(LAST_ACKED_ID) FROM {self.acks}"
-        # Where CONTAINER's collation confuses names, MSGID_PROD's does as well.
         same_producer = "MSGID_PROD = :producer" + (
-            "" if container == "CONTAINER" else f" AND {container.replace('CONTAINER', 'MSGID_PROD')} = :producer"
+            "" if container == "CONTAINER" else f" AND {self.producer} = :producer"
         )
         self.producer_sequence_stored = f"SELECT MAX(MSGID_SEQ) FROM {self.messages} WHERE {same_producer}"
         self.producers_delete_all = f"DELETE FROM {self.producers}"

@@ -128,6 +128,25 @@ def test_a_variable_that_is_wrong_is_an_error(name: str, value: str, what: str) 
     assert what in str(caught.value)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_two_variables_that_belong_together_may_come_in_any_order(is_first: bool) -> None:
+    pair = {"JDBCSTORE_PAGE_MESSAGES_MAX": "5000", "JDBCSTORE_WINDOW_MESSAGES_MAX": "9000"}
+    variables = dict(sorted(pair.items(), reverse=is_first))
+    configuration = load_configuration(None, variables).configuration
+    assert (configuration.broker.page_messages_max, configuration.broker.window_messages_max) == (5000, 9000)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_two_variables_that_do_not_go_together_are_both_named(is_first: bool) -> None:
+    pair = {"JDBCSTORE_PAGE_MESSAGES_MAX": "9000", "JDBCSTORE_WINDOW_MESSAGES_MAX": "5000", "JDBCSTORE_BIND": "h:1"}
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(None, dict(sorted(pair.items(), reverse=is_first)))
+    assert str(caught.value) == (
+        "environment variables JDBCSTORE_PAGE_MESSAGES_MAX, JDBCSTORE_WINDOW_MESSAGES_MAX:"
+        " page_messages_max must not be larger than window_messages_max"
+    )
+
+
 def test_a_misspelt_variable_is_a_warning() -> None:
     assert load_configuration(None, {"JDBCSTORE_PREFETCH_QEUE": "7"}).warnings == (
         "environment variable JDBCSTORE_PREFETCH_QEUE is no option, did you mean JDBCSTORE_PREFETCH_QUEUE?",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import cast
 
 import pytest
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
+import jdbcstore
 from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
@@ -257,3 +259,16 @@ def test_a_message_larger_than_a_packet_is_refused_before_anything_is_sent() -> 
     with pytest.raises(MessageTooLarge, match="max_allowed_packet"):
         dialect("mysql").write(cast(DBAPIConnection, line), Batch([Write(Completion(), adds=rows)]))
     assert line.packets == []
+
+
+def test_no_statement_groups_by_a_bare_name() -> None:
+    """Where a collation confuses ``A`` and ``a`` they would be added up. `Statements.container` tells them apart."""
+    names = "CONTAINER|MSGID_PROD|CLIENT_ID|SUB_NAME"
+    bare = re.compile(rf"(GROUP BY|DISTINCT)[^\"']*(?<![A-Za-z_.{{(])({names})\b(?! COLLATE)")
+    folder = Path(jdbcstore.__file__).parent
+    found = [
+        f"{path.relative_to(folder)}: {match[0]}"
+        for path in sorted(folder.rglob("*.py"))
+        for match in bare.finditer(path.read_text())
+    ]
+    assert found == []

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -39,6 +39,7 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization, AuthorizationMap
 from jdbcstore.broker.security.given import authentication_of, is_open_to_the_network
 from jdbcstore.broker.slices import SLICE_S, Slices
+from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
@@ -158,10 +159,7 @@ class Broker:
         self.slices: Slices
         #: Tells the log when something takes long all the same.
         self.watchdog: Watchdog
-        self._spool: PersistenceAdapter | None = None
-        self._make_spool = spool
-        self._spool_lock = threading.Lock()
-        self._spool_opening: asyncio.Future[PersistenceAdapter] | None = None
+        self._spool = Spool(spool)
         #: Where it is in its life.
         self.life = Life()
         #: `boot_time_ns` from when on it may not act as master any more; the lock keeper's thread moves it on.
@@ -309,31 +307,22 @@ class Broker:
 
     @property
     def spool(self) -> PersistenceAdapter:
-        """The store for what does not have to survive; opened at the first use."""
-        return self._spool or self._open_spool()
+        """The store for what does not have to survive; opened at the first use. Raises `StoreError` if it cannot be."""
+        return self._spool.store
 
     @property
     def is_spool_opening(self) -> bool:
         """Whether the spool is being opened, in a thread, which takes some tenths of a second. Who asks first begins
         it; who does not want to wait asks before the spool is needed."""
-        if self._spool is None and self._spool_opening is None and self.is_running:
-            self._spool_opening = self.read(self._open_spool)
-        return self._spool_opening is not None and not self._spool_opening.done()
-
-    def _open_spool(self) -> PersistenceAdapter:
-        with self._spool_lock:
-            if self._spool is None:
-                spool = self._make_spool()
-                spool.start()
-                self._spool = spool
-            return self._spool
+        return self.is_running and self._spool.is_opening(self.read)
 
     def drop_spool(self) -> None:
         """What is in the spool is of no use any more."""
-        with self._spool_lock:
-            spool, self._spool, self._spool_opening = self._spool, None, None
-        if spool is not None:
-            spool.stop()
+        self._spool.drop()
+
+    def forget_in_spool(self, queue: QueueName) -> None:
+        """There is nothing of a queue in the spool any more."""
+        self._spool.forget(queue)
 
     def read(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Call a function that blocks in a thread."""
@@ -780,6 +769,7 @@ class Broker:
         self._is_sweeping = False
 
     def _sweep(self) -> Iterator[None]:
+        self._spool.tend(lambda: chain(self.queues.values(), self.durables.queues()))
         yield from self.producers.sweeping()
         yield from self._forgetting_idle(self.options.idle_queue_timeout_s)
 
@@ -810,8 +800,7 @@ class Broker:
         queue = QueueName.decoded(name.physical_name)
         try:
             self.adapter.remove_queue_message_store(queue)
-            if self._spool is not None:
-                self._spool.remove_queue_message_store(queue)
+            self._spool.forget(queue)
         except JdbcStoreError as error:
             log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
 

@@ -307,7 +307,7 @@ class DurableSubscription(Queue):
             self._broker.inbox.expect(purged, self._emptied, None)
 
     def _emptied(self, _: object, error: BaseException | None) -> None:
-        self._broker.spool.remove_queue_message_store(self._spool)
+        self._broker.forget_in_spool(self._spool)
 
 
 class _Known:
@@ -451,6 +451,12 @@ class Durables:
             for subscription in consumer.queues:
                 if isinstance(subscription, DurableSubscription):
                     subscription.begin(consumer)
+
+    def queues(self) -> Iterator[Queue]:
+        """The queues of all that are in use."""
+        for known in self._known.values():
+            if known.consumer is not None:
+                yield from known.consumer.queues
 
     def left(self, consumer: DurableConsumer) -> None:
         """A client does not use its subscription any more."""

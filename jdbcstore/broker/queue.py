@@ -167,6 +167,19 @@ class Queue:
                 self._close(lane)
             self._persistent = self._new_lanes(self._open_store, memory_first=False)
 
+    def needs_spool(self) -> bool:
+        """Whether messages of it are in the spool, or on their way."""
+        lanes = self._transient
+        is_used = self._delayed or self._returned or any(lane.in_flight or not lane.idle for lane in lanes)
+        return bool(is_used) and any(lane.is_open for lane in lanes)
+
+    def let_go_of_spool(self) -> None:
+        """It is closed: the next message that needs one opens another. Nothing may be in it."""
+        if any(lane.is_open for lane in self._transient):
+            for lane in self._transient:
+                self._close(lane)
+            self._transient = []
+
     def close(self) -> None:
         """Forget everything that is in memory; no client is left."""
         for lane in self.lanes():

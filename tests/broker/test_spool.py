@@ -1,0 +1,94 @@
+"""The store for non-persistent messages that do not fit into memory fails, or is removed, and comes back."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, running
+from jdbcstore.config.build import open_spool
+from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from tests.broker.client import Client
+from tests.broker.conftest import OpenClient
+
+OPTIONS = BrokerOptions(bind="127.0.0.1:0", window_messages_max=10, page_messages_max=5)
+
+
+def send(client: Client, first: int, last: int) -> None:
+    for number in range(first, last):
+        client.done("SEND", {"destination": "/queue/a"}, str(number))
+
+
+def receive(client: Client, first: int, last: int) -> None:
+    assert [client.message().text for _ in range(first, last)] == [str(number) for number in range(first, last)]
+
+
+def test_who_needs_a_spool_that_cannot_be_opened_is_told_and_the_next_one_tries_again(
+    tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with running(Broker(MemoryPersistenceAdapter(), OPTIONS, open_spool)) as address:
+        client = open_client(address)
+        kept = 0
+        for _ in range(2):
+            # Some stay in memory while it is being opened.
+            while (answer := client.request("SEND", {"destination": "/queue/a"}, str(kept))).command == "RECEIPT":
+                kept += 1
+            assert "does not fit into memory" in answer.text + answer.headers["message"]
+            client = open_client(address)
+        assert kept >= 10
+        assert [record.levelname for record in caplog.records if record.name == "jdbcstore.broker.spool"] == ["WARNING"]
+        (tmp_path / "gone").mkdir()
+        # Who needs it next may hear of the last attempt, nobody hears of it later.
+        if client.request("SEND", {"destination": "/queue/a"}, str(kept)).command == "RECEIPT":
+            kept += 1
+        else:
+            client = open_client(address)
+        send(client, kept, kept + 30)
+        client.subscribe("/queue/a")
+        receive(client, 0, kept + 30)
+
+
+def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_new_one(
+    tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("jdbcstore.broker.realm._SWEEP_S", 0.05)
+    stores: list[PersistenceAdapter] = []
+    stopped = threading.Event()
+
+    def made() -> PersistenceAdapter:
+        store = open_spool()
+        stop = store.stop
+
+        def stop_and_tell() -> None:
+            stop()
+            stopped.set()
+
+        monkeypatch.setattr(store, "stop", stop_and_tell)
+        stores.append(store)
+        return store
+
+    with running(Broker(MemoryPersistenceAdapter(), OPTIONS, made)) as address:
+        client = open_client(address)
+        send(client, 0, 150)
+        (folder,) = tmp_path.iterdir()
+        assert {path.stat().st_mode & 0o777 for path in [folder]} == {0o700}
+        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+        shutil.rmtree(folder)
+        send(client, 150, 170)
+        client.subscribe("/queue/a")
+        receive(client, 0, 170)
+        client.done("UNSUBSCRIBE", {"id": "1"})
+        assert stopped.wait(20)
+        send(client, 170, 320)
+        client.subscribe("/queue/a")
+        receive(client, 170, 320)
+    assert len(stores) == 2
+    assert "somebody removed the files of the spool" in caplog.text
+    assert list(tmp_path.iterdir()) == []

@@ -57,7 +57,6 @@ __all__ = [
     "StoreUnavailable",
     "TransientStoreError",
     "UnknownTransaction",
-    "may_pass",
 ]
 
 

@@ -207,7 +207,7 @@ def hold(source: str, location: StoreLocation) -> Held:
         term = store.connection.execute(text(store.statements.term_of_holder), {"holder": holder}).scalar()
         if term is None:
             raise StoreError("the lease of the target was taken by somebody else a moment ago")
-        return Held(location, Fence(holder, int(term), True, int(_PATIENT_S * 1000)), is_resumed)
+        return Held(location, Fence(holder, int(term), idle_ms=int(_PATIENT_S * 1000)), is_resumed)
 
 
 def release(held: Held) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jdbcstore.errors import LeaseLost
 
@@ -25,8 +25,8 @@ class Fence:
 
     holder: str
     term: int
-    idle_ms: int
-    lock_session: int | None = None
+    idle_ms: int = field(kw_only=True)
+    lock_session: int | None = field(default=None, kw_only=True)
 
     @property
     def by_lease(self) -> bool:

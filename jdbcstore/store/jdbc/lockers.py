@@ -94,7 +94,7 @@ class _SqlLocker(Locker):
         if lease is None:
             return None
         # Half of the lease: a master that falls silent in a commit is gone before the next one may come.
-        return Fence(lease.holder, lease.term, self.options.lease_ms // 2, self._lock_session)
+        return Fence(lease.holder, lease.term, idle_ms=self.options.lease_ms // 2, lock_session=self._lock_session)
 
     #: The session that has the row of ACTIVEMQ_LOCK locked while we are master; None if the row names us.
     _lock_session: int | None = None

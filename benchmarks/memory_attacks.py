@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -99,15 +99,16 @@ def many_producers(target: Target) -> None:
     send = b"SEND\ndestination:/queue/A\npersistent:true\ncontent-length:1000000\n\n%s\0" % (b"x" * 1_000_000)
     clients = [target.client() for _ in range(target.times(60))]
     with database_away(target):
-        _rounds(clients, lambda client: client.socket.send(send), 12)
+        _pour(clients, send, 12)
 
 
 def unfinished_frames(target: Target) -> None:
     """Twelve frames of 90 MiB that do not end."""
     clients = [target.client() for _ in range(12)]
+    size = target.times(95 * _MIB)
     for client in clients:
-        client.write(b"SEND\ndestination:/queue/A\ncontent-length:%d\n\n" % (95 * _MIB))
-    _rounds(clients, lambda client: client.socket.send(b"x" * (4 * _MIB)), target.times(23 * 8))
+        client.write(b"SEND\ndestination:/queue/A\ncontent-length:%d\n\n" % size)
+    _pour(clients, b"x" * (size // 16), 15)
 
 
 def endless_frames(target: Target) -> None:
@@ -115,14 +116,14 @@ def endless_frames(target: Target) -> None:
     clients = [target.client() for _ in range(12)]
     for client in clients:
         client.write(b"SEND\ndestination:/queue/A\n\n")
-    _rounds(clients, lambda client: client.socket.send(b"x" * (4 * _MIB)), target.times(23 * 8))
+    _pour(clients, b"x" * (target.times(95 * _MIB) // 16), 15)
 
 
 def strangers(target: Target) -> None:
     """Eight hundred connections that do not come to the end of their CONNECT."""
     head = b"".join(b"h%d:%s\n" % (number, b"x" * 9000) for number in range(100))
     clients = [target.stranger() for _ in range(target.times(800))]
-    _rounds(clients, lambda client: client.socket.send(b"CONNECT\n" + head), 1)
+    _pour(clients, b"CONNECT\n" + head, 1)
 
 
 def composite_subscriptions(target: Target) -> None:
@@ -203,25 +204,24 @@ def _reads(client: Client, count: int) -> None:
         return
 
 
-def _rounds(clients: list[Client], send: Callable[[Client], int], rounds: int) -> None:
+def _pour(clients: list[Client], data: bytes, times: int) -> None:
     """Let each client send in turn, without waiting for those that are held back, until all are for a while."""
     for client in clients:
         client.socket.setblocking(False)
     deadline_s = time.monotonic() + _PATIENCE_S
-    remaining = dict.fromkeys(clients, rounds)
-    while remaining and time.monotonic() < deadline_s:
-        for client in list(remaining):
+    places = dict.fromkeys(clients, 0)
+    while places and time.monotonic() < deadline_s:
+        for client, place in list(places.items()):
             try:
-                send(client)
+                places[client] += client.socket.send(memoryview(data)[place % len(data) :])
             except BlockingIOError:
                 continue
             except ConnectionError:
-                del remaining[client]
+                del places[client]
                 continue
             deadline_s = time.monotonic() + _PATIENCE_S
-            remaining[client] -= 1
-            if not remaining[client]:
-                del remaining[client]
+            if places[client] >= times * len(data):
+                del places[client]
 
 
 MEMORY_ATTACKS: Final = [

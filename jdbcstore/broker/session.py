@@ -353,6 +353,7 @@ class Session:
             return
         self._is_closed = self.is_choked = True
         self.holding.close()
+        self._stomp.forget_data()  # the object may live on for a while
         self._memory.connections -= 1
         self._unheard.clear()
         self.access.end()

@@ -212,6 +212,11 @@ class FrameParser:
         """Bytes of a body that its ``content-length`` has announced and that have not come."""
         return max(self._missing - len(self._data) + self._position, 0) if self._command else 0
 
+    def clear(self) -> None:
+        """Nothing more is read: let go of what is here."""
+        self._data, self._position, self._command = b"", 0, ""
+        self._head, self._body = bytearray(), bytearray()
+
     def next_frame(self) -> Frame | None:
         """The next complete frame, or None when more bytes are needed.
 

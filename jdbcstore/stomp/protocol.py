@@ -128,6 +128,11 @@ class StompConnection:
         """Bytes that the client has announced for the body of an unfinished frame, and has not sent."""
         return self._parser.missing_bytes
 
+    def forget_data(self) -> None:
+        """The client is gone: let go of what it has sent and nobody has looked at."""
+        self._parser.clear()
+        self.has_more = False
+
     def receive_data(self, data: bytes, frames_max: int = sys.maxsize) -> list[Event]:
         """Take bytes from the client.
 
@@ -269,6 +274,7 @@ class StompConnection:
         output += (self._dialect.encode_head("ERROR", headers), text, FRAME_END)
         if fatal:
             self._enter(State.CLOSED)
+            self._parser.clear()
 
     def finish_disconnect(self) -> None:
         """Everything before DISCONNECT has taken effect: RECEIPT if the client wants one, and → CLOSED.

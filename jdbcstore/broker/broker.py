@@ -462,7 +462,7 @@ class Broker:
         now_s = self.loop.time()
         if now_s - self._tidied_s > _TIDY_S:
             self._tidied_s = now_s
-            self.slices.run(self._forgetting_idle(0.0))
+            self.slices.run(self._forgetting_idle(-1.0))
         if self.is_crowded:
             raise ProtocolError(
                 f"There is no room for {destination}: destinations_max is {self.options.destinations_max}, and all"

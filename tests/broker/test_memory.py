@@ -101,9 +101,10 @@ def test_large_frames_wait_for_each_other_and_all_arrive(
     clients = [open_client(address) for _ in range(4)]
     size = 700_000
     head = f"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:{size}\n\n".encode()
-    for client in clients:
+    for number, client in enumerate(clients):
         client.write(head + body(100_000))
-    until(lambda: len(brokers[0].memory.waiting) == 3)
+        until(lambda number=number: len(brokers[0].memory.waiting) == number)  # type: ignore[misc]
+        until(lambda number=number: len(brokers[0].memory.large) == number + 1)  # type: ignore[misc]
     watching = open_client(address)
     watching.publish("/queue/B", "not affected")
     for client in clients:  # the first has room; each lets the next one in

@@ -57,7 +57,7 @@ def test_a_backlog_lives_in_the_store_and_comes_in_order(
     client = open_client(address)
     pour(client, 1000, "x" * 100, persistent=persistent)
     used = brokers[0].memory.used
-    assert 0 < used <= 50 * 3000
+    assert 0 < used <= (50 if persistent else 500) * 3000  # more only while the spool is being opened
     client.subscribe("/queue/A", "client-individual", activemq_prefetchSize="30")
     for number in range(1000):
         message = client.message()

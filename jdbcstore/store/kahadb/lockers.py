@@ -220,7 +220,7 @@ class SharedFileLocker(Locker):
     def _look(self) -> tuple[int | None, _Content]:
         """Which process has the lock (None if nobody has, 0 if it is not known), and what stands in the file."""
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None, _Content()
         try:

@@ -7,13 +7,15 @@ waits for, and prepared transactions. Nothing else: what was damaged, acknowledg
 A durable subscription is written before the first message that it waits for; what it does not want of the messages
 behind it is acknowledged at once. So it waits for exactly what it waited for.
 
-At the end the new journal is read and compared with what was meant to be written.
+At the end the new journal is read and compared with what was meant to be written. Only then it gets its name, also
+when the power fails: until then it is ``NAME.repairing``, which the next repair writes anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -22,6 +24,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, LockHeld, StoreError
 from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import STORE_VERSION, marshal, unmarshal
+from jdbcstore.store.disk import move, remove
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.checking import CheckReport, check, message_problem
@@ -36,7 +39,7 @@ from jdbcstore.store.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.journal import Location
+from jdbcstore.store.kahadb.journal import Location, file_number
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage, StoredSubscription, StoredTransaction
 from jdbcstore.store.kahadb.surveying import Survey, lock_holder
@@ -47,6 +50,8 @@ __all__ = ["RepairReport", "repair"]
 _LOST: Final = ("torn-end", "record", "batch", "index-only", "missing-file", "index-ahead")
 #: Of one write.
 _BATCH_BYTES: Final = 1 << 20
+#: Of the directory's name until it is complete: a broker that is started on the name meanwhile finds nothing.
+_SUFFIX: Final = ".repairing"
 
 _Acknowledged: TypeAlias = tuple[Destination, str, str | None]
 
@@ -111,7 +116,8 @@ def repair(
         )
     report = RepairReport()
     _tell(report, checked)
-    appender = Appender(target, options or KahaDBOptions(preallocation_scope="NONE"))
+    work = _work_directory(target)
+    appender = Appender(work, options or KahaDBOptions(preallocation_scope="NONE"))
     writing = _Writing(found, appender, report)
     appender.open()
     try:
@@ -119,8 +125,29 @@ def repair(
     finally:
         appender.close()
     _refuse_a_broker(directory)
-    writing.verify(target)
+    writing.verify(work)
+    with _disk_errors(f"the repaired directory is complete in {work}, and cannot be named {target}"):
+        move(work, target)
     return report
+
+
+def _work_directory(target: Path) -> Path:
+    """Where it is written until it is complete; what an earlier run has left there is removed."""
+    work = target.with_name(target.name + _SUFFIX)
+    with _disk_errors(f"what an earlier repair left in {work} cannot be removed"):
+        for path in work.iterdir() if work.exists() else ():
+            if file_number(path.name) is None:
+                raise ConfigurationError(f"{path} is in the way: {work} is where {target} is written")
+            remove(path)
+    return work
+
+
+@contextmanager
+def _disk_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{what}: {error.strerror or error}") from error
 
 
 def _refuse_a_broker(directory: Path) -> None:

@@ -350,17 +350,13 @@ CASES: Final = {
 }
 
 
-def _foreign(name: str) -> str | None:
+def foreign(name: str) -> str | None:
     return "index" if name.startswith(FILE_NAME) else None
 
 
-@cache
-def recorded(name: str) -> Trace:
-    """The trace of a case."""
-    case = CASES[name]
-    folder = Path(tempfile.mkdtemp(dir=FAST))
-    recorder = Recorder(folder, _foreign)
-    adapter = KahaDBPersistenceAdapter(folder / "store", case.options)
+@contextmanager
+def watched_index(recorder: Recorder) -> Iterator[None]:
+    """What SQLite promises of the index: it is as it was at a checkpoint, at the last one that was forced or later."""
     checkpoint, removal = Index.checkpoint, Index.remove
 
     def watched(index: Index, now_ms: int, *, force: bool = False) -> None:
@@ -371,9 +367,20 @@ def recorded(name: str) -> Trace:
         removal(path)
         recorder.version(path.parent, "index", is_forced=True)
 
-    with pytest.MonkeyPatch.context() as patch, recorder.recording() as trace:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Index, "checkpoint", watched)
         patch.setattr(Index, "remove", staticmethod(removed))
+        yield
+
+
+@cache
+def recorded(name: str) -> Trace:
+    """The trace of a case."""
+    case = CASES[name]
+    folder = Path(tempfile.mkdtemp(dir=FAST))
+    recorder = Recorder(folder, foreign)
+    adapter = KahaDBPersistenceAdapter(folder / "store", case.options)
+    with watched_index(recorder), recorder.recording() as trace:
         if case.is_started:
             adapter.start()
         try:

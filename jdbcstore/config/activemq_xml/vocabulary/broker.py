@@ -103,7 +103,9 @@ _BROKER: Final = {
     "maxSchedulerRepeatAllowed": ignored("repetitions are not limited; broker.scheduled_jobs_max limits jobs", "1000"),
     "destinations": ignored("a destination is there as soon as somebody uses it"),
     "keepDurableSubsActive": ignored(
-        "what waits for a durable subscription that nobody uses is in the store, none of it in memory", "true", "false"
+        "what waits for a durable subscription that nobody uses is in the store; what is not persistent does not wait",
+        "true",
+        "false",
     ),
     "offlineDurableSubscriberTimeout": used(
         "`broker.offline_durable_subscriber_timeout_s`, in ms",

@@ -85,6 +85,8 @@ class SQLiteDialect(Dialect):
     def connected(self, connection: Connection) -> None:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
+        # Until its next statement, a connection that has made a WAL file of another is said to be reading it.
+        connection.exec_driver_sql("SELECT COUNT(*) FROM sqlite_master").one()
         _, frames, copied = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
         if copied < frames:
             log.warning("somebody reads an old state: what was committed last is forced with the next commit only")

@@ -100,6 +100,7 @@ def _settings(*, is_local: bool, is_short: bool) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": "8",
             "spark.driver.memory": "1g",
+            "spark.hadoop.fs.permissions.umask-mode": "077",  # what is archived are messages: nobody else reads them
             "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "jdbcstore-warehouse"),
         }
         if is_short:

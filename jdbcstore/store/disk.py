@@ -26,6 +26,8 @@ __all__ = [
     "Disk",
     "DiskFile",
     "force_directory",
+    "force_file",
+    "force_tree",
     "make_directory",
     "make_file",
     "mode_like",
@@ -182,6 +184,38 @@ def force_directory(path: Path) -> None:
     """Return when the names in a directory are on the disk as they are now."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def force_tree(path: Path, mode: int = _DIRECTORY_MODE) -> None:
+    """Return when a directory that somebody else wrote, all that is in it, and its name are on the disk.
+
+    Args:
+        path: the directory.
+        mode: it and those in it get this one, files the same without the right to execute.
+    """
+    for folder, _, names in os.walk(path):
+        for name in names:
+            _force_file(Path(folder) / name, mode)
+        os.chmod(folder, mode)
+        force_directory(Path(folder))
+    os.chmod(path.parent, mode)
+    force_directory(path.parent)
+
+
+def force_file(path: Path, mode: int = _DIRECTORY_MODE) -> None:
+    """The same of a file and its directory."""
+    _force_file(path, mode)
+    os.chmod(path.parent, mode)
+    force_directory(path.parent)
+
+
+def _force_file(path: Path, mode: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fchmod(descriptor, mode & 0o666)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

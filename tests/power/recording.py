@@ -34,9 +34,12 @@ class Recorder:
     Args:
         root: what is in it at the beginning is on the disk.
         is_foreign: of a file's name, whether somebody else writes it who knows how: the key that its files share.
+        finds: whether another process writes, too. What it did is found when something is forced.
     """
 
-    def __init__(self, root: Path, is_foreign: Callable[[str], str | None] = lambda name: None) -> None:
+    def __init__(
+        self, root: Path, is_foreign: Callable[[str], str | None] = lambda name: None, *, finds: bool = False
+    ) -> None:
         self.root: Final = root
         self.trace: Final = Trace()
         self._is_foreign = is_foreign
@@ -46,6 +49,8 @@ class Recorder:
         self._open: dict[int, Node] = {}
         self._calls = threading.local()
         self._is_recording = False
+        self._finds = finds
+        self._seen: dict[str, tuple[int, int, int]] = {}
         #: What went beside.
         self.beside: list[str] = []
         #: Told the site of each force before it happens; what it raises, the program gets. `Killed` means that the
@@ -97,9 +102,46 @@ class Recorder:
             _listening.remove(self)
         assert not self.beside, self.beside
 
+    def _find(self) -> None:
+        """Record what another process did since the last look: in any order, as nothing of it was forced."""
+        found: dict[str, tuple[int, int, int]] = {}
+        for path in sorted(self.root.rglob("*")):
+            stat = path.stat()
+            is_folder = path.is_dir()
+            found[str(path.relative_to(self.root))] = (
+                stat.st_ino, 0 if is_folder else stat.st_mtime_ns, -1 if is_folder else stat.st_size
+            )  # fmt: skip
+        before = {about[0]: where for where, about in self._seen.items()}
+        for where, about in found.items():
+            if where in self._seen and self._seen[where][0] == about[0]:
+                continue
+            old = before.get(about[0])
+            folder, name = self._nodes[os.path.dirname(where)], os.path.basename(where)
+            if old is not None and old not in found:
+                self.trace.ops.append(Renamed(self._nodes[os.path.dirname(old)], os.path.basename(old), folder, name))
+                for one in [one for one in self._nodes if one == old or one.startswith(old + os.sep)]:
+                    moved = where + one[len(old) :]
+                    self._nodes[moved] = self._nodes.pop(one)
+                    if one in self._seen:
+                        self._seen[moved] = self._seen.pop(one)
+            elif where not in self._nodes:
+                self.trace.ops.append(Made(folder, name, self._new(where)))
+                if about[2] < 0:
+                    self.trace.folders[self._nodes[where]] = {}
+        for where, about in found.items():
+            if about[2] >= 0 and self._seen.get(where) != about:
+                self.trace.ops.append(Wrote(self._nodes[where], 0, (self.root / where).read_bytes()))
+        for where in [where for where in self._seen if where not in found and where in self._nodes]:
+            self.trace.ops.append(Removed(self._nodes[os.path.dirname(where)], os.path.basename(where)))
+        for where in [where for where in self._nodes if where and where not in found]:
+            self._nodes.pop(where)
+        self._seen = found
+
     def note(self, about: object) -> None:
         """Somebody knows this now."""
         with self._lock:
+            if self._finds:
+                self._find()
             self.trace.ops.append(Noted(about))
 
     def version(self, folder: Path, key: str, *, is_forced: bool) -> None:
@@ -134,6 +176,8 @@ class Recorder:
 
     def open(self, path: Any, flags: int, mode: int = 0o777) -> int:
         with self._through():
+            if self._finds and self._is_recording:
+                self._find()
             is_new = bool(flags & os.O_CREAT) and not os.path.lexists(path)
             descriptor = os.open(path, flags, mode)
             found = self._recorded(path)

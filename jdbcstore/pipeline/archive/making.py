@@ -104,6 +104,7 @@ def archive(
     started = datetime.now(UTC)
     run = f"{started:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     place = f"runs/{run}"
+    manifest.folder.make("runs")
     try:
         watch.run("archiving", lambda: _write(new, manifest.folder.of(place)))
         files = [file.path for file in manifest.folder.files(place) if file.path.endswith(".parquet")]
@@ -112,6 +113,7 @@ def archive(
             rows = watch.run("counting", lambda: _counted(written))
             _count(done, rows)
         if done.messages:
+            manifest.folder.force(place)
             about = Run(
                 run, f"{started:%Y-%m-%d %H:%M:%S} UTC", store_url(url).render_as_string(hide_password=True),
                 selection.what, selection.selector, list(selection.destinations), done.messages, done.bytes,

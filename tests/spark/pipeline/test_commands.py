@@ -38,6 +38,8 @@ def test_commands_one_after_the_other(spark: SparkSession, tmp_path: Path, capfd
     (line,) = output("archive", url, "--output", archive, "--what", "dead", "--json")
     assert json.loads(line)["destinations"] == {"queue://ActiveMQ.DLQ": 4}
     assert output("archive", url, "--output", archive, "--what", "dead") == ["nothing new"]
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in Path(archive).rglob("*")}
+    assert modes == {(True, 0o700), (False, 0o600)}
     assert output("migrate", url, other)[-1] == f"32 messages migrated to {other}; both stores are alike"
     assert output("replay", archive, other, "--destination", "BACK")[-1].startswith("4 messages replayed in ")
     with open_store(other) as adapter:

@@ -75,7 +75,7 @@ def what_it_is(directory: Path) -> str:
     """
     names = sorted(path.name for path in directory.iterdir())
     if not names:
-        return "is empty"
+        return "is empty: there is no KahaDB journal (db-1.log, db-2.log, ...)"
     found = foreign_store(names, stores_in(directory))
     if found is not None:
         return found

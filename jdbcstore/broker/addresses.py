@@ -31,7 +31,7 @@ class Listener:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'stomp+ssl://' if self.is_tls else ''}{host}:{self.port}"
+        return f"stomp{'+ssl' if self.is_tls else ''}://{host}:{self.port}"
 
 
 def parse_listeners(bind: str) -> tuple[Listener, ...]:

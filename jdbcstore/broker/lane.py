@@ -219,6 +219,7 @@ class Lane:
     def close(self) -> list[Delivery]:
         """The store was closed under it. Returns what was ready to go; what is still under way comes too late."""
         self.is_closed = True
+        self.memory.used -= self.in_flight * DELIVERY_BYTES  # whoever has them, nobody counts them here any more
         self._generation += 1
         window, self.window = self.window, deque()
         self._window_bytes = 0
@@ -381,7 +382,8 @@ class Lane:
     def removed(self, delivery: Delivery) -> None:
         """A delivery that was in flight has left the store, if it was there."""
         self.in_flight -= 1
-        self.memory.used -= DELIVERY_BYTES
+        if not self.is_closed:
+            self.memory.used -= DELIVERY_BYTES
         self.in_flight_bytes -= delivery.size
         if self._picked:
             self._gone.append(delivery.message_id.broker_sequence_id)

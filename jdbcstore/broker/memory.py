@@ -62,6 +62,8 @@ TRANSACTION_BYTES: Final = 1024
 #: What every connection may keep in any case.
 _SHARE_LEAST: Final = 16 << 10
 _DELIVERIES_LEAST: Final = 16
+#: What clients may keep, and have on its way to the store, in any case.
+_PART_LEAST: Final = 1 << 20
 #: An unacknowledged message whose body is forgotten.
 _MESSAGE_BYTES: Final = 1024
 #: What a client that is let go may send before it is asked again.
@@ -94,8 +96,9 @@ class Memory:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.messages_max = bytes_max // 2
-        self.kept_max = bytes_max // 4
-        self.uncommitted_max = bytes_max // 4
+        # Whatever is chosen for messages, clients can subscribe and send.
+        self.kept_max = max(bytes_max // 4, _PART_LEAST)
+        self.uncommitted_max = max(bytes_max // 4, _PART_LEAST)
         #: Of messages.
         self.used = 0
         self.kept = 0

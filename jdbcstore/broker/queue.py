@@ -986,7 +986,8 @@ def _hand_out(delivery: Delivery) -> int:
         return 0
     delivery.is_out = True
     lane.in_flight += 1
-    lane.memory.used += DELIVERY_BYTES
+    if not lane.is_closed:
+        lane.memory.used += DELIVERY_BYTES
     lane.in_flight_bytes += delivery.size
     return lane.in_flight_bytes
 
@@ -996,7 +997,8 @@ def _take_back(delivery: Delivery) -> None:
     lane = delivery.lane
     if lane is not None:
         lane.in_flight -= 1
-        lane.memory.used -= DELIVERY_BYTES
+        if not lane.is_closed:
+            lane.memory.used -= DELIVERY_BYTES
         lane.in_flight_bytes -= delivery.size
 
 

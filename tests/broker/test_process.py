@@ -155,4 +155,7 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
             cwd=tmp_path,
         )
     last = finished.stderr.splitlines()[-1]
-    assert (finished.returncode, last) == (1, f"jdbcstore: cannot listen on {host}:{port}: address already in use")
+    assert (finished.returncode, last) == (
+        1,
+        f"jdbcstore: cannot listen on stomp://{host}:{port}: address already in use",
+    )

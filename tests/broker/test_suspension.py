@@ -14,6 +14,7 @@ import pytest
 from jdbcstore import Broker, JdbcOptions, Queue, faults, open_store
 from jdbcstore.broker import queue as broker_queue
 from jdbcstore.broker.life import State
+from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import StoreUnavailable
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
@@ -38,6 +39,7 @@ def held(broker: Broker) -> int:
         deliveries = [*queue._returned, *(d for lane in queue.lanes() for d in lane.window)]
         deliveries += [d for consumer in queue.consumers for d in consumer.unacknowledged.values()]
         found += sum(delivery.size for delivery in deliveries if delivery.message is not None)
+        found += queue.in_flight * DELIVERY_BYTES
     return found
 
 

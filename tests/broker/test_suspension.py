@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,9 @@ def broker(start_broker: StartBroker, brokers: list[Broker], tmp_path: Path) -> 
 @contextmanager
 def late(broker: Broker, method: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Let the first answer of this method of a store come only when the block has ended. The event: it was read."""
-    is_read, may_arrive, original = threading.Event(), threading.Event(), broker.read
+    is_read, may_arrive = threading.Event(), threading.Event()
 
-    def read(function: Callable[..., Any], *args: Any) -> Any:
+    def read(original: Callable[..., Any], function: Callable[..., Any], *args: Any) -> Any:
         def answer(*args: Any) -> Any:
             result = function(*args)
             if not is_read.is_set():
@@ -72,12 +73,13 @@ def late(broker: Broker, method: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
         return original(answer if function.__name__ == method else function, *args)
 
-    monkeypatch.setattr(broker, "read", read)
-    try:
-        yield is_read
-    finally:
-        may_arrive.set()
-        monkeypatch.setattr(broker, "read", original)
+    with monkeypatch.context() as patch:
+        for way in ("read", "read_patiently"):
+            patch.setattr(broker, way, partial(read, getattr(broker, way)))
+        try:
+            yield is_read
+        finally:
+            may_arrive.set()
 
 
 def drain(broker: Broker, open_client: OpenClient, count: int) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine, store_options, store_url
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.jdbc.watch import pooled_engine
+from jdbcstore.store.jdbc import watch
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.watch import Line, pooled_engine, watched_engine
 from tests.conftest import LEAK_GRACE_S
 from tests.servers.proxy import Proxy
 
@@ -46,6 +50,28 @@ def test_a_line_that_breaks_before_the_first_statement_is_let_go(sql_server_url:
                     thread.join(LEAK_GRACE_S)
                     assert not thread.is_alive(), f"it watches a line that broke after {sent_bytes} bytes"
         assert broken > 3
+
+
+def test_a_connection_that_is_collected_while_the_watch_begins_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector may run in the thread that begins, which the one that begins it waits for."""
+    ours, theirs = socket.socketpair()
+    collected, line = Line(theirs), Line(ours)
+    watch_ = watch._Watch()
+
+    class Collecting(threading.Thread):
+        def _bootstrap_inner(self) -> None:
+            watch_.discard(collected)
+            super()._bootstrap_inner()  # type: ignore[misc]  # CPython's, where a new thread says that it runs
+
+    beginning = threading.Thread(
+        target=watch_.add, args=(line, watched_engine(make_url("sqlite://"), JdbcOptions())[1])
+    )
+    monkeypatch.setattr(watch.threading, "Thread", Collecting)
+    beginning.start()
+    beginning.join(LEAK_GRACE_S)
+    assert not beginning.is_alive()
+    watch_.discard(line)
+    assert theirs.fileno() == ours.fileno() == -1
 
 
 def test_what_is_given_back_while_the_store_is_closed_is_closed(

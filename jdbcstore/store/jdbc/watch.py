@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -47,11 +48,13 @@ class Line:
         answer_timeout_s: how long an answer may take.
     """
 
-    __slots__ = ("_answer_timeout_s", "_own", "due_s")
+    __slots__ = ("_answer_timeout_s", "_closing", "_own", "due_s")
 
     def __init__(self, own: socket.socket | None = None, answer_timeout_s: float = math.inf) -> None:
         self._own = own
         self._answer_timeout_s = answer_timeout_s
+        #: Nothing is shut down by a number that was given back meanwhile. A finalizer may close what its thread cuts.
+        self._closing = threading.RLock()
         #: When an answer is overdue, by the monotonic clock; infinite while nothing is asked.
         self.due_s = math.inf
 
@@ -74,77 +77,88 @@ class Line:
     def cut(self) -> None:
         """Let whoever waits for an answer fail at once."""
         if self._own is not None:
-            with contextlib.suppress(OSError):  # it is broken or closed already
+            with self._closing, contextlib.suppress(OSError):  # it is broken or closed already
                 self._own.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Let go of the driver's socket."""
         if self._own is not None:
-            self._own.close()
+            with self._closing:
+                self._own.close()
 
 
 class _Watch:
     """The lines of this process and the thread that looks at them.
 
-    Whoever asks writes `Line.due_s` and then reads `wakes_s`; the thread writes `wakes_s` and then reads every
-    `due_s`. So one of the two sees the other without a lock.
+    **Neither asking nor forgetting a line takes a lock.** Connections that were not closed are let go by the garbage
+    collector, which runs in whatever thread happens to need memory, in the middle of anything: also in a thread that
+    another one waits for with a lock in its hand. So two sides that may miss each other write first and read then, and
+    one of the two always sees the other: `Line.due_s` and `wakes_s`, `_owners` and `Lines.is_cut`. The thread is woken
+    through a queue whose `put` may be called by finalizers.
     """
 
     def __init__(self) -> None:
         self.wakes_s = math.inf
-        self._changed = threading.Condition()
-        self._owners: dict[Line, Lines] = {}
+        self._owners: dict[Line, Lines] = {}  # each change is one step of the interpreter
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        #: For the begin and the end of the thread only, and never taken by what a finalizer may call.
+        self._changing_thread = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def add(self, line: Line, owner: Lines) -> None:
         """Look at a line from now on. Raises `StoreUnavailable` when all lines of its owner were cut."""
-        with self._changed:
+        self._owners[line] = owner
+        try:
             owner.require_uncut()
-            self._owners[line] = owner
-            if self._thread is None or not self._thread.is_alive():
+        except StoreUnavailable:
+            self.discard(line)
+            raise
+        with self._changing_thread:
+            if self._thread is None or not self._thread.is_alive():  # a fork leaves one that is not
                 self._thread = threading.Thread(target=self._run, name="jdbcstore-watch", daemon=True)
                 self._thread.start()
 
     def discard(self, line: Line) -> None:
         """Forget a line; the driver closes it."""
-        with self._changed:
-            self._forget(line)
-
-    def cut(self, owner: Lines) -> None:
-        """Cut and forget all lines of an owner, which gets no others."""
-        with self._changed:
-            owner.is_cut = True
-            for line, whose in list(self._owners.items()):
-                if whose is owner:
-                    line.cut()
-                    self._forget(line)
-
-    def wake(self, due_s: float) -> None:
-        """Make sure that the thread looks again by then."""
-        with self._changed:
-            if due_s < self.wakes_s:
-                self.wakes_s = due_s
-                self._changed.notify()
-
-    def _forget(self, line: Line) -> None:
         line.close()
         self._owners.pop(line, None)
         if not self._owners:
-            self._changed.notify()
+            self._calls.put(None)
+
+    def cut(self, owner: Lines) -> None:
+        """Cut and forget all lines of an owner, which gets no others."""
+        owner.is_cut = True
+        for line, whose in list(self._owners.items()):
+            if whose is owner:
+                line.cut()
+                self.discard(line)
+
+    def wake(self, due_s: float) -> None:
+        """Make sure that the thread looks again by then."""
+        self.wakes_s = due_s
+        self._calls.put(None)
 
     def _run(self) -> None:
-        with self._changed:
-            while self._owners:
-                self.wakes_s = math.inf
-                now_s = time.monotonic()
-                for line in list(self._owners):
-                    if line.due_s <= now_s:
-                        log.warning("no answer from the database, the connection is cut")
-                        line.cut()
-                        self._forget(line)
-                self.wakes_s = min((line.due_s for line in list(self._owners)), default=now_s)
-                self._changed.wait(None if self.wakes_s == math.inf else max(0.0, self.wakes_s - now_s))
-            self._thread = None
+        while self._is_needed():
+            self._look()
+
+    def _is_needed(self) -> bool:
+        with self._changing_thread:
+            if not self._owners:  # whoever adds a line after this look begins another thread
+                self._thread = None
+            return self._thread is not None
+
+    def _look(self) -> None:
+        self.wakes_s = math.inf
+        now_s = time.monotonic()
+        for line in list(self._owners):
+            if line.due_s <= now_s:
+                log.warning("no answer from the database, the connection is cut")
+                line.cut()
+                self.discard(line)
+        self.wakes_s = min((line.due_s for line in list(self._owners)), default=now_s)
+        with contextlib.suppress(Empty):
+            self._calls.get(timeout=None if self.wakes_s == math.inf else max(0.0, self.wakes_s - now_s))
 
 
 _watch: Final = _Watch()
@@ -187,11 +201,7 @@ class Lines:
 
         def opened(own: socket.socket) -> None:
             line = Line(own, self._answer_timeout_s)
-            try:
-                _watch.add(line, self)
-            except StoreUnavailable:
-                line.close()
-                raise
+            _watch.add(line, self)
             record.info[_LINE] = line
             line.expect(self._connect_timeout_s)  # until SQLAlchemy has asked what it wants to know
 

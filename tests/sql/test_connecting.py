@@ -66,7 +66,7 @@ def test_a_connection_that_is_collected_while_the_watch_begins_holds_nobody_up(m
     beginning = threading.Thread(
         target=watch_.add, args=(line, watched_engine(make_url("sqlite://"), JdbcOptions())[1])
     )
-    monkeypatch.setattr(watch.threading, "Thread", Collecting)
+    monkeypatch.setattr(threading, "Thread", Collecting)
     beginning.start()
     beginning.join(LEAK_GRACE_S)
     assert not beginning.is_alive()

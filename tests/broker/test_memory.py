@@ -99,7 +99,7 @@ def test_large_frames_wait_for_each_other_and_all_arrive(
 ) -> None:
     address = start_broker(memory_bytes_max=2 << 20)
     clients = [open_client(address) for _ in range(4)]
-    size = 700_000
+    size = 1_400_000
     head = f"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:{size}\n\n".encode()
     for number, client in enumerate(clients):
         client.write(head + body(100_000))
@@ -118,10 +118,10 @@ def test_a_large_frame_that_does_not_end_gives_way_to_others(
 ) -> None:
     address = start_broker(memory_bytes_max=2 << 20, memory_timeout_s=0.3)
     lame, honest = open_client(address), open_client(address)
-    head = b"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:700000\n\n"
+    head = b"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:1400000\n\n"
     lame.write(head)
     until(lambda: bool(brokers[0].memory.large))
-    honest.write(head + body(700_000) + b"\0")
+    honest.write(head + body(1_400_000) + b"\0")
     assert "while others waited for memory: memory_bytes_max is 2097152" in lame.error().headers["message"]
     assert lame.is_closed()
     assert honest.frame().headers["receipt-id"] == "r"
@@ -138,7 +138,7 @@ def test_acknowledgements_are_heard_while_senders_wait_for_the_store(
     senders = [open_client(address) for _ in range(3)]
     with commits_held():
         for sender in senders:
-            for _ in range(4):
+            for _ in range(16):
                 sender.send("SEND", {"destination": "/queue/B", "persistent": "true"}, "x" * 60_000)
         until(lambda: bool(brokers[0].memory.senders))
         consumer.ack(message)

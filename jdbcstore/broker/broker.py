@@ -786,6 +786,7 @@ class Broker:
             ):
                 del self.queues[name]
                 self._let_go_of_store(name)
+                self._count_destinations()  # who wants room has it with the first, not when all have been looked at
             yield
         for name, topic in list(self.topics.items()):
             if topic.is_used:
@@ -793,8 +794,8 @@ class Broker:
             elif now_s - topic.last_used_s > timeout_s and not name.is_temporary and self.topics.get(name) is topic:
                 del self.topics[name]
                 topic.let_go()
+                self._count_destinations()
             yield
-        self._count_destinations()
 
     def _let_go_of_store(self, name: Destination) -> None:
         queue = QueueName.decoded(name.physical_name)

@@ -58,6 +58,19 @@ class ConsumerGroup:
                         self.clients[key.data].take_in()
         return got
 
+    def given(self, sender: Client, destination: str, texts: str) -> dict[str, str]:
+        """Send like `send_group`, each when the one before has come. Returns who got what.
+
+        A real broker looks at its consumers once for all messages that it has at that moment; which they are depends on
+        the machine.
+        """
+        got: dict[str, list[Frame]] = {name: [] for name in self.clients}
+        for text in texts.split():
+            send_group(sender, destination, text)
+            for name, messages in self.collect(1).items():
+                got[name] += messages
+        return self.told(got)
+
     def texts(self, count: int) -> dict[str, str]:
         """The same, only what they say."""
         return self.told(self.collect(count))

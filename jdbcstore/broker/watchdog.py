@@ -5,7 +5,8 @@ processor time the loop's thread needs meanwhile. When it takes too long, the th
 doing at that moment: the calls that it is in, and the client, command and destination that they are about. So it costs
 those nothing who are served: nothing is noted down in advance.
 
-A machine that is too busy looks the same, except that little processor time was used; both figures are told.
+A machine that is too busy looks the same, except that next to no processor time was used. So does a call that waits.
+Both figures are told; what needed next to none is told once a minute at most, since a busy machine stays so for long.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 _SIGNS: Final = 4
 _CALLS_MAX: Final = 8
 _JOIN_S: Final = 1.0
+#: The part of the time for which a loop that works has the processor, at least, and how often it is told otherwise.
+_AT_WORK: Final = 0.1
+_STARVED_PAUSE_S: Final = 60.0
 
 
 class Watchdog:
@@ -52,8 +56,11 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="jdbcstore-watchdog", daemon=True)
         #: The longest that the loop took for a sign of life, and the most processor time of its thread meanwhile.
         self.longest_s = self.longest_processor_s = 0.0
-        #: How often it was told.
+        #: How often it took too long.
         self.count = 0
+        #: Those of them without a processor that were not told yet, and when they are, by the monotonic clock.
+        self._untold = 0
+        self._quiet_until_s = 0.0
 
     def start(self) -> None:
         """Begin to watch."""
@@ -70,21 +77,44 @@ class Watchdog:
             self._sign.clear()
             try:
                 self._look()
-            except RuntimeError:  # the loop is closed
+            except (RuntimeError, OSError):  # the loop is closed, or its thread has ended and has no clock any more
                 return
 
     def _look(self) -> None:
         began_s, processor_s = time.monotonic(), self._processor_s()
         self._loop.call_soon_threadsafe(self._sign.set)
-        doing = "" if self._sign.wait(self._limit_s) else described(sys._current_frames().get(self._watched))
+        doing = "" if self._sign.wait(self._limit_s) else self._doing()
         self._sign.wait()
         held_s, processor_s = time.monotonic() - began_s, self._processor_s() - processor_s
         self.longest_s = max(self.longest_s, held_s)
         self.longest_processor_s = max(self.longest_processor_s, processor_s)
         if doing and not self._has_ended.is_set():
             self.count += 1
-            held_ms, processor_ms = held_s * 1000, processor_s * 1000
+            self._tell(held_s, processor_s, doing)
+
+    def _doing(self) -> str:
+        try:
+            return described(sys._current_frames().get(self._watched))
+        except Exception as error:  # noqa: BLE001  # what it looks at is in use and may be half made; it goes on
+            return f"[{type(error).__name__} while looking]"
+
+    def _tell(self, held_s: float, processor_s: float, doing: str) -> None:
+        held_ms, processor_ms = held_s * 1000, processor_s * 1000
+        if self._clock is None or processor_s > held_s * _AT_WORK:
             log.warning("event loop held held_ms=%.0f processor_ms=%.0f doing=%s", held_ms, processor_ms, doing)
+            return
+        self._untold += 1
+        if time.monotonic() < self._quiet_until_s:
+            return
+        log.warning(
+            "event loop held without a processor: the machine gave it none, or a call waits held_ms=%.0f"
+            " processor_ms=%.0f times=%d doing=%s",
+            held_ms,
+            processor_ms,
+            self._untold,
+            doing,
+        )
+        self._untold, self._quiet_until_s = 0, time.monotonic() + _STARVED_PAUSE_S
 
     def _processor_s(self) -> float:
         return 0.0 if self._clock is None else time.clock_gettime(self._clock)

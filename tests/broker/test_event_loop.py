@@ -6,8 +6,10 @@ is busy with other tests round trips say nothing. `benchmarks.abuse` measures th
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +19,10 @@ import pytest
 from benchmarks.abuse import Attack, Target
 from benchmarks.loop_attacks import LOOP_ATTACKS
 from jdbcstore import Broker
+from jdbcstore.broker.watchdog import Watchdog
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.test_flow_control import until
 
 #: What an attack did before took many times as long, at this scale too.
 SCALE = 0.1
@@ -76,3 +80,60 @@ def test_the_watchdog_tells_what_holds_the_loop(
     assert "SEND /queue/slow" in told[0]
     assert "client ID:" in told[0]
     assert broker.watchdog.longest_s > 0.15
+
+
+@pytest.fixture
+def abandoned_loop() -> Iterator[tuple[asyncio.AbstractEventLoop, Watchdog]]:
+    """A loop whose thread has ended, and who watched it."""
+    made: list[tuple[asyncio.AbstractEventLoop, Watchdog]] = []
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        watchdog = Watchdog(loop, 200)  # it looks for the first time when the thread has ended
+        watchdog.start()
+        made.append((loop, watchdog))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    yield made[0]
+    made[0][1].stop()
+    made[0][0].close()
+
+
+def test_the_watchdog_ends_with_the_thread_that_it_watches(
+    abandoned_loop: tuple[asyncio.AbstractEventLoop, Watchdog],
+) -> None:
+    _, watchdog = abandoned_loop
+    until(lambda: not watchdog._thread.is_alive())  # a thread that raises is an error of the test
+    with pytest.raises(OSError, match="Invalid argument"):
+        watchdog._processor_s()
+
+
+def test_the_watchdog_tells_at_once_what_works_and_once_a_minute_what_has_no_processor(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.new_event_loop()
+    watchdog = Watchdog(loop, 10)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            watchdog._tell(1.0, 0.0, "a")
+        watchdog._tell(1.0, 0.9, "b")
+        monkeypatch.setattr(watchdog, "_quiet_until_s", 0.0)
+        watchdog._tell(1.0, 0.0, "c")
+    loop.close()
+    first, second, third = [record.getMessage() for record in caplog.records]
+    assert "the machine gave it none" in first
+    assert "times=1 doing=a" in first
+    assert "processor_ms=900 doing=b" in second
+    assert "times=3 doing=c" in third
+
+
+def test_what_the_watchdog_cannot_look_at_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(frame: object) -> str:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr("jdbcstore.broker.watchdog.described", changed)
+    loop = asyncio.new_event_loop()
+    assert Watchdog(loop, 10)._doing() == "[RuntimeError while looking]"
+    loop.close()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jdbcstore.broker.addresses import parse_listeners
 from jdbcstore.broker.blocking import BlockingCalls
@@ -25,10 +25,12 @@ from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.life import Life, State
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions, parse_heart_beat
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.reader import Reader
@@ -86,6 +88,9 @@ _TIDY_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Who has taken note of a message that is being stored, and what of.
+_Noted: TypeAlias = tuple[Lane | Topic, Any]
 
 
 class Broker:
@@ -597,6 +602,7 @@ class Broker:
         follows: Sequence[Completion[Any]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
 
@@ -608,6 +614,7 @@ class Broker:
             publisher: whose they are; None if they are the broker's own.
             answer: told how it went.
             producers, follows, jobs, taken: as `PersistenceAdapter.commit_together`.
+            prepared: what `preparing` did for the messages.
 
         Returns:
             The store's completion; None if it refused the order, then `answer` was told.
@@ -620,7 +627,19 @@ class Broker:
                 return None
             sends = [message for message in sends if not self.scheduler.takes(message)]
         messages = [message for single in sends for message in self.virtual_topics.with_copies(single)]
-        return self._commit(messages, acknowledged, publisher, answer, producers, follows, jobs, taken=taken)
+        return self._commit(
+            messages, acknowledged, publisher, answer, producers, follows, jobs, taken=taken, prepared=prepared
+        )
+
+    def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
+        for message in sends:
+            try:
+                if not self.scheduler.takes(message) and (target := self._keeper(message)) is not None:
+                    prepared.prepare(_store_of(_note_taker(target, message)), message)
+            except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
+                return
+            yield
 
     def _commit(
         self,
@@ -633,31 +652,38 @@ class Broker:
         jobs: Sequence[JobChange] = (),
         finished: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         taken: TakenIn | None = None,
+        prepared: Prepared | None = None,
     ) -> Completion[None] | None:
-        kept = [(target, message) for message in sends if (target := self._keeper(message)) is not None]
         removes, done_with = settlements(acknowledged)
+        kept: list[tuple[Lane | Topic, Message]] = []
+        others: list[Message] = []
         try:
-            adds = [(_store_of(target, message), message) for target, message in kept]
+            for message in sends:
+                target = self._keeper(message)
+                if target is None:
+                    others.append(message)
+                else:
+                    kept.append((_note_taker(target, message), message))
+            adds = [(_store_of(taker), message) for taker, message in kept]
             done_with = [*done_with, *finished]
-            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs, taken)
+            made = [] if prepared is None else [prepared.of(store, message) for store, message in adds]
+            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs, taken, made)
         except JdbcStoreError as error:
             answer(error)
             return None
-        written = [_take_note(target, message, publisher) for target, message in kept]
+        written = [_take_note(taker, message, publisher) for taker, message in kept]
 
         def take_effect(error: BaseException | None) -> None:
-            for stored in written:
-                stored(error)
+            for noted in written:
+                _stored(noted, error)
             if error is None:
                 self.scheduler.changed(jobs)
                 for delivery in acknowledged:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue
                         queue.settled([delivery]) if delivery.lane.is_durable else queue.discard(delivery)
-                keepers = {id(message) for _, message in kept}
-                for message in sends:
-                    if id(message) not in keepers:
-                        self._publish(message, publisher, _log_failure)
+                for message in others:
+                    self._publish(message, publisher, _log_failure)
 
         def done(_: object, error: BaseException | None) -> None:
             try:
@@ -806,25 +832,29 @@ class Broker:
             log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
 
 
-def _store_of(target: Queue | Topic, message: Message) -> MessageStore:
-    return target.persistent(message).store if isinstance(target, Queue) else target.open_store()
+def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:
+    """Who takes note of a message that is stored."""
+    return target.persistent(message) if isinstance(target, Queue) else target
 
 
-def _take_note(
-    target: Queue | Topic, message: Message, publisher: Session | None
-) -> Callable[[BaseException | None], None]:
-    """A write has just been submitted; returns what has to be called when the store has answered."""
-    if isinstance(target, Topic):
-        publication = target.admit(message, publisher)
-        return lambda error: target.admitted(publication, error)
-    lane = target.persistent(message)
-    entry = lane.admit(message, visible=False)
+def _store_of(taker: Lane | Topic) -> MessageStore:
+    return taker.open_store() if isinstance(taker, Topic) else taker.store
 
-    def stored(error: BaseException | None) -> None:
-        lane.added(entry, error)
-        target.enqueued += error is None
 
-    return stored
+def _take_note(taker: Lane | Topic, message: Message, publisher: Session | None) -> _Noted:
+    """A write has just been submitted; returns what `_stored` has to be told when the store has answered."""
+    if isinstance(taker, Topic):
+        return taker, taker.admit(message, publisher)
+    return taker, taker.admit(message, visible=False)
+
+
+def _stored(noted: _Noted, error: BaseException | None) -> None:
+    taker, entry = noted
+    if isinstance(taker, Topic):
+        taker.admitted(entry, error)
+    else:
+        taker.added(entry, error)
+        taker.queue.enqueued += error is None
 
 
 def _log_kept(error: BaseException | None) -> None:

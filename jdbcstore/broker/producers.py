@@ -40,6 +40,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
@@ -142,12 +143,13 @@ class Producers:
         publisher: Session,
         answer: Answer,
         numbered: Collection[ProducerId],
+        prepared: Prepared | None = None,
     ) -> None:
         """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
 
         Args:
             sends: those of a `numbered` producer in the order of their numbers.
-            acknowledged, publisher, answer: as there.
+            acknowledged, publisher, answer, prepared: as there.
             numbered: the producers, all of them known, whose numbers count.
         """
         fresh: list[Message] = []
@@ -184,7 +186,9 @@ class Producers:
                 answer(error)
 
         marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
-        completion = self._broker.commit(fresh, acknowledged, publisher, answered, marks, list(follows))
+        completion = self._broker.commit(
+            fresh, acknowledged, publisher, answered, marks, list(follows), prepared=prepared
+        )
         if completion is not None:
             for known, its_numbers in numbers.items():
                 known.pending.update(dict.fromkeys(its_numbers, completion))

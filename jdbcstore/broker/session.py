@@ -25,6 +25,7 @@ from jdbcstore.broker.headings import Headings
 from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.ledger import Ledger
 from jdbcstore.broker.memory import TRANSACTION_BYTES, WRITE_BYTES
+from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.slices import SLICE_S
@@ -561,7 +562,7 @@ class Session:
         """Whether there is no memory for another write until the store has answered some. Then nothing is heard."""
         if event.transaction is None and event.headers.get("persistent") != "true":
             return False
-        self._unheard.append(event)  # it is heard again, before all that comes behind it
+        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
         self.hold()
         self._memory.senders.append(self.let_go)
         return True
@@ -644,7 +645,7 @@ class Session:
             finally:
                 self.let_go()
 
-        self._unheard.append(event)  # it is heard again, before all that comes behind it
+        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
         self.hold()
         self._broker.producers.learn(unknown, learned)
         return True
@@ -938,19 +939,45 @@ class Session:
         transaction = self._transaction(event.transaction)
         if self._has_to_learn(transaction.numbers, event):
             return
+        if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and not transaction.is_incomplete:
+            transaction.prepared = Prepared()
+            self._work(self._preparing(transaction, transaction.prepared), event, partial(self._prepared, event))
+            return
         del self._transactions[event.transaction]
         size = self._size_of(transaction.sends)
         transaction.close()
         if not (transaction.numbers or transaction.is_incomplete):
             answer = SendAnswer(self, event.receipt, size, transaction.acknowledged)
-            self._broker.commit(transaction.sends, transaction.acknowledged, self, answer)
+            self._broker.commit(
+                transaction.sends, transaction.acknowledged, self, answer, prepared=transaction.prepared
+            )
             return
         answer = NumberedAnswer(self, event.receipt, size, transaction.all_numbers(), transaction.acknowledged)
         if transaction.is_incomplete:
             answer(ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused"))
         else:
-            producers = self._broker.producers
-            producers.commit(transaction.sends, transaction.acknowledged, self, answer, transaction.numbers)
+            self._broker.producers.commit(
+                transaction.sends,
+                transaction.acknowledged,
+                self,
+                answer,
+                transaction.numbers,
+                prepared=transaction.prepared,
+            )
+
+    def _preparing(self, transaction: Transaction, prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a COMMIT of many messages costs. The transaction is open until that is done, so it is rolled
+        back with a connection that goes meanwhile."""
+        size = self._size_of(transaction.sends)
+        self._memory.uncommitted += size  # what is prepared has the bodies once more
+        try:
+            yield from self._broker.preparing(transaction.sends, prepared)
+        finally:
+            self._memory.uncommitted -= size
+
+    def _prepared(self, event: Commit) -> None:
+        if not (self._is_closed or self._is_deaf):
+            self._do(Session._on_commit, event)
 
     def _on_abort(self, event: Abort) -> None:
         transaction = self._transaction(event.transaction)

@@ -8,6 +8,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import LocalTransactionId, ProducerId
 from jdbcstore.message import Message
@@ -34,6 +35,7 @@ class Transaction:
         "is_incomplete",
         "name",
         "numbers",
+        "prepared",
         "refused",
         "sends",
         "transaction_id",
@@ -50,6 +52,8 @@ class Transaction:
         self.refused: list[tuple[ProducerId, int]] = []
         #: Whether something is missing in it that its client may believe to be there: it cannot be committed.
         self.is_incomplete = False
+        #: What was done ahead for its COMMIT.
+        self.prepared: Prepared | None = None
         self._options = options
         self._bytes = 0
         self._holding = holding

@@ -162,6 +162,19 @@ class MessageStore(ABC):
             StoreClosed: the adapter is stopped.
         """
 
+    def prepare(self, message: Message) -> object:
+        """Do ahead what adding a message costs, for `PersistenceAdapter.commit_together`. Nothing is stored.
+
+        So a commit of very many messages is short, and what comes before it can be interrupted.
+
+        Returns:
+            What only this store knows, good for as long as the message is not changed; None if there is nothing to do.
+
+        Raises:
+            As `add_message`.
+        """
+        return None
+
     @abstractmethod
     def get_message(self, message_id: MessageId) -> Message | None:
         """The stored message of this id, None when there is none in this destination."""
@@ -266,6 +279,7 @@ class PersistenceAdapter(ABC):
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Sequence[object] = (),
     ) -> Completion[None]:
         """Add, remove and acknowledge over several destinations in one commit, all or nothing.
 
@@ -279,6 +293,7 @@ class PersistenceAdapter(ABC):
             jobs: scheduled messages to keep, and those that are fired with this; only of an adapter that
                 `SupportsScheduling`.
             taken: what leaves the waiting room of bulk loads with this; only of an adapter that `SupportsIntake`.
+            prepared: for each of the `adds` what `MessageStore.prepare` gave, or None; empty if nothing was prepared.
 
         Raises:
             SchemaMismatch: this store cannot remember producers, acknowledgements, jobs or loads; the text says what to

@@ -9,6 +9,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from jdbcstore.destination import Destination, Queue, Topic
@@ -115,9 +116,16 @@ class MemoryMessageStore(MessageStore):
         insort(self._levels[self._level(message)], sequence)
         self._adapter.note_expiration(message, self)
 
-    def _put(self, message: Message) -> int:
+    def prepare(self, message: Message) -> Message:
+        return message.copy()
+
+    def _put(self, message: Message, copy: Message | None = None) -> int:
         sequence = self._adapter.next_sequence(message)
-        self._messages[sequence] = message.copy()
+        if copy is None:
+            copy = message.copy()
+        else:
+            _id_of(copy).broker_sequence_id = sequence
+        self._messages[sequence] = copy
         insort(self._levels[self._level(message)], sequence)
         self._adapter.note_expiration(message, self)
         return sequence
@@ -260,10 +268,10 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
             raise StoreError(f"{self.destination} has no durable subscription {key}")
         return self._subscriptions[key][1]
 
-    def _put(self, message: Message) -> int:
+    def _put(self, message: Message, copy: Message | None = None) -> int:
         if not self._subscriptions:
             return self._adapter.next_sequence(message)
-        sequence = super()._put(message)
+        sequence = super()._put(message, copy)
         for _, levels in self._subscriptions.values():
             levels[self._level(message)].append(sequence)
         return sequence
@@ -584,6 +592,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Sequence[object] = (),
     ) -> Completion[None]:
         if taken is not None:
             raise StoreError("a store in memory is not loaded in bulk: nobody else can reach it")
@@ -599,8 +608,8 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                 failed.fail(refused)
                 return failed
             self._jobs.change(jobs)
-            for store, message in adds:
-                self.own(store)._put(message)
+            for (store, message), copy in zip_longest(adds, prepared):
+                self.own(store)._put(message, copy if isinstance(copy, Message) else None)
             for store, message_id in removes:
                 self.own(store)._drop(message_id)
             for topic_store, key, message_id in acknowledged:

@@ -349,6 +349,16 @@ class PersistenceAdapterContract:
         assert (_texts(store), _texts(target)) == (["message 11"], ["message 10", "message 12"])
         assert (store.message_count, target.message_count) == (1, 2)
 
+    def test_what_was_prepared_is_stored_like_the_rest(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
+        adds = [(store, text_message(number)) for number in (1, 2, 3)]
+        prepared = [store.prepare(message) for _, message in adds[:2]] + [None]
+        _add(store, 10)  # its number is taken meanwhile
+        adapter.commit_together(adds, [], prepared=prepared).result(_WAIT_S)
+        assert _texts(store) == ["message 10", "message 1", "message 2", "message 3"]
+        found = _all(store)[1:]
+        assert [_sequence(message) for message in found] == [_sequence(message) for _, message in adds]
+        assert [marshal(message) for message in found] == [marshal(message) for _, message in adds]
+
     def test_a_store_of_another_adapter_is_refused(self, open_adapter: OpenAdapter) -> None:
         with open_adapter() as other:
             foreign = other.queue_message_store(Queue("TEST"))

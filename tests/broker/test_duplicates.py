@@ -290,6 +290,7 @@ class HesitantStore(MemoryPersistenceAdapter):
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Sequence[object] = (),
     ) -> Completion[None]:
         completion: Completion[None] = Completion()
         self.asked.put((completion, producers))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from jdbcstore import PersistenceAdapter
+from jdbcstore import Broker, PersistenceAdapter
+from jdbcstore.broker import slices
+from jdbcstore.broker.prepared import PREPARED_LEAST
+from jdbcstore.broker.session import Session
+from jdbcstore.store.completion import Completion
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
+from tests.broker.test_flow_control import until
 from tests.broker.test_receipts import commits_fail, commits_held
 
 
@@ -151,3 +159,129 @@ def test_of_a_send_that_is_refused_no_part_stays(start_broker: StartBroker, open
     client.done("COMMIT", {"transaction": "t"})
     assert client.message().text == "kept"
     assert client.is_silent()
+
+
+#: So many messages that COMMIT is prepared in slices.
+MANY = PREPARED_LEAST + 100
+
+
+def many(client: Client, transaction: str, destination: str = "/queue/A", **headers: str) -> None:
+    for number in range(MANY):
+        more = {name: value.format(number + 1) for name, value in headers.items()}
+        client.send(
+            "SEND",
+            {"destination": destination, "transaction": transaction, "persistent": "true", **more},
+            f"{transaction} {number}",
+        )
+
+
+def texts(client: Client, count: int) -> list[str]:
+    return [client.message().text for _ in range(count)]
+
+
+@pytest.fixture
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_what_is_said_behind_a_long_commit_is_done_after_it(durable: Client) -> None:
+    for transaction in ("s", "t"):
+        durable.done("BEGIN", {"transaction": transaction})
+        many(durable, transaction)
+    for transaction in ("s", "t"):
+        durable.send("COMMIT", {"transaction": transaction})
+    durable.send("ABORT", {"transaction": "t", "receipt": "late"})
+    assert durable.frame().headers["message"] == "Invalid transaction id: t"
+    durable.publish("/queue/A", "behind", persistent="true")
+    durable.subscribe("/queue/A")
+    sent = [f"{transaction} {number}" for transaction in ("s", "t") for number in range(MANY)]
+    assert texts(durable, 2 * MANY + 1) == [*sent, "behind"]
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
+    durable: Client, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = brokers[0]
+    preparing = broker.preparing
+
+    gone: list[Session] = []
+
+    def preparing_to_go(*arguments: object) -> Iterator[None]:
+        yield
+        gone.extend(session for session in broker.sessions if session.subscriptions)
+        gone[0].close()
+        yield from preparing(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(broker, "preparing", preparing_to_go)
+    durable.publish("/queue/B", "b")
+    durable.subscribe("/queue/B", "client-individual")
+    message = durable.message()
+    durable.done("BEGIN", {"transaction": "t"})
+    durable.done("ACK", {**durable.named(message), "transaction": "t"})
+    many(durable, "t")
+    durable.send("COMMIT", {"transaction": "t"})
+    until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.sessions)
+    again = open_client(broker.address)
+    again.subscribe("/queue/B")
+    assert again.message().text == "b"
+    again.subscribe("/queue/A", id="2")
+    assert again.is_silent()
+    assert (broker.memory.uncommitted, broker.memory.kept < 100_000) == (0, True)
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_long_commit_whose_producer_has_to_be_asked_about_again(
+    durable: Client, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = brokers[0]
+    preparing = broker.preparing
+
+    def forgotten(*arguments: object) -> Iterator[None]:
+        yield from preparing(*arguments)  # type: ignore[arg-type]
+        broker.producers.forget()
+
+    monkeypatch.setattr(broker, "preparing", forgotten)
+    durable.done("BEGIN", {"transaction": "t"})
+    numbers = {"producer-id": "p", "producer-sequence": "{}"}
+    many(durable, "t", **numbers)
+    durable.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+    durable.send("SEND", {"destination": "/queue/A", "persistent": "true"}, "behind")
+    assert durable.frame().headers.get("receipt-id") == "committed"
+    durable.subscribe("/queue/A")
+    assert texts(durable, MANY + 1) == [*(f"t {number}" for number in range(MANY)), "behind"]
+
+
+def test_a_long_commit_that_fails_leaves_everything_as_it_was(durable: Client, brokers: list[Broker]) -> None:
+    durable.done("BEGIN", {"transaction": "t"})
+    many(durable, "t")
+    with commits_fail():
+        durable.send("COMMIT", {"transaction": "t", "receipt": "failed"})
+        assert durable.frame().command == "ERROR"
+    durable.subscribe("/queue/A")
+    assert durable.is_silent()
+    assert brokers[0].memory.uncommitted == 0
+
+
+def test_what_was_prepared_for_a_long_commit_is_used(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the commit itself, which nothing interrupts, does not have to turn them into bytes."""
+    commit_together = sqlite_store.commit_together
+    seen: list[object] = []
+
+    def watched(*arguments: Any) -> Completion[None]:
+        seen.extend(arguments[-1])
+        return commit_together(*arguments)
+
+    monkeypatch.setattr(sqlite_store, "commit_together", watched)
+    client = open_client(start_broker(sqlite_store))
+    client.done("BEGIN", {"transaction": "t"})
+    many(client, "t")
+    client.done("COMMIT", {"transaction": "t"})
+    assert len(seen) == MANY
+    assert None not in seen

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, text
@@ -52,7 +53,7 @@ from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
 from jdbcstore.store.jdbc.loads import Loads
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
-from jdbcstore.store.jdbc.messages import JdbcMessageStore, producer_text
+from jdbcstore.store.jdbc.messages import Frame, JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
@@ -476,6 +477,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Sequence[object] = (),
     ) -> Completion[None]:
         self._opened()
         marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
@@ -500,11 +502,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         counts = [(store.container, -1) for store, _ in sources]
         with self.order:
             rows: list[MessageRow] = []
-            for store, message in targets:
+            for (store, message), made in zip_longest(targets, prepared):
                 if not store.is_needed:
                     store.number(message)
                     continue
-                rows.append(store.row_of(message))
+                rows.append(store.row_of(message, made if isinstance(made, Frame) else None))
                 counts.append((store.container, 1))
                 topics += store.work_of(rows[-1])
             for topic_store, key, message_id in done:  # perhaps messages that have got their numbers just now

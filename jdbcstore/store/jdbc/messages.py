@@ -7,6 +7,8 @@ for marshalling, so the writer's thread is left to what only it can do.
 from __future__ import annotations
 
 import heapq
+import secrets
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -26,12 +28,30 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
     from jdbcstore.store.jdbc.topic_work import TopicWork
 
-__all__ = ["JdbcMessageStore", "PageRow", "Reach", "producer_text"]
+__all__ = ["Frame", "JdbcMessageStore", "PageRow", "Reach", "producer_text"]
 
 #: MSGID_PROD is VARCHAR(250).
 _PRODUCER_MAX: Final = 250
 #: A page reads blobs up to this size along with their ids, longer ones one after the other while there is room.
 _INLINE_BYTES_MAX: Final = 64 << 10
+
+
+#: Stands in a frame for the number that its message does not have yet. It is found there without doubt: nobody knows
+#: it, so no name in front of it has these bytes.
+_MARK: Final = secrets.randbits(63)
+_NUMBER: Final = struct.Struct(">q")
+_MARK_BYTES: Final = _NUMBER.pack(_MARK)
+
+
+class Frame(NamedTuple):
+    """A message's bytes but for its number: what is before it, and behind."""
+
+    head: bytes
+    tail: bytes
+
+    def with_number(self, number: int) -> bytes:
+        """The bytes that `marshal` gives for the message when it has this number."""
+        return self.head + _NUMBER.pack(number) + self.tail
 
 
 class PageRow(NamedTuple):
@@ -100,11 +120,28 @@ class JdbcMessageStore(MessageStore):
         message_id.broker_sequence_id = self._adapter.next_sequence()
         return message_id
 
-    def row_of(self, message: Message) -> MessageRow:
-        """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted."""
+    def prepare(self, message: Message) -> Frame | None:
+        message_id = message.message_id
+        if message_id is None:
+            return None  # it is refused when it is added
+        given, message_id.broker_sequence_id = message_id.broker_sequence_id, _MARK
+        try:
+            blob = marshal(message)
+        finally:
+            message_id.broker_sequence_id = given
+        place = blob.index(_MARK_BYTES)
+        return Frame(blob[:place], blob[place + len(_MARK_BYTES) :])
+
+    def row_of(self, message: Message, frame: Frame | None = None) -> MessageRow:
+        """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted.
+
+        Args:
+            message: what is added.
+            frame: what `prepare` gave for it, if it was prepared.
+        """
         adapter, message_id = self._adapter, self.number(message)
         producer = producer_text(message_id.producer_id)
-        blob = marshal(message)
+        blob = marshal(message) if frame is None else frame.with_number(message_id.broker_sequence_id)
         if len(blob) > adapter.dialect.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(blob)} bytes, this store takes {adapter.dialect.message_bytes_max} at most"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from jdbcstore.store.kahadb.committing import Committer
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
-from jdbcstore.store.kahadb.messages import KahaDBMessageStore
+from jdbcstore.store.kahadb.messages import KahaDBMessageStore, PreparedAdd
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
 from jdbcstore.store.kahadb.recognising import refuse_another_store
@@ -344,13 +345,17 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
         jobs: Sequence[JobChange] = (),
         taken: TakenIn | None = None,
+        prepared: Sequence[object] = (),
     ) -> Completion[None]:
         self._opened()
         changes = self.job_store().changes(jobs) if jobs else None
         if taken is not None:
             raise StoreError("a KahaDB directory is not loaded in bulk")
         targets = [(store, message) for store, message in ((self.own(store), message) for store, message in adds)]
-        prepared = [(store, message, store.prepared_add(message)) for store, message in targets]
+        records = [
+            (store, message, made if isinstance(made, PreparedAdd) else store.prepare(message))
+            for (store, message), made in zip_longest(targets, prepared)
+        ]
         sources = [(self.own(store), message_id) for store, message_id in removes]
         done = [(self.own_topic(store), key, message_id) for store, key, message_id in acknowledged]
         came = {str(producer): last for producer, last in (producers or {}).items()}
@@ -358,7 +363,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         with self.order:
             added: list[Add] = []
             shown: dict[str, Add] = {}
-            for store, message, record in prepared:
+            for store, message, record in records:
                 if not store.is_needed:
                     store.number(message)
                     continue

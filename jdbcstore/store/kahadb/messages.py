@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
@@ -29,10 +29,17 @@ from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update,
 if TYPE_CHECKING:
     from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
-__all__ = ["KahaDBMessageStore", "Probe"]
+__all__ = ["KahaDBMessageStore", "PreparedAdd", "Probe"]
 
 #: Reads the next rows of one level: behind a sequence, so many.
 Probe: TypeAlias = Callable[[int, int, int], list[PageRow]]
+
+
+class PreparedAdd(NamedTuple):
+    """The record of a message, and its bytes."""
+
+    command: AddMessage
+    payload: bytes
 
 
 class KahaDBMessageStore(MessageStore):
@@ -81,7 +88,7 @@ class KahaDBMessageStore(MessageStore):
             )
         return completion
 
-    def prepared_add(self, message: Message, xid: XATransactionId | None = None) -> tuple[AddMessage, bytes]:
+    def prepared_add(self, message: Message, xid: XATransactionId | None = None) -> PreparedAdd:
         """The record of a message, and its bytes. Raises `CodecError`, `MessageTooLarge`, `StoreError`."""
         message_id = message.message_id
         if message_id is None or message_id.producer_id is None:
@@ -93,7 +100,10 @@ class KahaDBMessageStore(MessageStore):
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
             )
         command = AddMessage(xid, self.destination, str(message_id), data, message.priority, self.prioritized)
-        return command, encode(command)
+        return PreparedAdd(command, encode(command))
+
+    def prepare(self, message: Message) -> PreparedAdd:
+        return self.prepared_add(message)
 
     def number(self, message: Message) -> int:
         """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""
@@ -101,7 +111,7 @@ class KahaDBMessageStore(MessageStore):
         sequence = message.message_id.broker_sequence_id = self._adapter.next_sequence()
         return sequence
 
-    def add_of(self, message: Message, prepared: tuple[AddMessage, bytes]) -> Add:
+    def add_of(self, message: Message, prepared: PreparedAdd) -> Add:
         """What is submitted of a message, which gets its number. The caller holds the adapter's `order`."""
         command, payload = prepared
         hint = Hint(self.number(message), message.expiration)

@@ -319,7 +319,11 @@ class Broker:
     def is_spool_opening(self) -> bool:
         """Whether the spool is being opened, in a thread, which takes some tenths of a second. Who asks first begins
         it; who does not want to wait asks before the spool is needed."""
-        return self.is_running and self._spool.is_opening(self.read)
+        return self.spool_opening() is not None
+
+    def spool_opening(self) -> asyncio.Future[PersistenceAdapter] | None:
+        """What is done when the spool was opened, or could not be; None if nobody opens it now, and nobody has to."""
+        return self._spool.opening(self.read) if self.is_running else None
 
     def drop_spool(self) -> None:
         """What is in the spool is of no use any more."""

@@ -69,8 +69,6 @@ log = logging.getLogger(__name__)
 #: What a queue may page in although all queues together have used up their memory.
 _SPARSE_MESSAGES: Final = 16
 _SPARSE_BYTES: Final = 256 << 10
-#: What a lane may keep in memory while its spool is being opened, in windows.
-_WAITING_WINDOWS: Final = 10
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
 
@@ -240,7 +238,7 @@ class Lane:
         Raises:
             JdbcStoreError: the store refuses the message; nothing was done.
         """
-        if self._memory_first and (self._has_room(message) or self._waits_for_spool(message)):
+        if self._memory_first and (self._has_room(message) or self._waits_for_spool()):
             delivery = Delivery(message, self, self.queue.next_order())
             self._enter(delivery)
             return None, delivery
@@ -310,15 +308,11 @@ class Lane:
             and self.memory.has_room(size)
         )
 
-    def _waits_for_spool(self, message: Message) -> bool:
-        """Whether a message that finds no room stays in memory, since the spool is only just being opened."""
-        return (
-            self._store is None
-            and len(self.window) < _WAITING_WINDOWS * self._broker.options.window_messages_max
-            and self._window_bytes < _WAITING_WINDOWS * self._broker.options.window_bytes_max
-            and self._broker.memory.has_room(message.size)
-            and self._broker.is_spool_opening
-        )
+    def _waits_for_spool(self) -> bool:
+        """Whether a message that finds no room stays in memory, since the spool is only just being opened: nobody else
+        is served while somebody waits for that here. Clients that send more are held back meanwhile
+        (`Session._has_to_wait_for_spool`)."""
+        return self._store is None and self._broker.is_spool_opening
 
     def _enter(self, *deliveries: Delivery) -> None:
         """Put deliveries into the window."""

@@ -527,6 +527,8 @@ class Session:
     def _on_send(self, event: Send) -> None:
         if self._memory.uncommitted > self._memory.uncommitted_max and self._has_to_wait(event):
             return
+        if self._memory.is_short and self._has_to_wait_for_spool(event):
+            return
         if "producer-id" in event.headers:
             self._send_numbered(event)
             return
@@ -565,6 +567,19 @@ class Session:
         self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
         self.hold()
         self._memory.senders.append(self.let_go)
+        return True
+
+    def _has_to_wait_for_spool(self, event: Send | Commit) -> bool:
+        """Whether what does not fit into memory has to wait until the spool is open, or cannot be opened. Nothing is
+        heard meanwhile."""
+        if isinstance(event, Send) and (event.transaction is not None or _is_stored(event)):
+            return False
+        opening = self._broker.spool_opening()
+        if opening is None:
+            return False
+        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
+        self.hold()
+        opening.add_done_callback(lambda _: self.let_go())
         return True
 
     @staticmethod
@@ -939,6 +954,8 @@ class Session:
         transaction = self._transaction(event.transaction)
         if self._has_to_learn(transaction.numbers, event):
             return
+        if self._memory.is_short and self._has_to_wait_for_spool(event):
+            return
         if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and not transaction.is_incomplete:
             transaction.prepared = Prepared()
             self._work(self._preparing(transaction, transaction.prepared), event, partial(self._prepared, event))
@@ -1026,6 +1043,11 @@ class Session:
         Abort: _on_abort,
         Disconnect: _on_disconnect,
     }
+
+
+def _is_stored(event: Send) -> bool:
+    """Whether a message belongs into the broker's store. Nothing that is temporary does."""
+    return event.headers.get("persistent") == "true" and "temp-" not in event.destination
 
 
 def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:

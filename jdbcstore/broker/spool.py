@@ -72,10 +72,10 @@ class Spool:
             raise failure
         return self._opened()
 
-    def is_opening(
+    def opening(
         self, read: Callable[[Callable[[], PersistenceAdapter]], asyncio.Future[PersistenceAdapter]]
-    ) -> bool:
-        """Whether it is being opened in a thread; if it was not opened yet, that begins.
+    ) -> asyncio.Future[PersistenceAdapter] | None:
+        """Its being opened in a thread, which begins if it was not opened yet; None if that is over.
 
         Args:
             read: calls a function in a thread.
@@ -83,13 +83,15 @@ class Spool:
         if self._store is None and self._opening is None and self._failure is None:
             self._opening = read(self._opened)
             self._opening.add_done_callback(self._opening_done)
-        return self._opening is not None
+        return self._opening
 
     def _opening_done(self, opening: asyncio.Future[PersistenceAdapter]) -> None:
         error = None if opening.cancelled() else opening.exception()
         if opening is self._opening:
             self._opening = None
-            self._failure = error if isinstance(error, StoreError) else None
+            if error is not None and not isinstance(error, StoreError):
+                error = StoreError(f"the spool cannot be opened: {error!r}")
+            self._failure = error
 
     def _opened(self) -> PersistenceAdapter:
         with self._lock:

@@ -60,23 +60,30 @@ def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_n
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("jdbcstore.broker.realm._SWEEP_S", 0.05)
     stores: list[PersistenceAdapter] = []
-    stopped = threading.Event()
+    started, stopped = threading.Event(), threading.Event()
 
     def made() -> PersistenceAdapter:
         store = open_spool()
-        stop = store.stop
+        start, stop = store.start, store.stop
+
+        def start_and_tell() -> None:
+            start()
+            started.set()
 
         def stop_and_tell() -> None:
             stop()
             stopped.set()
 
+        monkeypatch.setattr(store, "start", start_and_tell)
         monkeypatch.setattr(store, "stop", stop_and_tell)
         stores.append(store)
         return store
 
     with running(Broker(MemoryPersistenceAdapter(), OPTIONS, made)) as address:
         client = open_client(address)
-        send(client, 0, 150)
+        send(client, 0, 20)  # stay in memory while it is being opened
+        assert started.wait(20)
+        send(client, 20, 150)
         (folder,) = tmp_path.iterdir()
         assert {path.stat().st_mode & 0o777 for path in [folder]} == {0o700}
         assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
@@ -86,9 +93,42 @@ def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_n
         receive(client, 0, 170)
         client.done("UNSUBSCRIBE", {"id": "1"})
         assert stopped.wait(20)
-        send(client, 170, 320)
+        started.clear()
+        send(client, 170, 190)
+        assert started.wait(20)
+        send(client, 190, 320)
         client.subscribe("/queue/a")
         receive(client, 170, 320)
     assert len(stores) == 2
     assert "somebody removed the files of the spool" in caplog.text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_else_waits_while_the_spool_is_opened_and_memory_is_full(open_client: OpenClient) -> None:
+    opening, may_open = threading.Event(), threading.Event()
+
+    def made() -> PersistenceAdapter:
+        opening.set()
+        assert may_open.wait(20)
+        return MemoryPersistenceAdapter()
+
+    options = BrokerOptions(bind="127.0.0.1:0", memory_bytes_max=1 << 20)
+    broker = Broker(MemoryPersistenceAdapter(), options, made)
+    with running(broker) as address:
+        try:
+            client, other = open_client(address), open_client(address)
+            for number in range(200):
+                client.send("SEND", {"destination": f"/queue/{number % 3}"}, f"{number}".ljust(10_000))
+            client.send("SEND", {"destination": "/queue/end", "receipt": "end"}, "end")
+            assert opening.wait(20)
+            for number in range(20):
+                other.done("SEND", {"destination": "/queue/other", "persistent": "true"}, str(number))
+            assert client.is_silent()
+            assert broker.memory.used <= broker.memory.messages_max + 12_000
+        finally:
+            may_open.set()
+        assert client.frame().headers["receipt-id"] == "end"
+        for number in range(3):
+            other.subscribe(f"/queue/{number}", id=str(number))
+        found = sorted(int(other.message().text) for _ in range(200))
+    assert found == list(range(200))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from jdbcstore import faults
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld, StoreUnavailable
+from jdbcstore.store.completion import Completion
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableScheduleContract,
@@ -66,3 +69,27 @@ def test_nobody_else_is_master_while_an_abandoned_store_is_still_writing(tmp_pat
     first.stop()
     with second:
         assert second.queue_message_store(Queue("A")).message_count == 0
+
+
+def test_what_was_to_have_a_batch_to_itself_is_answered_when_the_store_is_abandoned(tmp_path: Path) -> None:
+    store = open_store(f"kahadb:{tmp_path}")
+    arrived, released = (queue.SimpleQueue[bool]() for _ in range(2))
+
+    def stall() -> None:
+        arrived.put(True)
+        released.get(timeout=30)
+
+    store.start()
+    messages = store.queue_message_store(Queue("A"))
+    with faults.inject("writer.before_commit", stall):
+        answers: list[Completion[Any]] = [messages.add_message(text_message(1))]
+        arrived.get(timeout=30)
+        answers += [messages.add_message(text_message(2)), messages.remove_all_messages()]
+        released.put(True)
+        arrived.get(timeout=30)  # the thread has both in hand
+        store.abandon()
+        assert [type(answer.exception(0)) for answer in answers] == [type(None), StoreUnavailable, StoreUnavailable]
+        released.put(True)
+    store.start()
+    assert store.queue_message_store(Queue("A")).message_count == 1
+    store.stop()

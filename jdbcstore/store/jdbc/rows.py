@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jdbcstore.errors import JdbcStoreError, TransientStoreError
+from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.group_commit import Unit
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.planning import Plan
@@ -72,8 +73,8 @@ class ProducerRow(NamedTuple):
     sequence: int
 
 
-class Write:
-    """One unit of work: all of it is committed, or none.
+class Write(Unit):
+    """Rows and changes that are committed together.
 
     Args:
         completion: resolved with `result` after the commit.
@@ -92,20 +93,20 @@ class Write:
     __slots__ = (
         "adds",
         "changes",
-        "completion",
         "counts",
-        "follows",
         "forgets",
         "keys",
         "may_cancel",
         "producers",
         "purges",
         "removes",
-        "result",
         "topics",
         "traces",
         "updates",
     )
+
+    #: The id of the only row that this adds, if the remove of that row may cancel it; else 0.
+    may_cancel: int
 
     def __init__(
         self,
@@ -139,7 +140,6 @@ class Write:
         self.topics = topics
         self.changes = changes
         self.traces = traces
-        #: The id of the only row that this adds, if the remove of that row may cancel it; else 0.
         self.may_cancel = adds[0][0] if len(adds) == 1 and not (removes or topics or changes) else 0
 
     @classmethod
@@ -148,38 +148,31 @@ class Write:
         return cls(Completion(), adds=rows)
 
     def cancel(self) -> None:
-        """As `Submitted`."""
         self.adds, self.counts = (), ()
 
-    def succeed(self) -> None:
-        """Tell that it is durable."""
-        self.completion.resolve(self.result)
-
     def fail(self, error: JdbcStoreError) -> None:
-        """Tell that it is not, or that nobody knows."""
         for work in self.topics:
             work.fail(error)
         self.completion.fail(error)
 
-    def let_down(self) -> None:
-        """Fail because something that this follows has failed."""
-        error = next(earlier.error for earlier in self.follows if earlier.error is not None)
-        self.fail(TransientStoreError(f"not stored, because what it follows was not: {error}"))
-
     @property
     def is_alone(self) -> bool:
-        """Whether it has to have a batch to itself."""
-        return any(work.is_alone for work in self.topics)
+        return bool(self.topics) and any(work.is_alone for work in self.topics)
 
     @property
     def takes_room(self) -> bool:
-        """Whether this leaves more in the database than there was."""
         return bool(self.adds or self.updates or self.producers or self._change_bytes)
 
     @property
+    def weight(self) -> int:
+        return len(self.adds) + len(self.removes) + len(self.topics) + len(self.changes)
+
+    @property
     def size(self) -> int:
-        """Message bytes that this unit carries to the database."""
-        size = sum(len(row[6]) for row in self.adds) + sum(len(blob) for _, blob in self.updates)
+        adds, updates = self.adds, self.updates
+        size = len(adds[0][6]) if len(adds) == 1 else sum(len(row[6]) for row in adds) if adds else 0
+        if updates:
+            size += sum(len(blob) for _, blob in updates)
         return size + self._change_bytes if self.changes else size
 
     @property

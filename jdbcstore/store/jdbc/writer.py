@@ -1,17 +1,10 @@
-"""Group commit: the one place of this store where anything is committed.
+"""The one place of this store where anything is committed: what `jdbcstore.store.group_commit` is to a database.
 
-Every write is a `Write` put into a queue and answered through its `Completion`. One thread takes whatever has arrived
-while the last commit was under way and commits it as one batch. There is no timer: a lone producer never waits for
-company, sixteen share one disk flush.
+What a database adds to the rules that are written there:
 
-Who learns what, and when:
-
-* **Stored.** Completions are resolved after the database has answered COMMIT, in the order of submission, never before.
-* **A bad write fails alone.** When the database refuses a batch for what is in it, the batch is halved until the
-  culprit stands alone; its neighbours are committed, in their order. Nothing is visible of a batch that failed.
-* **What follows a write that failed fails, too.** Halves are tried in their order, so its outcome is known by then.
+* **Stored** is what the database has answered COMMIT for.
+* **A bad write** is found by halving: the database refuses a batch for what is in it, and does not say which.
 * **What was rolled back for others' sake** (a deadlock, a time-out) is tried once more before anybody hears of it.
-* **A full disk fails what needs room.** Removes that were in the same batch are committed: they make some.
 * **A broken line leaves three outcomes, not two.** If it broke while the commit was under way the rows may be there.
   So the writer connects again and looks: a batch is atomic, so any one row that it added, or removed, tells about all
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
@@ -25,21 +18,17 @@ Who learns what, and when:
   senders are told `StoreReadOnly`.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
 * **An answer that is overdue is a broken line** (`watch`).
-* **Who is not master writes nothing.** With a fence every commit proves the mastership. When it does not hold, the
-  whole batch and everything after it fails with `LeaseLost`: a term that is over never comes back.
+* **Who is not master writes nothing.** With a fence every commit proves the mastership in its own transaction.
 * **A transaction that is prepared, or decided about, has a batch to itself**: it looks at rows before it changes them.
-* **An add and its remove that both wait cancel out** (``concurrent_store_and_dispatch_queues``): the consumer is done
-  with the message, so nobody will ever ask for it. Both are resolved with the batch the add would have been in. If the
-  process dies before, the sender has heard nothing and sends again.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, bindparam, text
@@ -47,25 +36,20 @@ from sqlalchemy import Connection, Engine, bindparam, text
 from jdbcstore import faults
 from jdbcstore.errors import (
     DuplicateMessage,
-    JdbcStoreError,
-    LeaseLost,
     OutcomeUnknown,
-    SchemaMismatch,
-    StoreClosed,
     StoreError,
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
     TransientStoreError,
 )
-from jdbcstore.store.completion import Completion
+from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.rows import Batch, Container, Trace, Write
 from jdbcstore.store.jdbc.watch import Line, line_of
-from jdbcstore.store.write_queue import WriteQueue
 
 __all__ = ["Writer", "raw_connection"]
 
@@ -78,15 +62,9 @@ _RECONNECT_MOST_S: Final = 1.0
 #: How often a batch is tried that was rolled back for others' sake: a deadlock, a time-out.
 _TRIES: Final = 2
 
-_ABANDONED: Final = "the store was closed without waiting for the database"
 
-
-class _Abandoned(Exception):
-    """The thread has nothing to do any more."""
-
-
-class Writer:
-    """The thread that commits.
+class Writer(CommitTarget[Write]):
+    """Commits batches of rows, in the thread of its `GroupCommit`.
 
     Args:
         engine: where connections come from; the writer keeps one for itself.
@@ -112,18 +90,17 @@ class Writer:
         self._options = options
         self._removed = removed
         self._fence = fence
-        self._lost: LeaseLost | None = None
-        self._waiting: WriteQueue[Write] = WriteQueue(cancels=options.concurrent_store_and_dispatch_queues)
+        limits = BatchLimits(options.batch_rows_max, options.batch_bytes_max, is_strict=False)
+        cancels = options.concurrent_store_and_dispatch_queues
+        self._commits: Final = GroupCommit(self, limits, "jdbcstore-writer", cancels=cancels)
+        #: As `GroupCommit` says; the numbers of messages are ids of rows.
+        self.submit: Final = self._commits.submit
+        self.submit_remove: Final = self._commits.submit_remove
+        self.abandon: Final = self._commits.abandon  # the caller cuts the line then: the thread ends soon
+        self.has_settled: Final = self._commits.has_settled
         self._connection: Connection | None = None
         self._line = Line()
         self._outage_began: float | None = None
-        # What the thread has in hand, group by group, and whether the first group may be in the database. Whoever takes
-        # a group out tells its senders: the thread, or `abandon`. The lock makes looking and taking one step.
-        self._telling = threading.Lock()
-        self._in_hand: list[list[Write]] = []
-        self._is_sent = False
-        self._abandoned = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="jdbcstore-writer", daemon=True)
 
     def start(self) -> None:
         """Connect and start the thread. Raises what the database says when it cannot be reached."""
@@ -133,176 +110,54 @@ class Writer:
             self._disconnect()
             mapped = self._dialect.map_error(error)
             raise mapped from error
-        self._thread.start()
+        self._commits.start()
 
     def stop(self) -> None:
         """Commit what was submitted, then end the thread and the connection."""
-        self._waiting.close()
-        if self._thread.is_alive():
-            self._thread.join()
-        self._waiting.refuse(StoreClosed("the store was stopped before this was written"))
-        if not self._abandoned.is_set():  # else the thread does it, when it can
+        self._commits.stop()
+        if not self._commits.is_abandoned:  # else the thread does it, when it can
             self._disconnect()
 
-    def abandon(self) -> None:
-        """Tell everybody what is known now, and end without waiting: the thread does nothing more that is seen.
+    # -- in the thread -------------------------------------------------------------------------------------------
 
-        It sends no batch any more. The caller cuts its line then, so that it ends soon; a connection that is just being
-        made is closed as soon as it is there.
-        """
-        with self._telling:
-            self._abandoned.set()
-            groups, self._in_hand = self._in_hand, []
-            is_sent = self._is_sent
-        self._waiting.close()
-        for group in groups:
-            error: StoreError = StoreUnavailable(_ABANDONED)
-            if is_sent:
-                error, is_sent = OutcomeUnknown(f"{_ABANDONED}; it had been sent"), False
-            for write in group:
-                write.fail(error)
-        self._waiting.refuse(StoreUnavailable(_ABANDONED))
-
-    def has_settled(self, timeout_s: float) -> bool:
-        """Wait until nothing is committed any more after `abandon`; False when it still is after `timeout_s`."""
-        if self._is_sent:
-            self._thread.join(timeout_s)
-        return not (self._is_sent and self._thread.is_alive())
-
-    def submit(self, write: Write) -> None:
-        """Hand a write to the thread. The caller submits adds in the order of their ids.
-
-        Raises:
-            StoreClosed: the store is stopping.
-        """
-        self._waiting.submit(write)
-
-    def submit_remove(self, ids: Sequence[int], remove: Callable[[Sequence[int]], Write]) -> None:
-        """Hand over the remove of rows, as `WriteQueue.submit_remove`: rows whose adds still wait are never written."""
-        self._waiting.submit_remove(ids, remove)
-
-    # -- the thread ----------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        try:
-            while (first := self._waiting.take()) is not None:
-                self._commit(self._take(first))
-        except _Abandoned:
-            pass
-        if self._abandoned.is_set():
+    def leave(self) -> None:
+        if self._commits.is_abandoned:
             self._disconnect()
 
-    def _take(self, first: Write) -> list[list[Write]]:
-        """One batch: `first` and whatever else has arrived, within the limits. Behind it what needs one to itself."""
-        writes: list[Write] = []
-        groups = [writes]
-        rows, room = 0, self._options.batch_bytes_max
-        write: Write | None = first
-        while write is not None:
-            if write.is_alone:
-                groups.append([write])
-                break
-            rows += len(write.adds) + len(write.removes) + len(write.topics) + len(write.changes)
-            room -= write.size
-            writes.append(write)
-            if rows >= self._options.batch_rows_max or room <= 0:
-                break
-            write = self._waiting.take_more()
-        return [group for group in groups if group]
+    def fails_alone(self, error: StoreError) -> bool:
+        return super().fails_alone(error) and not isinstance(error, AccessDenied)
 
-    def _commit(self, groups: list[list[Write]]) -> None:
-        """Commit batches, one after the other, whatever it takes, and resolve every completion in them."""
-        with self._telling:
-            abandoned = self._abandoned.is_set()
-            if not abandoned:
-                self._in_hand = groups
-        if abandoned:
-            for write in (write for group in groups for write in group):
-                write.fail(StoreUnavailable(_ABANDONED))
-            raise _Abandoned
-        while groups:
-            self._commit_first(groups)
+    def attempt(self, batch: Sequence[Write]) -> Callable[[], object]:
+        """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
+        connection, merged, removed = self._committed(batch)
+        self._outage_began = None
+        return partial(self._settle, connection, batch, merged, removed)
 
-    def _commit_first(self, groups: list[list[Write]]) -> None:
-        """Commit the first of some groups of writes, or put its parts in its place if they are to be tried apart."""
-        group = groups[0]
-        let_down = _let_down(group)
-        if let_down:
-            group = [write for write in group if write not in let_down]
-            self._take_out(groups, group)
-            for write in let_down:
-                write.let_down()
-        try:
-            connection, batch, removed = self._attempt(group)
-        except LeaseLost as error:
-            if self._lost is None:
-                log.warning("not master any more, nothing is written from now on error=%r", str(error))
-                self._lost = error
-            self._fail(groups, group, error)
-        except StoreError as error:
-            if len(group) > 1 and _is_about_the_content(error):
-                middle = len(group) // 2
-                self._take_out(groups, group[:middle], group[middle:])
-                return
-            # What makes room is done also when there is none.
-            removing = [write for write in group if not write.takes_room] if isinstance(error, StoreFull) else []
-            if len(removing) == len(group):
-                removing = []
-            failed = [write for write in group if write.takes_room or not removing]
-            log.warning("write failed writes=%d error=%r", len(failed), str(error))
-            self._fail(groups, failed, error, *([removing] if removing else ()))
-        else:
-            self._outage_began = None
-            self._take_out(groups)
-            self._settle(connection, group, batch, removed)
-
-    def _fail(
-        self, groups: list[list[Write]], failed: Sequence[Write], error: JdbcStoreError, *instead: list[Write]
-    ) -> None:
-        self._take_out(groups, *instead)
-        for write in failed:
-            write.fail(error)
-
-    def _take_out(self, groups: list[list[Write]], *instead: list[Write]) -> None:
-        """Put other groups in the place of the first. What is not in them any more is the caller's to tell."""
-        with self._telling:
-            if self._abandoned.is_set():
-                raise _Abandoned
-            self._is_sent = False
-            groups[:1] = instead
-
-    def _attempt(self, group: Sequence[Write]) -> tuple[Connection, Batch, int]:
-        """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow.
-
-        Returns:
-            The connection, what was committed, and how many rows its removes removed.
-        """
-        if self._lost is not None:
-            raise LeaseLost(str(self._lost)) from self._lost
+    def _committed(self, writes: Sequence[Write]) -> tuple[Connection, Batch, int]:
+        """The connection, what was committed, and how many rows its removes removed."""
+        commits = self._commits
         in_doubt = collided = False  # sent in a session that was lost, and not known since; it met its own rows
         tries, pause_s = _TRIES, _RECONNECT_FIRST_S
         while True:
             try:
                 connection = self._connect()
-                batch = self._batch(connection, group)
+                batch = self._batch(connection, writes)
                 if in_doubt:
                     if self._is_committed(connection, batch):
                         return connection, batch, len(batch.removes)
-                    in_doubt = self._is_sent = not self._is_final()
+                    in_doubt = commits.is_sent = not self._is_final()
                 return connection, batch, self._write(connection, batch)
-            except _Abandoned:
-                raise
             except Exception as error:  # any driver's error, mapped right here
-                if self._abandoned.is_set():
-                    raise _Abandoned from error
+                if commits.is_abandoned:
+                    raise Abandoned from error
                 mapped = self._dialect.map_error(error)
                 if mapped is not error:
                     mapped.__cause__ = error
                 if isinstance(mapped, ConnectionLost):
-                    in_doubt = self._is_sent
+                    in_doubt = commits.is_sent
                     pause_s = self._wait_for_database(in_doubt, mapped, pause_s)
                     continue
-                self._is_sent = in_doubt  # what was sent just now was rolled back
+                commits.is_sent = in_doubt  # what was sent just now was rolled back
                 if isinstance(mapped, StoreReadOnly):  # another connection may lead to the new primary
                     pause_s = self._wait_for_database(in_doubt, mapped, pause_s)
                     continue
@@ -344,7 +199,7 @@ class Writer:
         if self._outage_began is None:
             self._outage_began = now
             log.warning("database connection lost error=%r", str(error))
-        if self._waiting.is_closed or now - self._outage_began > self._options.retry_s:
+        if self._commits.is_closing or now - self._outage_began > self._options.retry_s:
             if in_doubt:
                 raise OutcomeUnknown(
                     f"the connection broke during the commit and the database is still away: {error}"
@@ -353,8 +208,7 @@ class Writer:
                 raise error
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
         # Jitter: two brokers must not knock in step.
-        if self._abandoned.wait(pause_s * random.uniform(0.5, 1.0)):
-            raise _Abandoned
+        self._commits.pause(pause_s * random.uniform(0.5, 1.0))
         return min(2 * pause_s, _RECONNECT_MOST_S)
 
     def _refuse_if_lost(self, error: Exception, in_doubt: bool) -> None:
@@ -372,7 +226,7 @@ class Writer:
                     return
         lost = self._fence.lost()
         if in_doubt:  # it may have been stored, and the next master's consumer may have had it
-            self._lost = lost
+            self._commits.break_off(lost)
             raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error
         raise lost from error
 
@@ -398,10 +252,7 @@ class Writer:
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        with self._telling:
-            if self._abandoned.is_set():
-                raise _Abandoned
-            self._is_sent = True
+        self._commits.sending()
         with self._line:
             removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")
@@ -438,7 +289,7 @@ class Writer:
         return found
 
     def _settle(self, connection: Connection, writes: Sequence[Write], batch: Batch, removed: int) -> None:
-        """The batch is durable: keep the counts, then tell everybody."""
+        """The batch is durable: keep the counts."""
         if batch.plan is not None:
             batch.plan.settle()
         for container, change in batch.counts:
@@ -453,8 +304,6 @@ class Writer:
         elif batch.plan is not None:
             self._count_again(connection, batch.plan.recount)
         self._removed(removed)
-        for write in writes:
-            write.succeed()
 
     def _count_again(self, connection: Connection, containers: set[Container]) -> None:
         statement = text(self._dialect.statements.container_count)
@@ -512,19 +361,3 @@ class Writer:
 def raw_connection(connection: Connection) -> Any:
     """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
     return connection.connection.dbapi_connection
-
-
-def _let_down(group: Sequence[Write]) -> list[Write]:
-    """Those that follow a failed write, or follow one of these: they fail, too. Those in one group do together."""
-    failed: set[Completion[Any]] = set()
-    found = []
-    for write in group:
-        if write.follows and any(earlier.error is not None or earlier in failed for earlier in write.follows):
-            failed.add(write.completion)
-            found.append(write)
-    return found
-
-
-def _is_about_the_content(error: JdbcStoreError) -> bool:
-    """Whether trying the halves of a batch may help: the database refused something that was in it."""
-    return not isinstance(error, TransientStoreError | OutcomeUnknown | StoreClosed | SchemaMismatch | AccessDenied)

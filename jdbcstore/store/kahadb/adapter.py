@@ -1,6 +1,6 @@
 """The KahaDB store: a journal that brokers read and write, an index of our own, one thread that commits.
 
-A message on its way in: `messages` makes a record of it and gives it its number, `committing` writes it with others to
+A message on its way in: `messages` makes a record of it and gives it its number, `committer` writes it with others to
 the journal (`appending`) and applies it to the index (`applying`, `index`). On its way out: the index says where it
 stands, `reading` reads it there. At the start `recovery` brings the index up to date.
 """
@@ -32,7 +32,7 @@ from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.blank_index import wire_version_of
-from jdbcstore.store.kahadb.committing import Committer
+from jdbcstore.store.kahadb.committer import Committer
 from jdbcstore.store.kahadb.index import Index
 from jdbcstore.store.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.kahadb.lockers import SharedFileLocker

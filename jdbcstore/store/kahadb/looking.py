@@ -14,7 +14,7 @@ from typing import Any, cast
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.committing import Committer
+from jdbcstore.store.kahadb.committer import Committer
 from jdbcstore.store.kahadb.index import FILE_NAME
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.recognising import refuse_another_store

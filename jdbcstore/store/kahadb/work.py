@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, StoreError, TransientStoreError
+from jdbcstore.errors import JdbcStoreError, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.applying import SCHEDULER, SCHEDULER_COMMANDS, Hint
@@ -59,7 +60,7 @@ __all__ = [
 ]
 
 
-class Write:
+class Write(Unit):
     """One thing to be made durable.
 
     Args:
@@ -73,17 +74,11 @@ class Write:
         undo: called when it was not done.
     """
 
-    __slots__ = (
-        "completion",
-        "follows",
-        "is_alone",
-        "may_cancel",
-        "parts",
-        "result",
-        "size",
-        "task",
-        "undo",
-    )
+    __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
+
+    is_alone: bool
+    may_cancel: int
+    size: int
 
     def __init__(
         self,
@@ -108,32 +103,20 @@ class Write:
         self.size = sum(part.size for part in parts)
 
     def cancel(self) -> None:
-        """As `Submitted`: what it adds comes first."""
-        self.parts = self.parts[1:]
+        self.parts = self.parts[1:]  # what it adds comes first
 
     @property
     def takes_room(self) -> bool:
-        """Whether it is not only about removing."""
         return any(part.takes_room for part in self.parts)
 
-    def succeed(self) -> None:
-        """It is durable."""
-        self.completion.resolve(self.result)
+    @property
+    def weight(self) -> int:
+        return len(self.parts)
 
     def fail(self, error: JdbcStoreError) -> None:
-        """It is not, or nobody knows."""
         if self.undo is not None:
             self.undo()
         self.completion.fail(error)
-
-    def is_let_down(self, failed: set[int]) -> bool:
-        """Whether something that it follows was not done; `failed` are the ids of completions that will fail."""
-        return any(one.error is not None or id(one) in failed for one in self.follows)
-
-    def let_down(self) -> None:
-        """What it follows was not done."""
-        reason = next((str(one.error) for one in self.follows if one.error is not None), "it failed")
-        self.fail(TransientStoreError(f"not stored, because what it follows was not: {reason}"))
 
 
 class Part(Protocol):

@@ -19,12 +19,13 @@ from benchmarks.contestants import DATABASES, database
 from jdbcstore.config.urls import open_store
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.dialect import raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Batch, Write
 from jdbcstore.store.jdbc.watch import engine_for
-from jdbcstore.store.jdbc.writer import Writer, raw_connection
+from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.dialect import raw_connection
 from jdbcstore.store.jdbc.rows import Batch, MessageRow, Write
-from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = ["Limit", "measure"]
 

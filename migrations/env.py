@@ -20,7 +20,7 @@ def run() -> None:
         raise ConfigurationError("these migrations are run by `jdbcstore schema upgrade URL`, not by alembic itself")
     if context.is_offline_mode():
         context.configure(
-            dialect_name=tables.dialect_name, version_table=tables.version_table, literal_binds=True, as_sql=True
+            dialect_name=tables.database.name, version_table=tables.version_table, literal_binds=True, as_sql=True
         )
     else:
         context.configure(connection=attributes["connection"], version_table=tables.version_table)

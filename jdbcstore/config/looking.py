@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_url
+from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_file, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -32,9 +32,9 @@ def check_url(url: str) -> None:
     if url.startswith("memory:"):
         raise ConfigurationError("a store in memory can be looked into by its own process only")
     parsed = store_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
+    if (file := store_file(parsed)) is not None and not file.exists():
         raise ConfigurationError(
-            f"there is no file {parsed.database}; a path from the root takes four slashes: sqlite:////"
+            f"there is no file {file}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
 
 

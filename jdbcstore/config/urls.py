@@ -19,17 +19,19 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-__all__ = ["is_kahadb", "kahadb_options", "open_engine", "open_store", "shown_url", "store_options", "store_url"]
+__all__ = [
+    "is_kahadb",
+    "kahadb_options",
+    "open_engine",
+    "open_store",
+    "shown_url",
+    "store_file",
+    "store_options",
+    "store_url",
+]
 
 log = logging.getLogger(__name__)
 
-_DRIVERS: Final = {
-    "sqlite": "sqlite",
-    "postgresql": "postgresql+psycopg2",
-    "postgres": "postgresql+psycopg2",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mariadb+pymysql",
-}
 #: Parameters by ActiveMQ's names, which mean ours in the same unit.
 _ACTIVEMQ_NAMES: Final = {
     "cleanupPeriod": "cleanup_period_ms",
@@ -45,9 +47,6 @@ _ACTIVEMQ_NAMES: Final = {
     "queryTimeout": "query_timeout_s",
     "tablePrefix": "table_prefix",
 }
-_EXAMPLES: Final = (
-    "use sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…, mariadb://…, kahadb:DIRECTORY or memory:"
-)
 _KAHADB: Final = "kahadb:"
 _PASSWORD_CHARS_MAX: Final = 4096
 
@@ -61,18 +60,35 @@ def store_url(text: str) -> URL:
     from sqlalchemy import make_url  # takes longer than the start of a broker on KahaDB, which needs none of it
     from sqlalchemy.exc import ArgumentError
 
+    from jdbcstore.store.jdbc.dialect import database_for_url
+
     try:
         url = make_url(text)
     except ArgumentError:
-        raise ConfigurationError(f"not a store URL: {_masked(text)!r}; {_EXAMPLES}") from None
-    driver = _DRIVERS.get(url.drivername.partition("+")[0])
-    if driver is None:
-        raise ConfigurationError(f"no store for {url.drivername}; {_EXAMPLES}")
-    if driver == "sqlite" and (not url.database or ":memory:" in url.database or "mode=memory" in text):
-        raise ConfigurationError("a store on SQLite needs a file: sqlite:///FILE; for one without a file use memory:")
-    if driver != "sqlite" and not url.database:
-        raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_EXAMPLES}")
-    return url.set(drivername=driver)
+        raise ConfigurationError(f"not a store URL: {_masked(text)!r}; {_examples()}") from None
+    database = database_for_url(url.drivername.partition("+")[0])
+    if database is None:
+        raise ConfigurationError(f"no store for {url.drivername}; {_examples()}")
+    if database.is_file and (not url.database or ":memory:" in url.database or "mode=memory" in text):
+        raise ConfigurationError(
+            f"a store of {database.name} needs a file: {database.example}; for one without a file use memory:"
+        )
+    if not url.database:
+        raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_examples()}")
+    return url.set(drivername=database.driver)
+
+
+def _examples() -> str:
+    from jdbcstore.store.jdbc.dialect import databases
+
+    return f"use {', '.join(database.example for database in databases())}, kahadb:DIRECTORY or memory:"
+
+
+def store_file(url: URL) -> Path | None:
+    """The file that the URL of a SQL store names; None if there is a server."""
+    from jdbcstore.store.jdbc.dialect import database_for
+
+    return database_for(url.get_backend_name()).file(url)
 
 
 def shown_url(text: str) -> str:
@@ -130,8 +146,8 @@ def open_store(
     url, jdbc = store_options(text, options if isinstance(options, JdbcOptions) else None)
     if locker is not None:
         jdbc = replace(jdbc, locker=locker)
-    if url.get_backend_name() == "sqlite" and url.database:
-        make_directory(Path(url.database).parent)
+    if (file := store_file(url)) is not None:
+        make_directory(file.parent)
     return JdbcPersistenceAdapter(url, jdbc)
 
 

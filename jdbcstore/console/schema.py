@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NoReturn
 from urllib.parse import parse_qsl
 
@@ -17,10 +16,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from jdbcstore.config.urls import store_options
+from jdbcstore.config.urls import store_file, store_options
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
@@ -104,7 +103,7 @@ def sql(url: str, table_prefix: str) -> None:
         query = dict(parse_qsl(url.partition("?")[2]))
         given = {name: query[key] for key, name in _NAMES.items() if key in query}
         names = _named(TableNames(**given), table_prefix)
-        click.echo(schema_sql("postgresql" if dialect == "postgres" else dialect, names), nl=False)
+        click.echo(schema_sql(dialect, names), nl=False)
 
 
 def _named(names: TableNames, prefix: str) -> TableNames:
@@ -116,12 +115,12 @@ def _named(names: TableNames, prefix: str) -> TableNames:
 def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
     """An engine for the time of a command, and the names of the tables that the URL gives.
 
-    SQLite makes the file that it opens. Who only looks gets an empty database in its place.
+    A database in a file makes the file that it opens. Who only looks gets an empty one in memory in its place.
     """
     url, options = store_options(text)
-    file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+    file = store_file(url)
     if file and not file.exists() and not creates:
-        engine = create_engine("sqlite://")
+        engine = create_engine(URL.create(url.drivername))
     else:
         if file and creates:
             make_directory(file.parent)

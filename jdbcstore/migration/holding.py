@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,13 +23,12 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import Dialect, database_for, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.watch import engine_for
-from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = [
     "Held",
@@ -70,10 +69,10 @@ class Opened:
         """The driver's connection."""
         return raw_connection(self.connection)
 
-    @property
-    def kind(self) -> str:
-        """SQLAlchemy's name of the database."""
-        return self.connection.dialect.name
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Bring rows in the transaction that runs; see `BulkSession.insert_rows`."""
+        session = database_for(self.connection.dialect.name).bulk_session()
+        session.insert_rows(self.raw, self.dialect, table, columns, rows)
 
     @contextmanager
     def transaction(self, fence: Fence) -> Iterator[None]:
@@ -138,7 +137,7 @@ def opened(location: StoreLocation) -> Iterator[Opened]:
         raise dialect.map_error(error) from error
     except Exception as error:
         # Drivers are also used past SQLAlchemy.
-        if type(error).__module__.partition(".")[0] in ("psycopg2", "pymysql", "sqlite3"):
+        if isinstance(error, engine.dialect.loaded_dbapi.Error):
             raise dialect.map_error(error) from error
         raise
     finally:

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import text
 
+from jdbcstore.config.urls import store_file
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.holding import hold, location_of, opened, release, require_empty, require_no_master
@@ -109,8 +109,8 @@ def table_target(url: str, source: str, empty_queues: Collection[Queue]) -> Iter
         StoreError: it cannot be opened.
     """
     location = location_of(url)
-    if location.url.get_backend_name() == "sqlite" and location.url.database:
-        make_directory(Path(location.url.database).parent)
+    if (file := store_file(location.url)) is not None:
+        make_directory(file.parent)
     held = hold(f"{source} by one process", location)
     known = [VIRTUAL_TOPIC_CONSUMERS, *(queue for queue in empty_queues if not queue.is_composite)]
     options = replace(
@@ -142,8 +142,7 @@ def check_table_target(url: str) -> str:
         StoreError: it cannot be reached.
     """
     location = location_of(url)
-    database = location.url.database
-    if location.url.get_backend_name() != "sqlite" or Path(database or "").exists():
+    if (file := store_file(location.url)) is None or file.exists():
         with opened(location) as store:
             if not inspect_schema(store.connection, location.options.table_names).missing_tables:
                 holder = store.connection.execute(text(store.statements.lease_holder)).scalar()

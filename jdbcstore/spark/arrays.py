@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from jdbcstore.java_text import java_text
 from jdbcstore.primitives import Value
-from jdbcstore.spark.scan.fields import Bools
 from jdbcstore.spark.values import typed
+from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools
 
 __all__ = [
     "Maps",

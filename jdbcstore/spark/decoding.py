@@ -28,7 +28,7 @@ from jdbcstore.spark.columns import COLUMNS, CORRUPT, SIZE, arrow_schema, check_
 from jdbcstore.spark.from_frames import FrameColumns
 from jdbcstore.spark.from_messages import UNREADABLE, MessageColumns, body_of
 from jdbcstore.spark.options import OnCorrupt
-from jdbcstore.spark.scan.fields import Bools
+from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools
 
 __all__ = ["Decoder"]
 

@@ -32,7 +32,7 @@ from jdbcstore.primitives import Value, encode_map, encode_values
 from jdbcstore.spark.columns import COLUMNS, CORRUPT, MESSAGE
 from jdbcstore.spark.options import WriteOptions
 from jdbcstore.spark.values import value_of
-from jdbcstore.store.jdbc.bulk import LoadRow
+from jdbcstore.store.jdbc.dialect.base.bulk import LoadRow
 
 __all__ = ["Encoder", "check_written"]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from jdbcstore.openwire.codec import STORE_VERSION
 from jdbcstore.openwire.fields import COMMANDS, DESTINATION, MESSAGE, Field, Kind
-from jdbcstore.spark.scan.fields import PADDING, Bools, Bytes, Places, values
+from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, values
 
 __all__ = ["Frames", "Span", "content_of", "rows_with"]
 

@@ -19,7 +19,7 @@ from jdbcstore.primitives import Value, decode_map, decode_values
 from jdbcstore.spark.arrays import body_texts, empty_lists, headers, times_if_set, typed_lists, typed_maps
 from jdbcstore.spark.frames import Frames, Span, rows_with
 from jdbcstore.spark.from_messages import ATTRIBUTES, KINDS
-from jdbcstore.spark.scan.fields import Bools, Bytes
+from jdbcstore.store.jdbc.dialect.base.scan_columns import Bools, Bytes
 
 __all__ = ["FrameColumns"]
 

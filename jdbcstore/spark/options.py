@@ -18,6 +18,7 @@ from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import columns_of, default_names
+from jdbcstore.store.jdbc.dialect import database_for, databases
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.location import StoreLocation
@@ -86,7 +87,6 @@ _NOT_HERE: Final = {
     "fetchsize": "batches are cut by bytes, batchBytes says how many",
     "kafka.bootstrap.servers": "this is a store, not a server: give url",
 }
-_DRIVERS: Final = ("adbc", "psycopg2", "pymysql", "sqlite3")
 _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|seconds?|minutes?|hours?)?\s*")
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
@@ -253,8 +253,10 @@ def store_location(given: Mapping[str, str]) -> StoreLocation:
     if (prefix := options.text("tablePrefix")) is not None:
         store = replace(store, table_prefix=prefix)
     driver = options.text("driver")
-    if driver is not None and driver not in _DRIVERS:
-        raise ConfigurationError(f"driver {driver!r} is none of {', '.join(_DRIVERS)}")
+    if driver is not None:
+        known = sorted({name for database in databases() for name in database.scanner().readers})
+        if driver not in known:
+            raise ConfigurationError(f"driver {driver!r} is none of {', '.join(known)}")
     return StoreLocation(url, store, driver)
 
 
@@ -263,8 +265,8 @@ def _url_of(options: Given) -> str:
     text = options.text("url")
     if text is None:
         raise ConfigurationError(
-            'the option url is missing: .option("url", "postgresql://USER:PASSWORD@HOST/DATABASE"), or mysql://…,'
-            " mariadb://…, sqlite:///FILE, jdbc:postgresql://HOST/DATABASE"
+            'the option url is missing: .option("url", "postgresql://USER:PASSWORD@HOST/DATABASE"), or'
+            f" {', '.join(database.example for database in databases())}, jdbc:postgresql://HOST/DATABASE"
         )
     return text
 
@@ -276,8 +278,8 @@ def _of_jdbc(text: str) -> str:
     from jdbcstore.config.activemq_xml.jdbc_url import parse_jdbc_url
 
     found = parse_jdbc_url(text)
-    if found.backend == "sqlite":
-        return f"sqlite:///{found.database}"
+    if database_for(found.backend).is_file:
+        return f"{found.backend}:///{found.database}"
     if len(found.hosts) > 1:
         raise ConfigurationError("a URL of several servers is not possible here: name the one to read from")
     parameters = dict(found.parameters)

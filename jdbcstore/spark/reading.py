@@ -21,7 +21,8 @@ from jdbcstore.spark.filters import Term, pushed
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
-from jdbcstore.spark.scan import Scan, driver_for, reading_errors
+from jdbcstore.spark.scan import Scan, dialect_of, driver_for, reading_errors
+from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_messages
 
 __all__ = ["ActiveMQReader", "Slice", "containers_of", "inspected", "planned", "read_slice"]
@@ -216,9 +217,9 @@ def inspected(connection: Connection, options: ReadOptions, columns: set[str]) -
 def containers_of(connection: Connection, table: str, is_bytewise: bool) -> list[str]:
     """The values of CONTAINER: by a probe of its index each, or, if that confuses some, by all of the index."""
     if not is_bytewise:
-        query = f"SELECT DISTINCT CAST(CONTAINER AS BINARY) FROM {table}"
-        if connection.dialect.name == "postgresql":
-            query = f'SELECT DISTINCT CONTAINER COLLATE "C" FROM {table}'
+        database = connection.dialect.name
+        bytewise = database_for(database).scanner().bytewise(dialect_of(database)).format("CONTAINER")
+        query = f"SELECT DISTINCT {bytewise} FROM {table}"
         found: list[Any] = list(connection.execute(text(query)).scalars())
         return sorted(name.decode() if isinstance(name, bytes) else name for name in found if name is not None)
     names: list[str] = []

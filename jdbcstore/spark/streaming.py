@@ -40,8 +40,8 @@ from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.reading import containers_of, inspected
 from jdbcstore.spark.scan import Scan, driver_for, reading_errors
 from jdbcstore.spark.view import TableView
+from jdbcstore.store.jdbc.own_tables import LOADS
 from jdbcstore.store.jdbc.snapshot import snapshot
-from jdbcstore.store.jdbc.statements import LOADS_TABLE
 from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["ActiveMQStreamReader", "StreamSlice"]
@@ -335,7 +335,7 @@ def _check(options: ReadOptions) -> None:
 
 def _loads_of(connection: Connection, options: ReadOptions) -> str | None:
     """The table of loads, if there is one."""
-    name = options.location.options.table_names.full(LOADS_TABLE)
+    name = options.location.options.table_names.full(LOADS.name)
     known = {each.lower() for each in inspect(connection).get_table_names()}
     return name if name.rpartition(".")[2].lower() in known else None
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from jdbcstore.spark.filters import Term
 from jdbcstore.spark.intervals import Interval
 from jdbcstore.spark.scan import Scan
+from jdbcstore.store.jdbc.dialect import database_for
 
 __all__ = ["TableView"]
 
@@ -162,9 +163,8 @@ class TableView:
         )
 
     def _rows(self, query: str) -> list[Any]:
-        if self.connection.dialect.name != "sqlite":
-            query = query.replace("%", "%%")
-        return list(self.connection.exec_driver_sql(query).all())
+        scanner = database_for(self.connection.dialect.name).scanner()
+        return list(self.connection.exec_driver_sql(scanner.escaped(query)).all())
 
     def _value(self, query: str) -> int | None:
         rows = self._rows(query)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from alembic import context, op
 
-from jdbcstore.store.jdbc.adoption import add_term, create_term
+from jdbcstore.store.jdbc.adoption import add_own_table, create_own_table
+from jdbcstore.store.jdbc.own_tables import TERM
 
 revision = "0002"
 down_revision = "0001"
@@ -18,6 +19,6 @@ def upgrade() -> None:
     """Create it, or what is missing of it."""
     tables = context.config.attributes["tables"]
     if context.is_offline_mode():
-        create_term(op.execute, tables)
+        create_own_table(op.execute, tables, TERM)
     else:
-        add_term(op.get_bind(), tables)
+        add_own_table(op.get_bind(), tables, TERM)

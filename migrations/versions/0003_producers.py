@@ -9,7 +9,8 @@ from __future__ import annotations
 from alembic import context, op
 from sqlalchemy.schema import DropTable
 
-from jdbcstore.store.jdbc.adoption import add_producers, create_producers
+from jdbcstore.store.jdbc.adoption import add_own_table, create_own_table
+from jdbcstore.store.jdbc.own_tables import PRODUCERS
 
 revision = "0003"
 down_revision = "0002"
@@ -19,9 +20,9 @@ def upgrade() -> None:
     """Create it, unless it is there."""
     tables = context.config.attributes["tables"]
     if context.is_offline_mode():
-        create_producers(op.execute, tables)
+        create_own_table(op.execute, tables, PRODUCERS)
     else:
-        add_producers(op.get_bind(), tables)
+        add_own_table(op.get_bind(), tables, PRODUCERS)
 
 
 def downgrade() -> None:

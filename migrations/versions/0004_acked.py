@@ -9,7 +9,8 @@ from __future__ import annotations
 from alembic import context, op
 from sqlalchemy.schema import DropTable
 
-from jdbcstore.store.jdbc.adoption import add_acked, create_acked
+from jdbcstore.store.jdbc.adoption import add_own_table, create_own_table
+from jdbcstore.store.jdbc.own_tables import ACKED
 
 revision = "0004"
 down_revision = "0003"
@@ -19,9 +20,9 @@ def upgrade() -> None:
     """Create it, unless it is there."""
     tables = context.config.attributes["tables"]
     if context.is_offline_mode():
-        create_acked(op.execute, tables)
+        create_own_table(op.execute, tables, ACKED)
     else:
-        add_acked(op.get_bind(), tables)
+        add_own_table(op.get_bind(), tables, ACKED)
 
 
 def downgrade() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from alembic import context, op
 from sqlalchemy.schema import DropTable
 
-from jdbcstore.store.jdbc.adoption import add_prepared_acks, create_prepared_acks
+from jdbcstore.store.jdbc.adoption import add_own_table, create_own_table
+from jdbcstore.store.jdbc.own_tables import PREPARED_ACKS
 
 revision = "0006"
 down_revision = "0005"
@@ -19,9 +20,9 @@ def upgrade() -> None:
     """Create it, unless it is there."""
     tables = context.config.attributes["tables"]
     if context.is_offline_mode():
-        create_prepared_acks(op.execute, tables)
+        create_own_table(op.execute, tables, PREPARED_ACKS)
     else:
-        add_prepared_acks(op.get_bind(), tables)
+        add_own_table(op.get_bind(), tables, PREPARED_ACKS)
 
 
 def downgrade() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from alembic import context, op
 from sqlalchemy.schema import DropTable
 
-from jdbcstore.store.jdbc.adoption import add_loads, create_loads
+from jdbcstore.store.jdbc.adoption import add_own_table, create_own_table
+from jdbcstore.store.jdbc.own_tables import LOAD_PARTS, LOADS, STAGED
 
 revision = "0008"
 down_revision = "0007"
@@ -18,10 +19,11 @@ down_revision = "0007"
 def upgrade() -> None:
     """Create them, unless they are there."""
     tables = context.config.attributes["tables"]
-    if context.is_offline_mode():
-        create_loads(op.execute, tables)
-    else:
-        add_loads(op.get_bind(), tables)
+    for own in (LOAD_PARTS, STAGED, LOADS):
+        if context.is_offline_mode():
+            create_own_table(op.execute, tables, own)
+        else:
+            add_own_table(op.get_bind(), tables, own)
 
 
 def downgrade() -> None:

@@ -12,6 +12,9 @@ from jdbcstore.spark import ranges
 from jdbcstore.spark.filters import Term
 from jdbcstore.spark.ranges import IdRange, id_ranges
 from jdbcstore.spark.scan import Scan
+from jdbcstore.store.jdbc.dialect.base.scan import TableScanner
+from jdbcstore.store.jdbc.dialect.mysql import scan as mysql_scan
+from jdbcstore.store.jdbc.dialect.postgresql.scan import PostgreSQLScanner
 from jdbcstore.store.jdbc.tables import Tables
 from tests.spark.test_scan import put, scan_of, table
 from tests.sql.loading import load
@@ -60,8 +63,8 @@ def test_ids_may_lie_anyhow(database_url: str) -> None:
 
 
 def test_a_large_table_is_not_counted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "_FEW_PAGES", 50)
-    monkeypatch.setattr(ranges, "_FEW_ROWS", 5_000)  # what makes a table large on PostgreSQL, and elsewhere
+    monkeypatch.setattr(PostgreSQLScanner, "few_pages", 50)
+    monkeypatch.setattr(TableScanner, "few_rows", 5_000)  # what makes a table large on PostgreSQL, and elsewhere
 
     def counted(*_: object) -> list[IdRange]:
         raise AssertionError("it was counted")
@@ -77,16 +80,16 @@ def test_a_large_table_is_not_counted(database_url: str, monkeypatch: pytest.Mon
 
 
 def test_dense_ids_are_cut_evenly(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "_FEW_ROWS", 5_000)
+    monkeypatch.setattr(TableScanner, "few_rows", 5_000)
 
-    def asked(*_: object) -> ranges._Estimates:
+    def asked(*_: object) -> mysql_scan._Estimates:
         raise AssertionError("estimates were asked for")
 
     with table(database_url) as (connection, tables):
         load(connection, tables, 12_000, STRIPE)
         connection.execute(text(f"DELETE FROM ACTIVEMQ_MSGS WHERE ID % 100 = 7 OR ID < {STRIPE + 100}"))
         settle(connection)
-        monkeypatch.setattr(ranges, "_Estimates", asked)
+        monkeypatch.setattr(mysql_scan, "_Estimates", asked)
         scan = scan_of(database_url, ("ID",))
         for partitions in (4, 1_000):
             found = counts(connection, scan, id_ranges(connection, scan, partitions))

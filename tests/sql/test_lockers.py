@@ -39,11 +39,11 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LockStatus, MessageStore, SupportsLocking
 from jdbcstore.store.jdbc import pulse
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.dialect import raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import SchemaKind, inspect_schema, upgrade_schema
-from jdbcstore.store.jdbc.writer import raw_connection
 from jdbcstore.store.lease import LockerOptions, boot_time_ns
 from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy

@@ -7,8 +7,9 @@ from sqlalchemy import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.tables import Tables, bytewise_collation
+from jdbcstore.store.jdbc.tables import Tables
 
 DATABASES = ["postgresql", "mysql", "mariadb", "sqlite"]
 
@@ -76,7 +77,7 @@ def test_mysql_and_mariadb(name: str, collation: str) -> None:
     made = ddl("", name)
     assert made["tables"] == expected_tables("LONGBLOB", options, "BIGINT NOT NULL DEFAULT 5")
     assert made["indexes"] == expected_indexes(partial=False)
-    assert bytewise_collation(name) == collation
+    assert database_for(name).schema.collation == collation
 
 
 def test_sqlite() -> None:

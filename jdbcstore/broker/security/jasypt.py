@@ -68,7 +68,7 @@ def _decrypt_des(derived: bytes, encrypted: bytes) -> bytes:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, modes
     except ImportError as error:
-        raise ConfigurationError("ENC(…) needs the package cryptography: pip install 'jdbcstore[mysql]'") from error
+        raise ConfigurationError("ENC(…) needs the package cryptography: pip install 'jdbcstore[tls]'") from error
     try:
         from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
     except ImportError:

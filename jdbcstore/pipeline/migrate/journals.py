@@ -22,13 +22,13 @@ from jdbcstore.migration.holding import Held, hold, opened, release
 from jdbcstore.migration.journals import subscription_info
 from jdbcstore.migration.rows import MESSAGE_COLUMNS, Digest, MessageRow, digests, ranges_of, rows_of
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.pipeline.migrate.bulk import insert
 from jdbcstore.pipeline.migrate.made import Migrated
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.live import replayed
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 from jdbcstore.store.kahadb.state import State, StoredDestination, StoredMessage, Tier
 
@@ -71,8 +71,8 @@ def migrate_journal(
     prioritized = frozenset(destination.qualified_name for destination, stored in there.items() if _has_tiers(stored))
     reader = spark.read.format("kahadb").option("columns", "topic,offset,message,_corrupt")
     frame = reader.load(path).where("topic IS NOT NULL").select("topic", "offset", "message")
-    if to.url.get_backend_name() == "sqlite":
-        frame = frame.coalesce(1)
+    if writers_max := database_for(to.url.get_backend_name()).writers_max:
+        frame = frame.coalesce(writers_max)
     copy = frame.mapInArrow(partial(_copied, held, prioritized), "messages long, skipped long")
     rows = watch.run("copying messages", copy.collect)
     done.skipped = sum(row["skipped"] for row in rows)
@@ -113,7 +113,7 @@ def _copied(held: Held, prioritized: frozenset[str], batches: Iterable[pa.Record
                 missing = [row for row in some if row[0] not in there]
                 if missing:
                     with store.transaction(held.fence):
-                        insert(store.raw, store.kind, messages, MESSAGE_COLUMNS, missing)
+                        store.insert(messages, MESSAGE_COLUMNS, missing)
                 total += len(some)
                 skipped += len(there)
             yield pa.RecordBatch.from_pydict({"messages": pa.array([total]), "skipped": pa.array([skipped])})

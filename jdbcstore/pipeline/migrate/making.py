@@ -22,6 +22,7 @@ from jdbcstore.migration.rows import ranges_of
 from jdbcstore.pipeline.migrate.made import Migrated
 from jdbcstore.pipeline.migrate.stores import compared, copied, copy_tables
 from jdbcstore.pipeline.progress import Watch
+from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 from jdbcstore.store.jdbc.statements import Statements, text_of
 
@@ -87,8 +88,7 @@ def migrate(
     held = hold(f"{origin} {origin.options.table_names}", to)
     done.is_resumed = held.is_resumed
     _prepare(held)
-    # SQLite has room for one that writes.
-    tasks = 1 if to.url.get_backend_name() == "sqlite" else None
+    tasks = database_for(to.url.get_backend_name()).writers_max
     rows = watch.run("copying messages", lambda: copied(spark, origin, held, ranges, tasks).collect())
     done.skipped = sum(row["skipped"] for row in rows)
     done.others = watch.run("copying subscriptions and the rest", lambda: copy_tables(origin, held))

@@ -11,7 +11,6 @@ from sqlalchemy import Table, inspect, select, text
 
 from jdbcstore.migration.holding import Held, Opened, opened
 from jdbcstore.migration.rows import MESSAGE_COLUMNS, digests, rows_of
-from jdbcstore.pipeline.migrate.bulk import insert
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.tables import Tables
@@ -55,7 +54,7 @@ def copied(
             delete = f"DELETE FROM {store.statements.messages} WHERE ID BETWEEN {first} AND {last}"
             store.connection.exec_driver_sql(delete)
             rows = rows_of(origin, first, last)
-            insert(store.raw, store.kind, store.statements.messages, MESSAGE_COLUMNS, rows)
+            store.insert(store.statements.messages, MESSAGE_COLUMNS, rows)
         return int(there[0]), 0
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +141,7 @@ def copy_tables(source: StoreLocation, held: Held) -> dict[str, int]:
                 store.connection.exec_driver_sql(f"DELETE FROM {here.name}")
                 if catalogue.has_table(there.name):
                     rows = [_plain(row) for row in origin.connection.execute(select(there))]
-                    insert(store.raw, store.kind, here.name, [column.key for column in here.columns], rows)
+                    store.insert(here.name, [column.key for column in here.columns], rows)
                     counts[to_tables.plain(here.name).upper()] = len(rows)
         return counts
 

@@ -21,6 +21,7 @@ from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.replay.rewriting import Rewriting
 from jdbcstore.pipeline.replay.sources import messages_of
 from jdbcstore.selector import Selector
+from jdbcstore.store.jdbc.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,9 +197,8 @@ def _by_and_by(ordered: DataFrame, rewriting: Rewriting, url: str, rate: float, 
 def _loaded(url: str, job: str) -> Mapping[str, int]:
     """What earlier runs brought: loads whose names begin so, and how many messages each had."""
     with opened(location_of(url)) as store:
-        loads = store.statements.loads
-        name = loads.lower() if store.kind == "postgresql" else loads
-        if not inspect(store.connection).has_table(name):
+        loads = Tables.on(store.connection, store.location.options.table_names).loads.name
+        if not inspect(store.connection).has_table(loads):
             return {}
         rows = store.connection.execute(text(f"SELECT JOB, ROWS_LOADED FROM {loads} WHERE STATE = 'committed'"))
         return {str(found): int(count) for found, count in rows if str(found).startswith(job)}

@@ -1,41 +1,32 @@
 """Reading columns of the message table as fast as each database allows.
 
 A `Scan` says what to read; `Scan.batches` opens a connection of its own and gives Arrow batches of the columns as they
-stand in the table, sized by bytes. One module per driver knows how.
+stand in the table, sized by bytes. The folder of each database knows how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Final
 
 import pyarrow as pa
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, NullPool
 
-from jdbcstore.errors import ConfigurationError, SchemaMismatch, StoreError, TransientStoreError
+from jdbcstore.errors import SchemaMismatch, StoreError, TransientStoreError
 from jdbcstore.spark.filters import NUMBERS, Term
 from jdbcstore.spark.scan.statement import Wording, conditions, select
-from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, database_for, dialect_for
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.watch import watched_engine
 
 __all__ = ["BATCH_BYTES", "Scan", "dialect_of", "driver_for", "reading_errors", "schema_of_table"]
 
 #: How large a batch gets, unless told otherwise; one row always fits.
 BATCH_BYTES: Final = 4 << 20
-#: The drivers of each database, the fastest first.
-_DRIVERS: Final = {
-    "postgresql": ("adbc", "psycopg2"),
-    "mysql": ("pymysql",),
-    "mariadb": ("pymysql",),
-    "sqlite": ("sqlite3",),
-}
-_MODULES: Final = {"adbc": "adbc_driver_postgresql"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +42,7 @@ class Scan:
         batch_bytes: how large a batch gets; one row always fits.
         is_bytewise: whether the table's collation tells all texts apart; see `SchemaReport.collation_is_binary`.
         is_ordered: whether rows come in the order of their ids.
-        driver: ``adbc``, ``psycopg2``, ``pymysql`` or ``sqlite3``; None for the fastest that is installed.
+        driver: one of the database's `TableScanner.readers`; None for the fastest that is installed.
     """
 
     url: URL = field(repr=False)
@@ -76,6 +67,11 @@ class Scan:
         return conditions(self._wording, self.terms, self.first, self.last)
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether a term lets an index leave rows out."""
+        return any(term.column in ("CONTAINER", "MSGID_PROD") and term.operator != "is not null" for term in self.terms)
+
+    @property
     def table(self) -> str:
         """The table's name."""
         return self.options.table_names.full("ACTIVEMQ_MSGS")
@@ -92,26 +88,25 @@ class Scan:
             ConfigurationError: the driver is not installed or of another database.
             StoreError: the database cannot be reached, does not let us in, has no such table, or went away.
         """
-        module = import_module(f"jdbcstore.spark.scan.with_{driver_for(self.url, self.driver)}")
-        rows: Callable[[Scan], Iterator[pa.RecordBatch]] = module.batches
+        driver, scanner = driver_for(self.url, self.driver), database_for(self.url.get_backend_name()).scanner()
         with reading_errors(self.url, self.options):
-            yield from rows(self)
+            yield from scanner.batches(self, driver)
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """SQLAlchemy's, of its own, in autocommit mode, for drivers that are read through it."""
+        engine, _ = watched_engine(self.url, self.options, poolclass=NullPool)
+        with engine.connect() as connection:
+            yield connection
 
     @property
     def _wording(self) -> Wording:
         database = self.url.get_backend_name()
-        dialect = dialect_of(database)
-        bytewise = ""
-        if not self.is_bytewise:
-            bytewise = (
-                '{} COLLATE "C"'
-                if database == "postgresql"
-                else type(dialect).container_expression(collation_is_binary=False).replace("CONTAINER", "{}")
-            )
+        dialect, scanner = dialect_of(database), database_for(database).scanner()
         return Wording(
-            literal=lambda text: dialect.literal(text).decode() if database != "sqlite" else _quoted(text),
-            bytewise=bytewise,
-            number="CAST({} AS SIGNED)" if database in ("mysql", "mariadb") else "CAST({} AS BIGINT)",
+            literal=lambda text: dialect.literal(text).decode(),
+            bytewise="" if self.is_bytewise else scanner.bytewise(dialect),
+            number=scanner.number,
             length=dialect.blob_length,
         )
 
@@ -129,15 +124,7 @@ def driver_for(url: URL, wanted: str | None = None) -> str:
         ConfigurationError: the one that is wanted is of another database, or not installed.
     """
     database = url.get_backend_name()
-    known = _DRIVERS[database]
-    if wanted is not None and wanted not in known:
-        raise ConfigurationError(f"driver {wanted!r} does not read {database}: use {' or '.join(known)}")
-    for driver in known if wanted is None else (wanted,):
-        if find_spec(_MODULES.get(driver, driver)) is not None:
-            return driver
-    raise ConfigurationError(
-        f"the driver {wanted or known[-1]} is not installed: pip install 'jdbcstore[spark,{database}]'"
-    )
+    return database_for(database).scanner().driver_for(database, wanted)
 
 
 @lru_cache
@@ -171,7 +158,3 @@ def _advice(options: JdbcOptions) -> list[tuple[type[StoreError], str]]:
         (ConnectionLost, "; check that the server runs and can be reached from here"),
         (TransientStoreError, "; try again"),
     ]
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -47,7 +47,7 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jdbc.cleanup import Cleanup
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
@@ -74,7 +74,7 @@ from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
 from jdbcstore.store.jdbc.watch import Lines, engine_for, line_of, pooled_engine, watched_engine
-from jdbcstore.store.jdbc.writer import Writer, raw_connection
+from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.unlocked import NoLocker

@@ -1,7 +1,7 @@
 """Bringing any schema that ActiveMQ ever made to the shape of a new one: each step only where it is needed.
 
-PostgreSQL and SQLite do all of it in one transaction. MySQL and MariaDB commit at every ALTER, so each step leaves a
-schema that both brokers can work on, and starting over after a crash goes on where it stopped. Nothing that ActiveMQ
+Most databases do all of it in one transaction. Some commit at every ALTER, so each step leaves a schema that both
+brokers can work on, and starting over after a crash goes on where it stopped. Nothing that ActiveMQ
 made is dropped, except a key or a type that is replaced. No message is read or changed; only its missing priority is
 filled in.
 """
@@ -16,35 +16,17 @@ from sqlalchemy import Connection, Executable, Table, func, insert, inspect, sel
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jdbcstore.errors import SchemaMismatch
+from jdbcstore.store.jdbc.own_tables import OwnTable
 from jdbcstore.store.jdbc.schema_inspection import hidden_subscriptions, inspect_schema
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, Remedy, SchemaReport
 from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = [
-    "add_acked",
-    "add_expiry_index",
-    "add_loads",
-    "add_prepared_acks",
-    "add_producers",
-    "add_scheduled",
-    "add_term",
-    "adopt",
-    "create",
-    "create_acked",
-    "create_loads",
-    "create_prepared_acks",
-    "create_producers",
-    "create_scheduled",
-    "create_term",
-    "refuse_by_hand",
-]
+__all__ = ["add_expiry_index", "add_own_table", "adopt", "create", "create_own_table", "refuse_by_hand"]
 
 _logger = logging.getLogger(__name__)
 
 #: How many rows get their missing priority at a time.
 _ROWS_AT_ONCE: Final = 10_000
-#: InnoDB's limit for one column of a key in the row formats COMPACT and REDUNDANT, the default of old servers.
-_SHORT_KEY_BYTES: Final = 767
 _EXPIRY_INDEX: Final = "ACTIVEMQ_MSGS_EIDX"
 #: Below every id.
 _LEAST_ID: Final = -(1 << 63)
@@ -85,106 +67,42 @@ def adopt(connection: Connection, tables: Tables) -> None:
     _Adoption(connection, tables, report).run()
 
 
-def create_term(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our table of terms with its row; the arguments are those of `create`."""
-    execute(CreateTable(tables.term))
-    execute(insert(tables.term).values(ID=1, TERM=0))
+def create_own_table(execute: Callable[[Executable], object], tables: Tables, own: OwnTable) -> None:
+    """Create a table of our own with its indexes and its first row; the other arguments are those of `create`."""
+    execute(CreateTable(tables.own[own]))
+    for index in tables.own_indexes[own]:
+        execute(CreateIndex(index))
+    if own.seed is not None:
+        execute(insert(tables.own[own]).values(own.seed))
 
 
-def add_term(connection: Connection, tables: Tables) -> None:
-    """Create what is missing of our table of terms: MySQL and MariaDB may have stopped between table and row.
+def add_own_table(connection: Connection, tables: Tables, own: OwnTable) -> None:
+    """Create what is missing of a table of our own: an earlier attempt may have stopped anywhere in between.
 
     Args:
         connection: to change it on; the caller commits.
         tables: of which set.
+        own: which one.
     """
-    if not inspect(connection).has_table(tables.term.name):
-        create_term(connection.execute, tables)
-    elif connection.execute(select(tables.term.c.ID).where(tables.term.c.ID == 1)).first() is None:
-        connection.execute(insert(tables.term).values(ID=1, TERM=0))
-
-
-def create_producers(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our table of producers, empty; the arguments are those of `create`."""
-    execute(CreateTable(tables.producers))
-
-
-def add_producers(connection: Connection, tables: Tables) -> None:
-    """Create our table of producers unless it is there; the arguments are those of `add_term`."""
-    if not inspect(connection).has_table(tables.producers.name):
-        create_producers(connection.execute, tables)
-
-
-def create_acked(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our table of acknowledgements, empty; the arguments are those of `create`."""
-    execute(CreateTable(tables.acked))
-
-
-def add_acked(connection: Connection, tables: Tables) -> None:
-    """Create our table of acknowledgements unless it is there; the arguments are those of `add_term`."""
-    if not inspect(connection).has_table(tables.acked.name):
-        create_acked(connection.execute, tables)
-
-
-def create_scheduled(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our table of scheduled messages, empty, with its index; the arguments are those of `create`."""
-    execute(CreateTable(tables.scheduled))
-    for index in tables.scheduled_indexes:
-        execute(CreateIndex(index))
-
-
-def add_scheduled(connection: Connection, tables: Tables) -> None:
-    """Create what is missing of our table of scheduled messages: MySQL and MariaDB may have stopped before the index.
-
-    The arguments are those of `add_term`.
-    """
-    catalogue = inspect(connection)
-    if not catalogue.has_table(tables.scheduled.name):
-        create_scheduled(connection.execute, tables)
+    table, catalogue = tables.own[own], inspect(connection)
+    if not catalogue.has_table(table.name):
+        create_own_table(connection.execute, tables, own)
         return
-    names = {tables.plain(str(index["name"])) for index in catalogue.get_indexes(tables.scheduled.name)}
-    for index in tables.scheduled_indexes:
-        if tables.plain(str(index.name)) not in names:
-            connection.execute(CreateIndex(index))
+    if own.indexes:
+        names = {tables.plain(str(index["name"])) for index in catalogue.get_indexes(table.name)}
+        for index in tables.own_indexes[own]:
+            if tables.plain(str(index.name)) not in names:
+                connection.execute(CreateIndex(index))
+    if own.seed is not None and not _has_first_row(connection, table):
+        connection.execute(insert(table).values(own.seed))
 
 
-def create_prepared_acks(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our table of prepared acknowledgements, empty; the arguments are those of `create`."""
-    execute(CreateTable(tables.prepared_acks))
-
-
-def add_prepared_acks(connection: Connection, tables: Tables) -> None:
-    """Create our table of prepared acknowledgements unless it is there; the arguments are those of `add_term`."""
-    if not inspect(connection).has_table(tables.prepared_acks.name):
-        create_prepared_acks(connection.execute, tables)
-
-
-def create_loads(execute: Callable[[Executable], object], tables: Tables) -> None:
-    """Create our three tables of bulk loads, empty, with their index; the arguments are those of `create`."""
-    for table in (tables.load_parts, tables.staged, tables.loads):
-        execute(CreateTable(table))
-    for index in tables.loads_indexes:
-        execute(CreateIndex(index))
-
-
-def add_loads(connection: Connection, tables: Tables) -> None:
-    """Create what is missing of our tables of bulk loads: MySQL and MariaDB may have stopped anywhere in between.
-
-    The arguments are those of `add_term`.
-    """
-    catalogue = inspect(connection)
-    for table in (tables.load_parts, tables.staged, tables.loads):
-        if not catalogue.has_table(table.name):
-            connection.execute(CreateTable(table))
-    catalogue = inspect(connection)
-    names = {tables.plain(str(index["name"])) for index in catalogue.get_indexes(tables.loads.name)}
-    for index in tables.loads_indexes:
-        if tables.plain(str(index.name)) not in names:
-            connection.execute(CreateIndex(index))
+def _has_first_row(connection: Connection, table: Table) -> bool:
+    return connection.execute(select(table.c.ID).where(table.c.ID == 1)).first() is not None
 
 
 def add_expiry_index(connection: Connection, tables: Tables) -> None:
-    """Create the index of EXPIRATION unless there is one; the arguments are those of `add_term`."""
+    """Create the index of EXPIRATION unless there is one; the arguments are those of `add_own_table`."""
     indexes = inspect(connection).get_indexes(tables.messages.name)
     if _EXPIRY_INDEX not in {tables.plain(str(index["name"])) for index in indexes}:
         for index in tables.messages_indexes:
@@ -206,7 +124,7 @@ class _Adoption:
         self.connection = connection
         self.tables = tables
         self.report = report
-        self.is_mysql = tables.dialect_name in ("mysql", "mariadb")
+        self.schema = tables.schema
 
     def run(self) -> None:
         self._refuse_transactions_in_doubt()
@@ -214,9 +132,8 @@ class _Adoption:
         if self.report.missing_tables:
             self._note(f"creating {', '.join(self.report.missing_tables)}")
             create(self.connection.execute, self.tables, self.report.missing_tables)
-        if self.is_mysql:
-            self._make_rows_transactional_and_dynamic()
-            self._widen_messages()
+        self._repair_tables()
+        self._widen_messages()
         self._add_columns()
         self._make_xids_text()
         self._fill_priorities()
@@ -264,24 +181,17 @@ class _Adoption:
                 " delete all but the right one, then upgrade again"
             )
 
-    def _make_rows_transactional_and_dynamic(self) -> None:
-        """Old defaults of MySQL: MyISAM, which commits nothing, and row formats whose keys are too short."""
-        query = text(
-            "SELECT t.ROW_FORMAT IN ('Compact', 'Redundant') AND MAX(c.CHARACTER_OCTET_LENGTH) > :limit"
-            " FROM information_schema.TABLES t JOIN information_schema.COLUMNS c USING (TABLE_SCHEMA, TABLE_NAME)"
-            " WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME = :table AND c.DATA_TYPE = 'varchar'"
-            " GROUP BY t.ROW_FORMAT"
-        )
+    def _repair_tables(self) -> None:
+        without_transactions = {found.split()[0] for found in self.report.engines}
         for table in filter(self._was_there, self.tables.all):
-            parameters = {"limit": _SHORT_KEY_BYTES, "table": table.name}
-            is_narrow = self.connection.execute(query, parameters).scalar()
-            has_no_transactions = self.tables.plain(table.name) in {found.split()[0] for found in self.report.engines}
-            if has_no_transactions or is_narrow:
-                self._alter(table, "ENGINE=InnoDB ROW_FORMAT=DYNAMIC")
+            has_transactions = self.tables.plain(table.name) not in without_transactions
+            change = self.schema.repair(self.connection, table.name, has_transactions=has_transactions)
+            if change is not None:
+                self._alter(table, change)
 
     def _widen_messages(self) -> None:
-        if self.report.message_type != "longblob":
-            self._alter(self.tables.messages, "MODIFY MSG LONGBLOB")
+        if self.schema.widening is not None and self.report.message_type != self.schema.message_type:
+            self._alter(self.tables.messages, self.schema.widening)
 
     def _add_columns(self) -> None:
         for full_name in self.report.missing_columns:
@@ -297,10 +207,8 @@ class _Adoption:
 
     def _make_xids_text(self) -> None:
         for name in self.report.binary_xids:
-            # Every value is NULL, that was made sure of.
-            change = "MODIFY XID VARCHAR(250)" if self.is_mysql else "ALTER xid TYPE VARCHAR(250) USING NULL"
-            if self.tables.dialect_name != "sqlite":  # which keeps any value in any column
-                self._alter(self._table(name), change)
+            if self.schema.xid_as_text is not None:  # every value is NULL, that was made sure of
+                self._alter(self._table(name), self.schema.xid_as_text)
 
     def _fill_priorities(self) -> None:
         """Give the messages of before 5.4 the priority of all others, a range of ids at a time."""
@@ -315,7 +223,7 @@ class _Adoption:
                 break
             chosen = (id_.between(after + 1, upto), table.c.PRIORITY.is_(None))
             filled += self.connection.execute(update(table).where(*chosen).values(PRIORITY=0)).rowcount
-            if self.is_mysql:
+            if self.schema.commits_each_change:
                 self.connection.commit()  # the ALTERs committed anyway; undo of millions of rows would not end
             after = upto
         if filled:
@@ -325,20 +233,15 @@ class _Adoption:
         if set(self.report.acks_key) == set(ACKS_KEY):
             return
         acks = self.tables.acks
-        add = f"ADD PRIMARY KEY ({', '.join(acks.c[name].name for name in ACKS_KEY)})"
-        if self.tables.dialect_name == "sqlite":
+        columns = [acks.c[name].name for name in ACKS_KEY]
+        change = self.schema.key_change(self.connection, acks.name, columns, has_key=bool(self.report.acks_key))
+        if change is None:
             self._rebuild_acks()
-        elif not self.report.acks_key:
-            self._alter(acks, add)
-        elif self.is_mysql:
-            self._alter(acks, f"DROP PRIMARY KEY, {add}")
         else:
-            name = inspect(self.connection).get_pk_constraint(acks.name)["name"]
-            # Without a name of ours the new key is called activemq_acks_pkey, and there a Java broker looks for it.
-            self._alter(acks, f'DROP CONSTRAINT "{name}", {add}')
+            self._alter(acks, change)
 
     def _rebuild_acks(self) -> None:
-        """SQLite cannot change a key: copy the table."""
+        """Where no key can be changed: copy the table."""
         acks = self.tables.acks
         old = f"{acks.name}_OLD"
         names = ", ".join(column.name for column in acks.c)

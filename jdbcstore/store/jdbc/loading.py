@@ -41,8 +41,8 @@ from jdbcstore.errors import (
     StoreError,
     StoreUnavailable,
 )
-from jdbcstore.store.jdbc.bulk import BulkSession, LoadRow, bulk_session
-from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, database_for, dialect_for, raw_connection
+from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.loads import HOLDER_PREFIX, PART_IDS, LoadMode, LoadRecord, Loads, LoadState
 from jdbcstore.store.jdbc.lockers import signal_name
@@ -50,7 +50,6 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.watch import watched_engine
-from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = ["BulkLoad", "LoadOptions", "LoadRow", "Progress"]
 
@@ -726,7 +725,7 @@ class BulkLoad:
             engine.dispose()
 
     def _session(self, connection: Connection, dialect: Dialect) -> BulkSession:
-        return bulk_session(connection, dialect, self.holder)
+        return database_for(connection.dialect.name).bulk_session()(connection, dialect, self.holder)
 
 
 def _start_over(loads: Loads) -> None:

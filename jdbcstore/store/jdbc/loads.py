@@ -27,13 +27,12 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from jdbcstore.errors import SchemaMismatch
-from jdbcstore.store.jdbc.dialect import Dialect
+from jdbcstore.store.jdbc.dialect import Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.table_names import TableNames
-from jdbcstore.store.jdbc.writer import raw_connection
 
 __all__ = ["HOLDER_PREFIX", "PART_IDS", "LoadMode", "LoadRecord", "LoadState", "Loads"]
 

@@ -365,7 +365,7 @@ class DatabaseLocker(_SqlLocker):
     session that ends *between* the proof and the end of the same commit is noticed by the next one only.
 
     Raises:
-        ConfigurationError: the database is SQLite.
+        ConfigurationError: the database cannot lock one row, or a table, for others only.
     """
 
     def __init__(
@@ -377,7 +377,10 @@ class DatabaseLocker(_SqlLocker):
     ) -> None:
         super().__init__(url, options, prepare, clock)
         if not self._dialect.row_lock:
-            raise ConfigurationError("locker 'database' would lock a SQLite file for its own broker too: use 'lease'")
+            raise ConfigurationError(
+                f"locker 'database' is not possible on {url.get_backend_name()}, where it would keep its own broker out"
+                " too: use 'lease'"
+            )
 
     def _connected(self, connection: Connection) -> None:
         self._dialect.holding(connection, self.options.lease_ms)

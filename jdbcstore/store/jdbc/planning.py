@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from sqlalchemy import Connection
 
 from jdbcstore.identifiers import XATransactionId
-from jdbcstore.store.jdbc.dialect import Dialect
+from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.marks import Acknowledged, Draft, Range
 from jdbcstore.store.jdbc.outcomes import Decide, Decision, Prepare, plan_prepare, show, widened
 from jdbcstore.store.jdbc.predecessors import Predecessors, Walks

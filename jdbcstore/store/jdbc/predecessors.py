@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, text
 
-from jdbcstore.store.jdbc.dialect import Dialect
+from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.marks import Draft
 from jdbcstore.store.jdbc.rows import MessageKey, MessageRow
 from jdbcstore.store.jdbc.subscriptions import Registry, Stretch, Subscription, TopicState, row_of

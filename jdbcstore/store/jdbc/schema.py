@@ -12,17 +12,10 @@ from typing import Final
 from sqlalchemy import Connection, Engine
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.store.jdbc.adoption import (
-    add_acked,
-    add_loads,
-    add_prepared_acks,
-    add_producers,
-    add_scheduled,
-    add_term,
-    adopt,
-    refuse_by_hand,
-)
+from jdbcstore.store.jdbc.adoption import add_own_table, adopt, refuse_by_hand
+from jdbcstore.store.jdbc.dialect import database_for_url, databases
 from jdbcstore.store.jdbc.migration import migrate, migrations_sql
+from jdbcstore.store.jdbc.own_tables import OWN_TABLES, TERM
 from jdbcstore.store.jdbc.schema_inspection import inspect_schema
 from jdbcstore.store.jdbc.schema_lock import alone
 from jdbcstore.store.jdbc.schema_report import Finding, Remedy, SchemaKind, SchemaReport
@@ -46,16 +39,14 @@ __all__ = [
 #: How long one waits for another who changes the same schema.
 WAIT_S: Final = 20.0
 
-_DIALECTS: Final = ("sqlite", "postgresql", "mysql", "mariadb")
-
 
 def upgrade_schema(
     engine: Engine, names: TableNames | str = "", *, force: bool = False, wait_s: float = WAIT_S
 ) -> SchemaReport:
     """Create the tables, adopt those of ActiveMQ, or bring ours up to date. Does nothing when all is as it should be.
 
-    On PostgreSQL and SQLite all of it happens or nothing. On MySQL and MariaDB each step is committed by itself, and
-    starting over goes on where it stopped. Tables are locked while an index is built or a column is widened.
+    All of it happens or nothing; on MySQL and MariaDB each step is committed by itself, and starting over goes on where
+    it stopped. Tables are locked while an index is built or a column is widened.
 
     Args:
         engine: of the database; its time-outs apply to each step.
@@ -134,7 +125,7 @@ def require_term(report: SchemaReport) -> None:
         SchemaMismatch: they cannot; the text says what to run.
     """
     if not (report.has_term_row and report.has_lock_row):
-        missing = report.names.full("JDBCSTORE_TERM" if report.has_lock_row else "ACTIVEMQ_LOCK")
+        missing = report.names.full(TERM.name if report.has_lock_row else "ACTIVEMQ_LOCK")
         raise SchemaMismatch(f"no broker can become master: {missing} or its row is missing. {_what_to_run(report)}")
 
 
@@ -146,21 +137,23 @@ def schema_sql(dialect_name: str, names: TableNames | str = "") -> str:
     """The statements that create everything in an empty database, for those who run SQL themselves.
 
     Args:
-        dialect_name: ``sqlite``, ``postgresql``, ``mysql`` or ``mariadb``.
+        dialect_name: what URLs of the database begin with.
         names: of the tables, or the prefix of the usual ones.
 
     Raises:
         ConfigurationError: another database, or impossible names.
     """
-    if dialect_name not in _DIALECTS:
-        raise ConfigurationError(f"no schema for {dialect_name!r}: use one of {', '.join(_DIALECTS)}")
-    return migrations_sql(Tables(names, dialect_name))
+    database = database_for_url(dialect_name)
+    if database is None:
+        known = ", ".join(one.name for one in databases())
+        raise ConfigurationError(f"no schema for {dialect_name!r}: use one of {known}")
+    return migrations_sql(Tables(names, database))
 
 
 def _add_own_tables(connection: Connection, tables: Tables) -> None:
     """Create what is missing of our own tables."""
-    for add in (add_term, add_producers, add_acked, add_scheduled, add_prepared_acks, add_loads):
-        add(connection, tables)
+    for own in OWN_TABLES:
+        add_own_table(connection, tables, own)
 
 
 def _upgrade(connection: Connection, tables: Tables) -> SchemaReport:

@@ -7,12 +7,12 @@ brought older ones to that shape except the statements that a Java broker tries,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, Table, and_, bindparam, exists, inspect, select, text
+from sqlalchemy import Connection, Table, and_, exists, inspect, select, text
 from sqlalchemy.engine.interfaces import ReflectedColumn
-from sqlalchemy.types import TypeEngine
 
+from jdbcstore.store.jdbc.own_tables import CAPABILITIES, OwnTable
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
 from jdbcstore.store.jdbc.statements import PAGE_INDEX
 from jdbcstore.store.jdbc.table_names import TableNames
@@ -30,20 +30,6 @@ _ADDED_LATER: Final = frozenset(
         "ACTIVEMQ_ACKS.XID",
     }
 )
-#: What the types of MySQL and MariaDB hold.
-_BLOB_BYTES: Final = {
-    "tinyblob": (1 << 8) - 1,
-    "blob": (1 << 16) - 1,
-    "mediumblob": (1 << 24) - 1,
-    "longblob": (1 << 32) - 1,
-}
-#: The type of MSG in a new schema, and its longest value: PostgreSQL's by the manual, SQLite's as usually compiled.
-_NEW_MESSAGE: Final = {
-    "postgresql": ("bytea", (1 << 30) - 1),
-    "mysql": ("longblob", (1 << 32) - 1),
-    "mariadb": ("longblob", (1 << 32) - 1),
-    "sqlite": ("blob", 1_000_000_000),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +111,7 @@ class _Inspection:
         indexes = {name for shape in self.shapes.values() for name in shape.indexes}
         report = SchemaReport(
             names=self.tables.names,
-            dialect=self.tables.dialect_name,
+            dialect=self.tables.database.name,
             kind=SchemaKind.NONE,
             revision=self._revision(),
             head=known_revisions()[-1],
@@ -154,12 +140,9 @@ class _Inspection:
             indexes=tuple(sorted(indexes)),
             missing_indexes=tuple(sorted(self._expected_indexes() - indexes)),
             has_paging_index=PAGE_INDEX in indexes,
-            has_term_row=self.catalogue.has_table(self.tables.term.name) and self._has_row(self.tables.term),
-            has_producers=self.catalogue.has_table(self.tables.producers.name),
-            has_acked=self.catalogue.has_table(self.tables.acked.name),
-            has_scheduled=self._has_scheduled(),
-            has_prepared_acks=self.catalogue.has_table(self.tables.prepared_acks.name),
-            has_loads=self._has_loads(),
+            capabilities=tuple(
+                capability.name for capability in CAPABILITIES if all(map(self._is_complete, capability.tables))
+            ),
         )
         report = replace(report, kind=_kind(report))
         if report.kind is SchemaKind.OURS:
@@ -205,8 +188,8 @@ class _Inspection:
         return tuple(missing), tuple(foreign)
 
     def _keeps_bytes(self, column: ReflectedColumn, *, wanted: bool = False) -> bool:
-        """Whether a column is of a binary type; on SQLite, where any column takes any value, what is wanted."""
-        if self.tables.dialect_name == "sqlite":
+        """Whether a column is of a binary type; where any column takes any value, what is wanted."""
+        if not self.tables.schema.has_column_types:
             return wanted
         try:
             return column["type"].python_type is bytes
@@ -214,46 +197,19 @@ class _Inspection:
             return False
 
     def _message_type(self) -> tuple[str, int]:
-        name, bytes_max = _NEW_MESSAGE[self.tables.dialect_name]
-        shape = self.shapes.get("ACTIVEMQ_MSGS")
+        schema, shape = self.tables.schema, self.shapes.get("ACTIVEMQ_MSGS")
         if shape is None or "MSG" not in shape.columns:
-            return name, bytes_max
-        type_: TypeEngine[Any] = shape.columns["MSG"]["type"]
-        name = type(type_).__name__.lower()
-        if self.tables.dialect_name in ("mysql", "mariadb"):
-            bytes_max = _BLOB_BYTES.get(name) or getattr(type_, "length", None) or bytes_max
-        return name, bytes_max
+            return schema.message_type, schema.message_bytes_max
+        return schema.message_column(shape.columns["MSG"]["type"])
 
     def _collation(self) -> tuple[str | None, bool]:
         """The collation of CONTAINER, and whether it tells all names apart, also ``A`` from ``A`` and a space."""
-        table = self.tables.messages.name
-        if self.tables.dialect_name in ("mysql", "mariadb"):
-            query = text(
-                "SELECT COLLATION_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()"
-                " AND TABLE_NAME = :table AND COLUMN_NAME = 'CONTAINER'"
-            )
-            name: str | None = self.connection.execute(query, {"table": table}).scalar()
-            return name, name is None or name == "binary" or name.endswith(("_0900_bin", "_nopad_bin"))
-        if self.tables.dialect_name == "postgresql":
-            query = text(
-                "SELECT c.collname, c.collisdeterministic FROM pg_attribute a"
-                " JOIN pg_collation c ON c.oid = a.attcollation"
-                " WHERE a.attrelid = to_regclass(:table) AND a.attname = 'container'"
-            )
-            found = self.connection.execute(query, {"table": table}).first()
-            return (found[0], found[1]) if found else (None, True)
-        return None, True
+        return self.tables.schema.container_collation(self.connection, self.tables.messages.name)
 
     def _engines(self) -> tuple[str, ...]:
-        """MySQL and MariaDB: tables whose engine knows no transactions."""
-        if self.tables.dialect_name not in ("mysql", "mariadb"):
-            return ()
-        query = text(
-            "SELECT t.TABLE_NAME, t.ENGINE FROM information_schema.TABLES t JOIN information_schema.ENGINES e"
-            " ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN :tables"
-            " AND e.TRANSACTIONS <> 'YES' ORDER BY t.TABLE_NAME DESC"
-        ).bindparams(bindparam("tables", expanding=True))
-        found = self.connection.execute(query, {"tables": [table.name for table in self.tables.all]})
+        """Tables whose engine knows no transactions."""
+        names = [table.name for table in self.tables.all]
+        found = self.tables.schema.without_transactions(self.connection, names)
         return tuple(f"{self.tables.plain(table)} ({engine})" for table, engine in found)
 
     def _has_lock_row(self) -> bool:
@@ -261,19 +217,16 @@ class _Inspection:
             return True
         return self._has_row(self.tables.lock)
 
-    def _has_scheduled(self) -> bool:
-        name = self.tables.scheduled.name
-        if not self.catalogue.has_table(name):
+    def _is_complete(self, own: OwnTable) -> bool:
+        """Whether a table of our own is there, with its indexes and its first row."""
+        tables, table = self.tables, self.tables.own[own]
+        if not self.catalogue.has_table(table.name):
             return False
-        found = {self.tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(name)}
-        return found >= {self.tables.plain(str(index.name)) for index in self.tables.scheduled_indexes}
-
-    def _has_loads(self) -> bool:
-        tables = self.tables
-        if not all(self.catalogue.has_table(table.name) for table in (tables.loads, tables.load_parts, tables.staged)):
-            return False
-        found = {tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(tables.loads.name)}
-        return found >= {tables.plain(str(index.name)) for index in tables.loads_indexes}
+        if own.indexes:
+            found = {tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(table.name)}
+            if not found >= {tables.plain(str(index.name)) for index in tables.own_indexes[own]}:
+                return False
+        return own.seed is None or self._has_row(table)
 
     def _has_row(self, table: Table) -> bool:
         return self.connection.execute(select(table.c.ID).where(table.c.ID == 1)).first() is not None

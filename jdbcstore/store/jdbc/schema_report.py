@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from jdbcstore.store.jdbc.own_tables import CAPABILITIES
 from jdbcstore.store.jdbc.table_names import TableNames
 
 __all__ = ["ACKS_KEY", "Finding", "Remedy", "SchemaKind", "SchemaReport"]
@@ -68,14 +69,14 @@ class SchemaReport:
 
     Args:
         names: of the tables.
-        dialect: ``postgresql``, ``mysql``, ``mariadb`` or ``sqlite``.
+        dialect: SQLAlchemy's name of the database.
         kind: who made the tables.
         revision: the recorded revision of our migrations, None when none is.
         head: the newest revision that this program knows.
         missing_tables: names of ActiveMQ's tables that are not there, without the prefix.
         missing_columns: ``TABLE.COLUMN`` of columns that old versions did not have; the upgrade adds them.
         foreign_columns: ``TABLE.COLUMN`` that are missing or of a useless type; no ActiveMQ ever made that.
-        engines: MySQL and MariaDB: tables of an engine without transactions, as ``TABLE (engine)``.
+        engines: tables of an engine without transactions, as ``TABLE (engine)``.
         message_type: the type of column MSG in the database's words, lower case.
         message_bytes_max: the most bytes that column MSG takes.
         null_priorities: whether rows of before 5.4 have no priority; None when finding out would read the whole table.
@@ -89,14 +90,7 @@ class SchemaReport:
         indexes: names of the indexes of ACTIVEMQ_MSGS and ACTIVEMQ_ACKS, upper case, without the prefix.
         missing_indexes: those that a new schema has and this one has not, named likewise.
         has_paging_index: whether our index on (CONTAINER, PRIORITY DESC, ID) is there.
-        has_term_row: whether our table of terms and its row are there, without which no locker makes a master.
-        has_producers: whether our table of producers is there, without which none may number its messages itself.
-        has_acked: whether our table of acknowledgements is there, without which no durable subscription can be used.
-        has_scheduled: whether our table of scheduled messages and its index are there, without which none can be
-            scheduled.
-        has_prepared_acks: whether our table of prepared acknowledgements is there, without which no XA transaction can
-            acknowledge messages of durable subscriptions.
-        has_loads: whether our tables of bulk loads and their index are there, without which nothing can be loaded.
+        capabilities: what our own tables allow, by the names of `own_tables.CAPABILITIES`.
     """
 
     names: TableNames
@@ -121,12 +115,7 @@ class SchemaReport:
     indexes: tuple[str, ...]
     missing_indexes: tuple[str, ...]
     has_paging_index: bool
-    has_term_row: bool
-    has_producers: bool
-    has_acked: bool
-    has_scheduled: bool
-    has_prepared_acks: bool
-    has_loads: bool
+    capabilities: tuple[str, ...]
 
     @property
     def upgrade_command(self) -> str:
@@ -137,14 +126,38 @@ class SchemaReport:
     @property
     def has_own_tables(self) -> bool:
         """Whether every table of our own is there."""
-        return (
-            self.has_term_row
-            and self.has_producers
-            and self.has_acked
-            and self.has_scheduled
-            and self.has_prepared_acks
-            and self.has_loads
-        )
+        return set(self.capabilities) >= {capability.name for capability in CAPABILITIES}
+
+    @property
+    def has_term_row(self) -> bool:
+        """Whether our table of terms and its row are there, without which no locker makes a master."""
+        return "term" in self.capabilities
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether our table of producers is there, without which none may number its messages itself."""
+        return "producers" in self.capabilities
+
+    @property
+    def has_acked(self) -> bool:
+        """Whether our table of acknowledgements is there, without which no durable subscription can be used."""
+        return "acked" in self.capabilities
+
+    @property
+    def has_scheduled(self) -> bool:
+        """Whether our table of scheduled messages is there, without which none can be scheduled."""
+        return "scheduled" in self.capabilities
+
+    @property
+    def has_prepared_acks(self) -> bool:
+        """Whether our table of prepared acknowledgements is there, without which no XA transaction can acknowledge
+        messages of durable subscriptions."""
+        return "prepared_acks" in self.capabilities
+
+    @property
+    def has_loads(self) -> bool:
+        """Whether our tables of bulk loads are there, without which nothing can be loaded."""
+        return "loads" in self.capabilities
 
     @property
     def is_usable(self) -> bool:
@@ -261,23 +274,10 @@ class SchemaReport:
         if not self.has_lock_row:
             text = "ACTIVEMQ_LOCK has no row with ID 1: no broker could become master"
             found.append(Finding("lock_row", text, Remedy.UPGRADE))
-        own = (
-            (self.has_term_row, "term", "TERM", "has no row: brokers cannot take turns as master"),
-            (self.has_producers, "producers", "PRODUCERS", "is missing: what is sent again counts as new"),
-            (self.has_acked, "acked", "ACKED", "is missing: durable subscriptions cannot be used"),
-            (self.has_scheduled, "scheduled", "SCHEDULED", "or its index is missing: no message can be scheduled"),
-            (
-                self.has_prepared_acks,
-                "prepared_acks",
-                "PREPARED_ACKS",
-                "is missing: no XA transaction can acknowledge for topics",
-            ),
-            (self.has_loads, "loads", "LOADS", "or what belongs to it is missing: nothing can be loaded in bulk"),
-        )
         found += [
-            Finding(name, f"{self.names.full(f'JDBCSTORE_{table}')} {lack}", Remedy.UPGRADE)
-            for is_there, name, table, lack in own
-            if not is_there and self.kind is not SchemaKind.ACTIVEMQ
+            Finding(capability.name, f"{self.names.full(capability.tables[0].name)} {capability.lack}", Remedy.UPGRADE)
+            for capability in CAPABILITIES
+            if capability.name not in self.capabilities and self.kind is not SchemaKind.ACTIVEMQ
         ]
         return found
 
@@ -317,8 +317,11 @@ class SchemaReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report for machines: the facts by name, ``usable``, ``needs_upgrade`` and ``findings``."""
+        facts = asdict(self)
+        allowed = facts.pop("capabilities")
         return {
-            **asdict(self),
+            **facts,
+            **{capability.fact: capability.name in allowed for capability in CAPABILITIES},
             "usable": self.is_usable,
             "needs_upgrade": self.needs_upgrade,
             "findings": [found._asdict() for found in self.findings()],

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from sqlalchemy import Connection
 
-__all__ = ["snapshot"]
+from jdbcstore.store.jdbc.dialect import database_of
 
-_BEGIN: Final = {
-    "postgresql": ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",),
-    "mysql": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
-    "mariadb": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY"),
-    "sqlite": ("BEGIN",),
-}
+__all__ = ["snapshot"]
 
 
 @contextmanager
@@ -25,7 +19,7 @@ def snapshot(connection: Connection) -> Iterator[None]:
     Args:
         connection: in autocommit mode.
     """
-    for statement in _BEGIN[connection.dialect.name]:
+    for statement in database_of(connection).schema.snapshot:
         connection.exec_driver_sql(statement)
     try:
         yield

@@ -9,49 +9,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from jdbcstore.store.jdbc.own_tables import (
+    ACKED,
+    LOAD_PARTS,
+    LOADS,
+    PREPARED_ACKS,
+    PRODUCERS,
+    SCHEDULED,
+    STAGED,
+    TERM,
+)
 from jdbcstore.store.jdbc.table_names import TableNames
 
-__all__ = [
-    "ACKED_TABLE",
-    "LOADS_INDEX",
-    "LOADS_TABLE",
-    "LOAD_PARTS_TABLE",
-    "PAGE_INDEX",
-    "PREPARED_ACKS_TABLE",
-    "PRODUCERS_TABLE",
-    "SCHEDULED_INDEX",
-    "SCHEDULED_TABLE",
-    "STAGED_TABLE",
-    "TERM_TABLE",
-    "Statements",
-    "text_of",
-]
+__all__ = ["PAGE_INDEX", "Statements", "text_of"]
 
 #: Our own index, (CONTAINER, PRIORITY DESC, ID); with it a page costs the same whatever lies around it.
 PAGE_INDEX: Final = "JDBCSTORE_MSGS_PAGE"
-#: Our own table, (ID, TERM, HOLDER); a Java broker never touches it.
-TERM_TABLE: Final = "JDBCSTORE_TERM"
-#: Our own table, (PRODUCER, LAST_SEQ, LAST_USED_MS); a Java broker never touches it.
-PRODUCERS_TABLE: Final = "JDBCSTORE_PRODUCERS"
-#: Our own table, (CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, MSGID_PROD, MSGID_SEQ); a Java
-#: broker never touches it.
-ACKED_TABLE: Final = "JDBCSTORE_ACKED"
-#: Our own table, (JOB_ID, DUE_MS, DELAY_MS, PERIOD_MS, REPEATS, CRON, MSG); a Java broker never touches it.
-SCHEDULED_TABLE: Final = "JDBCSTORE_SCHEDULED"
-#: Its index, (DUE_MS, JOB_ID).
-SCHEDULED_INDEX: Final = "JDBCSTORE_SCHEDULED_DUE"
-#: Our own table, (XID, NUMBER, CONTAINER, CLIENT_ID, SUB_NAME, PRIORITY, FIRST_ID, LAST_ID, MARK, SHOWN, MSGID_PROD,
-#: MSGID_SEQ); a Java broker never touches it.
-PREPARED_ACKS_TABLE: Final = "JDBCSTORE_PREPARED_ACKS"
-#: Our own table of bulk loads, one row each (`loads`); a Java broker never touches it.
-LOADS_TABLE: Final = "JDBCSTORE_LOADS"
-#: Its index, (STATE, CHANGED_MS).
-LOADS_INDEX: Final = "JDBCSTORE_LOADS_STATE"
-#: Our own table, (JOB, PART, ROWS_LOADED): the parts of loads that are committed; a Java broker never touches it.
-LOAD_PARTS_TABLE: Final = "JDBCSTORE_LOAD_PARTS"
-#: Our own table, (JOB, PART, NUMBER) and what a message row has: loaded messages that a broker is to take in; a Java
-#: broker never touches it.
-STAGED_TABLE: Final = "JDBCSTORE_STAGED"
 
 
 def text_of(name: str | bytes) -> str:
@@ -71,12 +44,12 @@ class Statements:
     def __init__(self, names: TableNames | str, container: str = "CONTAINER", *, epoch_ms: str = "NULL") -> None:
         full = TableNames.of(names).full
         self.messages, self.acks, self.lock = full("ACTIVEMQ_MSGS"), full("ACTIVEMQ_ACKS"), full("ACTIVEMQ_LOCK")
-        self.term = full(TERM_TABLE)
-        self.producers = full(PRODUCERS_TABLE)
-        self.acked = full(ACKED_TABLE)
-        self.scheduled = full(SCHEDULED_TABLE)
-        self.prepared_acks = full(PREPARED_ACKS_TABLE)
-        self.loads, self.load_parts, self.staged = full(LOADS_TABLE), full(LOAD_PARTS_TABLE), full(STAGED_TABLE)
+        self.term = full(TERM.name)
+        self.producers = full(PRODUCERS.name)
+        self.acked = full(ACKED.name)
+        self.scheduled = full(SCHEDULED.name)
+        self.prepared_acks = full(PREPARED_ACKS.name)
+        self.loads, self.load_parts, self.staged = full(LOADS.name), full(LOAD_PARTS.name), full(STAGED.name)
         self.page_index = full(PAGE_INDEX)
         # An index serves the bare column only; the expression then sorts out what the column's collation confused.
         same = "CONTAINER = :container" + ("" if container == "CONTAINER" else f" AND {container} = :container")
@@ -213,7 +186,7 @@ class Statements:
         self.load_trace = f"SELECT 1 FROM {loads} WHERE JOB = :job AND ROWS_TAKEN + ROWS_REFUSED >= :done"
         self.sequence_last_of_loads = f"SELECT MAX(LAST_ID) FROM {self.loads}"
         # Scheduled messages.
-        jobs, columns = self.scheduled, "JOB_ID,DUE_MS,DELAY_MS,PERIOD_MS,REPEATS,CRON,MSG"
+        jobs, columns = self.scheduled, SCHEDULED.column_names
         self.jobs_delete_all = f"DELETE FROM {jobs}"
         self.job_count = f"SELECT COUNT(*) FROM {jobs}"
         self.job_due_first = f"SELECT MIN(DUE_MS) FROM {jobs}"

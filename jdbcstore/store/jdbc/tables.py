@@ -1,4 +1,4 @@
-"""The three tables of ActiveMQ as SQLAlchemy sees them, and the names that belong to one set of them.
+"""ActiveMQ's three tables and our own as SQLAlchemy sees them, and the names that belong to one set of them.
 
 ActiveMQ never quotes a name. PostgreSQL therefore keeps ``activemq_msgs`` in lower case, MySQL and MariaDB keep
 ``ACTIVEMQ_MSGS`` as written, SQLite does not care. The names here are cased the way the database keeps them, so that
@@ -12,53 +12,43 @@ starts.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, PrimaryKeyConstraint, String, Table, text
-from sqlalchemy.dialects.mysql import LONGBLOB
 from sqlalchemy.engine import Connection
 
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.jdbc.statements import (
-    ACKED_TABLE,
-    LOAD_PARTS_TABLE,
-    LOADS_INDEX,
-    LOADS_TABLE,
-    PAGE_INDEX,
-    PREPARED_ACKS_TABLE,
-    PRODUCERS_TABLE,
-    SCHEDULED_INDEX,
-    SCHEDULED_TABLE,
-    STAGED_TABLE,
-    TERM_TABLE,
+from jdbcstore.store.jdbc.dialect import Database, database_for, database_of
+from jdbcstore.store.jdbc.own_tables import (
+    ACKED,
+    LOAD_PARTS,
+    LOADS,
+    OWN_TABLES,
+    PREPARED_ACKS,
+    PRODUCERS,
+    SCHEDULED,
+    STAGED,
+    TERM,
+    ColumnKind,
+    OwnTable,
 )
+from jdbcstore.store.jdbc.statements import PAGE_INDEX
 from jdbcstore.store.jdbc.table_names import TableNames
 
-__all__ = ["Tables", "bytewise_collation"]
-
-#: Collations that compare bytes and do not ignore trailing spaces (the plain ``utf8mb4_bin`` does ignore them).
-_BYTEWISE: Final = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
-
-#: Databases whose names may not begin with a digit unless quoted.
-_LETTER_FIRST: Final = frozenset({"postgresql", "sqlite"})
-
-
-def bytewise_collation(dialect_name: str) -> str | None:
-    """The collation of new tables on MySQL or MariaDB; None where equality is bytewise anyway."""
-    return _BYTEWISE.get(dialect_name)
+__all__ = ["Tables"]
 
 
 class Tables:
-    """One set of the three tables.
+    """One set of ActiveMQ's three tables and our own.
 
     Columns are reached by ActiveMQ's upper-case names on every database: ``tables.messages.c.CONTAINER``.
 
     Args:
         names: what they are called, or the prefix of the usual names.
-        dialect_name: ``postgresql``, ``mysql``, ``mariadb`` or ``sqlite``; says how names are cased and bytes are kept.
+        database: where they are, or SQLAlchemy's name of that; says how names are cased and bytes are kept.
 
     Raises:
-        ConfigurationError: a name would need quotes.
+        ConfigurationError: a name would need quotes, or there is no such database.
     """
 
     #: ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, MSG, PRIORITY, XID
@@ -67,50 +57,35 @@ class Tables:
     acks: Table
     #: ID, TIME, BROKER_NAME; one row with ID 1
     lock: Table
-    #: Ours: ID, TERM, HOLDER; one row with ID 1, changed by every takeover of one of our brokers
+    #: Our own tables, declared in `own_tables`.
     term: Table
-    #: Ours: PRODUCER, LAST_SEQ, LAST_USED_MS; how far the producers came that number their messages themselves
     producers: Table
-    #: Ours: what durable subscriptions have acknowledged above their marks, as ranges of ids. CONTAINER, CLIENT_ID,
-    #: SUB_NAME and PRIORITY are those of a row of ACKS, MARK was its mark then; the last two tell whose message the
-    #: last of the range is.
     acked: Table
-    #: Ours: messages that are to be sent later, one row each: JOB_ID, DUE_MS (epoch milliseconds), DELAY_MS, PERIOD_MS,
-    #: REPEATS, CRON, MSG
     scheduled: Table
-    #: Ours: what prepared transactions acknowledge of durable subscriptions, since one column XID in ACKS has room for
-    #: one transaction. NUMBER counts within the transaction; the ids are as in JDBCSTORE_ACKED, the last one being that
-    #: of the message; SHOWN is 1 if the row of ACKS names this transaction, too.
     prepared_acks: Table
-    #: Ours: bulk loads. STATE and MODE are words of `loads`; HOLDER is the run whose parts count, and the name in
-    #: ACTIVEMQ_LOCK while it writes by itself; FIRST_ID and LAST_ID are the ids it may have used; REBUILD is 1 while
-    #: indexes may be missing for its sake; the times are the database's, epoch milliseconds.
     loads: Table
-    #: Ours: JOB, PART, ROWS_LOADED; written in the transaction that brings the rows of the part
     load_parts: Table
-    #: Ours: JOB, PART, NUMBER and the columns of a message: what a broker is to take in
     staged: Table
 
-    def __init__(self, names: TableNames | str, dialect_name: str) -> None:
+    def __init__(self, names: TableNames | str, database: Database | str) -> None:
         self.names = TableNames.of(names)
+        self.database = database_for(database) if isinstance(database, str) else database
+        self.schema = self.database.schema
         prefix = self.names.prefix
-        if prefix[:1].isdigit() and dialect_name in _LETTER_FIRST:
-            raise ConfigurationError(f"table_prefix {prefix!r} must not begin with a digit on {dialect_name}")
-        self.dialect_name = dialect_name
+        if prefix[:1].isdigit() and self.schema.names_begin_with_letter:
+            raise ConfigurationError(f"table_prefix {prefix!r} must not begin with a digit on {self.database.name}")
         self.metadata = MetaData()
         self.messages = self._messages()
         self.acks = self._acks()
         self.lock = self._lock()
-        self.term = self._term()
-        self.producers = self._producers()
-        self.acked = self._acked()
-        self.scheduled = self._scheduled()
-        self.scheduled_indexes = (self._index(SCHEDULED_INDEX, self.scheduled, "DUE_MS", "JOB_ID"),)
-        self.prepared_acks = self._prepared_acks()
-        self.loads = self._loads()
-        self.loads_indexes = (self._index(LOADS_INDEX, self.loads, "STATE", "CHANGED_MS"),)
-        self.load_parts = self._load_parts()
-        self.staged = self._staged()
+        self.own = {table: self._own(table) for table in OWN_TABLES}
+        self.term, self.producers, self.acked = self.own[TERM], self.own[PRODUCERS], self.own[ACKED]
+        self.scheduled, self.prepared_acks = self.own[SCHEDULED], self.own[PREPARED_ACKS]
+        self.loads, self.load_parts, self.staged = self.own[LOADS], self.own[LOAD_PARTS], self.own[STAGED]
+        self.own_indexes = {
+            table: tuple(self._index(index.name, self.own[table], *index.columns) for index in table.indexes)
+            for table in OWN_TABLES
+        }
         self.page_index = self.cased(self.names.full(PAGE_INDEX))
         #: Where Alembic keeps our revision, apart from an ``alembic_version`` that the user may have.
         self.version_table = self.cased(self.names.full("JDBCSTORE_VERSION"))
@@ -125,8 +100,7 @@ class Tables:
     @classmethod
     def on(cls, connection: Connection, names: TableNames | str) -> Tables:
         """The tables as this server names them; a ``mysql`` URL that leads to MariaDB counts as MariaDB."""
-        is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-        return _tables(TableNames.of(names), "mariadb" if is_mariadb else connection.dialect.name)
+        return _tables(TableNames.of(names), database_of(connection))
 
     @property
     def all(self) -> tuple[Table, Table, Table]:
@@ -135,7 +109,7 @@ class Tables:
 
     def cased(self, name: str) -> str:
         """A name of ActiveMQ's statements as the database keeps it."""
-        return name.lower() if self.dialect_name == "postgresql" else name
+        return self.schema.cased(name)
 
     def plain(self, name: str) -> str:
         """A name as ActiveMQ writes it by default, without the prefix."""
@@ -149,7 +123,7 @@ class Tables:
             self._column("MSGID_PROD", String(250)),
             self._column("MSGID_SEQ", BigInteger()),
             self._column("EXPIRATION", BigInteger()),
-            self._column("MSG", _bytes()),
+            self._column("MSG", self.schema.blob_type()),
             self._column("PRIORITY", BigInteger()),
             self._column("XID", String(250)),
             key=("ID",),
@@ -178,111 +152,18 @@ class Tables:
             key=("ID",),
         )
 
-    def _term(self) -> Table:
-        return self._table(
-            TERM_TABLE,
-            self._column("ID", BigInteger(), nullable=False),
-            self._column("TERM", BigInteger(), nullable=False),
-            self._column("HOLDER", String(250)),
-            key=("ID",),
-        )
-
-    def _producers(self) -> Table:
-        return self._table(
-            PRODUCERS_TABLE,
-            self._column("PRODUCER", String(250), nullable=False),
-            self._column("LAST_SEQ", BigInteger(), nullable=False),
-            self._column("LAST_USED_MS", BigInteger(), nullable=False),
-            key=("PRODUCER",),
-        )
-
-    def _acked(self) -> Table:
-        return self._table(
-            ACKED_TABLE,
-            self._column("CONTAINER", String(250), nullable=False),
-            self._column("CLIENT_ID", String(250), nullable=False),
-            self._column("SUB_NAME", String(250), nullable=False),
-            self._column("PRIORITY", BigInteger(), nullable=False),
-            self._column("FIRST_ID", BigInteger(), nullable=False),
-            self._column("LAST_ID", BigInteger(), nullable=False),
-            self._column("MARK", BigInteger(), nullable=False),
-            self._column("MSGID_PROD", String(250)),
-            self._column("MSGID_SEQ", BigInteger()),
-            key=("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY", "FIRST_ID"),
-        )
-
-    def _scheduled(self) -> Table:
-        return self._table(
-            SCHEDULED_TABLE,
-            self._column("JOB_ID", String(250), nullable=False),
-            self._column("DUE_MS", BigInteger(), nullable=False),
-            self._column("DELAY_MS", BigInteger(), nullable=False),
-            self._column("PERIOD_MS", BigInteger(), nullable=False),
-            self._column("REPEATS", BigInteger(), nullable=False),
-            self._column("CRON", String(250)),
-            self._column("MSG", _bytes()),
-            key=("JOB_ID",),
-        )
-
-    def _prepared_acks(self) -> Table:
-        return self._table(
-            PREPARED_ACKS_TABLE,
-            self._column("XID", String(250), nullable=False),
-            self._column("NUMBER", BigInteger(), nullable=False),
-            self._column("CONTAINER", String(250), nullable=False),
-            self._column("CLIENT_ID", String(250), nullable=False),
-            self._column("SUB_NAME", String(250), nullable=False),
-            self._column("PRIORITY", BigInteger(), nullable=False),
-            self._column("FIRST_ID", BigInteger(), nullable=False),
-            self._column("LAST_ID", BigInteger(), nullable=False),
-            self._column("MARK", BigInteger(), nullable=False),
-            self._column("SHOWN", BigInteger(), nullable=False),
-            self._column("MSGID_PROD", String(250)),
-            self._column("MSGID_SEQ", BigInteger()),
-            key=("XID", "NUMBER"),
-        )
-
-    def _loads(self) -> Table:
-        return self._table(
-            LOADS_TABLE,
-            self._column("JOB", String(250), nullable=False),
-            self._column("STATE", String(20), nullable=False),
-            self._column("MODE", String(20)),
-            self._column("HOLDER", String(250)),
-            self._column("FIRST_ID", BigInteger()),
-            self._column("LAST_ID", BigInteger()),
-            self._column("ROWS_LOADED", BigInteger(), nullable=False, default="0"),
-            self._column("ROWS_TAKEN", BigInteger(), nullable=False, default="0"),
-            self._column("ROWS_REFUSED", BigInteger(), nullable=False, default="0"),
-            self._column("REBUILD", BigInteger(), nullable=False, default="0"),
-            self._column("BEGUN_MS", BigInteger(), nullable=False),
-            self._column("CHANGED_MS", BigInteger(), nullable=False),
-            key=("JOB",),
-        )
-
-    def _load_parts(self) -> Table:
-        return self._table(
-            LOAD_PARTS_TABLE,
-            self._column("JOB", String(250), nullable=False),
-            self._column("PART", BigInteger(), nullable=False),
-            self._column("ROWS_LOADED", BigInteger(), nullable=False),
-            key=("JOB", "PART"),
-        )
-
-    def _staged(self) -> Table:
-        return self._table(
-            STAGED_TABLE,
-            self._column("JOB", String(250), nullable=False),
-            self._column("PART", BigInteger(), nullable=False),
-            self._column("NUMBER", BigInteger(), nullable=False),
-            self._column("CONTAINER", String(250), nullable=False),
-            self._column("MSGID_PROD", String(250)),
-            self._column("MSGID_SEQ", BigInteger()),
-            self._column("EXPIRATION", BigInteger()),
-            self._column("MSG", _bytes()),
-            self._column("PRIORITY", BigInteger()),
-            key=("JOB", "PART", "NUMBER"),
-        )
+    def _own(self, table: OwnTable) -> Table:
+        types: dict[ColumnKind, BigInteger | LargeBinary | String] = {
+            ColumnKind.NUMBER: BigInteger(),
+            ColumnKind.TEXT: String(250),
+            ColumnKind.WORD: String(20),
+            ColumnKind.MESSAGE: self.schema.blob_type(),
+        }
+        columns = [
+            self._column(column.name, types[column.kind], nullable=column.nullable, default=column.default)
+            for column in table.columns
+        ]
+        return self._table(table.name, *columns, key=table.key)
 
     def _column(
         self, name: str, type_: BigInteger | LargeBinary | String, *, nullable: bool = True, default: str | None = None
@@ -296,33 +177,27 @@ class Tables:
         # The key has no name of ours. PostgreSQL then calls that of ACKS `activemq_acks_pkey`, which is the name that a
         # starting Java broker drops and makes again with the same four columns. With a prefix it is another name; then
         # its DROP and its ADD both fail, and ActiveMQ goes on.
-        options: dict[str, Any] = {}
-        if (collation := bytewise_collation(self.dialect_name)) is not None:
-            for dialect in ("mysql", "mariadb"):  # SQLAlchemy reads those named as the URL is
-                options[f"{dialect}_engine"] = "InnoDB"
-                options[f"{dialect}_charset"] = "utf8mb4"
-                options[f"{dialect}_collate"] = collation
-        return Table(self.cased(self.names.full(name)), self.metadata, *columns, PrimaryKeyConstraint(*key), **options)
+        return Table(
+            self.cased(self.names.full(name)),
+            self.metadata,
+            *columns,
+            PrimaryKeyConstraint(*key),
+            **self.schema.table_options(),
+        )
 
     def _index(self, name: str, table: Table, *columns: str, only: str | None = None) -> Index:
-        partial = None if only is None else text(self.cased(only))
+        options = {} if only is None else self.schema.index_options(text(self.cased(only)))
         return Index(
             self.cased(self.names.full(name)),
             *(
                 table.c[column.removesuffix(" DESC")].desc() if column.endswith(" DESC") else table.c[column]
                 for column in columns
             ),
-            postgresql_where=partial,
-            sqlite_where=partial,
+            **options,
         )
 
 
 @lru_cache(maxsize=64)
-def _tables(names: TableNames, dialect_name: str) -> Tables:
+def _tables(names: TableNames, database: Database) -> Tables:
     """Nobody changes a set of tables, and it takes longer to describe them than to look whether they are there."""
-    return Tables(names, dialect_name)
-
-
-def _bytes() -> LargeBinary:
-    """The type of a column that keeps a message."""
-    return LargeBinary().with_variant(LONGBLOB(), "mysql", "mariadb")
+    return Tables(names, database)

@@ -29,7 +29,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, Engine, bindparam, text
 
@@ -44,14 +44,14 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
-from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect
+from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.rows import Batch, Container, Trace, Write
 from jdbcstore.store.jdbc.watch import Line, line_of
 
-__all__ = ["Writer", "raw_connection"]
+__all__ = ["Writer"]
 
 log = logging.getLogger(__name__)
 
@@ -356,8 +356,3 @@ class Writer(CommitTarget[Write]):
             except Exception as error:  # noqa: BLE001  # the connection is of no use any more, whatever it says
                 log.info("rollback failed, connecting again error=%r", str(error))
                 self._disconnect()
-
-
-def raw_connection(connection: Connection) -> Any:
-    """The driver's own connection: batches are sent the driver's fastest way, past SQLAlchemy."""
-    return connection.connection.dbapi_connection

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pymysql
 from pymysql.constants import COMMAND, CR
 
-from jdbcstore.spark.scan.fields import PADDING, Bools, Bytes, Places, gathered, integers, values
-from jdbcstore.store.jdbc.dialect.mysql import SharedTlsConnection
-
-if TYPE_CHECKING:
-    from jdbcstore.spark.scan import Scan
+from jdbcstore.store.jdbc.dialect.base.scan import TableScan
+from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, gathered, integers, values
+from jdbcstore.store.jdbc.dialect.mysql.session import SharedTlsConnection
 
 __all__ = ["batches"]
 
@@ -40,8 +38,8 @@ _EXECUTE: Final = struct.Struct("<IBI")
 _PATIENCE_S: Final = 24 * 3600
 
 
-def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan; see `Scan.batches`."""
+def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan; see `jdbcstore.spark.scan.Scan.batches`."""
     arguments, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
     defaults = {"charset": "utf8mb4", "connect_timeout": scan.options.connect_timeout_s}
     connection: Any = SharedTlsConnection(*arguments, **{**defaults, **keywords})

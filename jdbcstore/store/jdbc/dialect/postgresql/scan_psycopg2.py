@@ -9,16 +9,14 @@ import queue
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import psycopg2
 import pyarrow as pa
 
-from jdbcstore.spark.scan.fields import PADDING, Places, gathered, integers, values
-
-if TYPE_CHECKING:
-    from jdbcstore.spark.scan import Scan
+from jdbcstore.store.jdbc.dialect.base.scan import TableScan
+from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Places, gathered, integers, values
 
 __all__ = ["batches"]
 
@@ -35,8 +33,8 @@ class _Abandoned(Exception):
     """Nobody wants the rest."""
 
 
-def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan; see `Scan.batches`."""
+def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan; see `jdbcstore.spark.scan.Scan.batches`."""
     arguments, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
     connection: Any = psycopg2.connect(*arguments, **{"connect_timeout": scan.options.connect_timeout_s, **keywords})
     try:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import adbc_driver_postgresql.dbapi
 import pyarrow as pa
 
 from jdbcstore.errors import TransientStoreError
-
-if TYPE_CHECKING:
-    from jdbcstore.spark.scan import Scan
+from jdbcstore.store.jdbc.dialect.base.scan import TableScan
 
 __all__ = ["batches"]
 
 
-def batches(scan: Scan) -> Iterator[pa.RecordBatch]:
-    """The rows of a scan; see `Scan.batches`."""
+def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan; see `jdbcstore.spark.scan.Scan.batches`."""
     given = {"connect_timeout": str(scan.options.connect_timeout_s), **scan.url.query}
     settings = "-c default_transaction_read_only=on -c client_encoding=UTF8 -c standard_conforming_strings=on"
     given["options"] = f"{given['options']} {settings}" if "options" in given else settings

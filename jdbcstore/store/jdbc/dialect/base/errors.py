@@ -1,0 +1,15 @@
+"""What a database says that only a SQL store can meet."""
+
+from __future__ import annotations
+
+from jdbcstore.errors import StoreError, TransientStoreError
+
+__all__ = ["AccessDenied", "ConnectionLost"]
+
+
+class ConnectionLost(TransientStoreError):
+    """The line to the database broke. If a commit was under way nobody knows yet what became of it."""
+
+
+class AccessDenied(StoreError):
+    """The database does not let us in: a password, a name or a permission is wrong. Waiting does not help."""

@@ -1,0 +1,238 @@
+"""Sessions of MySQL and MariaDB, with PyMySQL: connecting, their names and ends, locks and signals."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+import pymysql
+from pymysql.constants import CLIENT, CR
+from sqlalchemy import Connection, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+
+from jdbcstore.errors import StoreError
+from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
+from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
+from jdbcstore.store.jdbc.dialect.mysql.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.mysql.schema import is_mariadb
+from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES, MySQLStatements
+from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["MySQLDialect", "SharedTlsConnection"]
+
+#: A statement that waits must not look like a connection that is broken.
+_SIGNAL_WAIT_MOST_S: Final = 1.0
+
+#: The session has just ended; it is another user's.
+_NOT_KILLED: Final = ("1094", "1095")
+
+
+class MySQLDialect(MySQLStatements):
+    """MariaDB 10.6 and newer, MySQL 8.0 and newer, InnoDB."""
+
+    # A row's ID was NULL; a subquery that must not have more than one row has two.
+    lease_lost_codes = frozenset({"1048", "1242"})
+    locked_codes = frozenset({"1205", "3572"})
+    row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
+
+    @classmethod
+    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+        # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
+        # packet.
+        lock_s = _lock_timeout_s(options)
+        return {
+            "connect_args": {
+                "charset": "utf8mb4",
+                "connect_timeout": options.connect_timeout_s,
+                "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+                # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
+                # that.
+                "init_command": "SET SESSION sql_mode='STRICT_ALL_TABLES', "
+                f"innodb_lock_wait_timeout={lock_s},lock_wait_timeout={lock_s}",
+            },
+        }
+
+    @classmethod
+    def answer_timeout_s(cls, options: JdbcOptions) -> float:
+        # MySQL looks once a second who has waited for a lock too long.
+        longest_s = max(_lock_timeout_s(options), options.query_timeout_s)
+        return longest_s + min(10.0, max(1.5, options.query_timeout_s / 3))
+
+    @classmethod
+    def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
+        # PyMySQL has no time-out for what is said between connecting and the first statement.
+        raw: Any = SharedTlsConnection(**parameters, defer_connect=True)
+        try:
+            line = _dial(raw)
+        except OSError as error:
+            where = raw.unix_socket or f"{raw.host}:{raw.port}"
+            raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect to {where}: {error}") from error
+        try:
+            opened(line.dup())
+        except BaseException:
+            line.close()
+            raise
+        raw.connect(line)
+        return raw  # type: ignore[no-any-return]
+
+    @classmethod
+    def container_expression(cls, *, collation_is_binary: bool) -> str:
+        # Whatever the column's character set: compare the bytes of utf8mb4. A collation, even a binary one, would
+        # ignore blanks at the end.
+        return "CONTAINER" if collation_is_binary else "CAST(CONVERT(CONTAINER USING utf8mb4) AS BINARY)"
+
+    def connected(self, connection: Connection) -> None:
+        # Gap locks of REPEATABLE READ would make a purge wait for other queues' inserts.
+        connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        self._packet_bytes_max = int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one())
+        room = self._packet_bytes_max - PACKET_MARGIN_BYTES
+        self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
+
+    def fenced(self, connection: Connection, fence: Fence) -> None:
+        with self._perhaps_not_killed():
+            self.end_sessions(connection, fence.holder)
+        self._name_session(connection, session_name(fence.holder))
+        if is_mariadb(connection):  # MySQL counts idleness between transactions only together with that inside
+            connection.execute(text(f"SET SESSION idle_transaction_timeout = {_seconds(fence.idle_ms)}"))
+
+    def holding(self, connection: Connection, idle_ms: int) -> None:
+        connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+        connection.execute(text(f"SET SESSION wait_timeout = {_seconds(idle_ms)}"))
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        statement = (
+            f"UPDATE {names.lock} l JOIN {names.term} t ON t.ID = l.ID"
+            f" SET l.BROKER_NAME = :holder, l.TIME = {names.lease_end}, t.TERM = t.TERM + 1, t.HOLDER = :holder"
+            f" WHERE l.ID = 1 AND t.TERM = :seen AND {names.lease_is_free}"
+        )
+        return connection.execute(text(statement), parameters).rowcount > 0
+
+    def end_sessions(self, connection: Connection, holder: str) -> int:
+        session = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        if session is None:
+            return 0
+        connection.execute(text(f"KILL {int(session)}"))
+        return 1
+
+    @contextmanager
+    def _perhaps_not_killed(self) -> Iterator[None]:
+        """Bear with a session that is gone already, or that we may not end."""
+        try:
+            yield
+        except DBAPIError as error:
+            if self.error_code(error.orig or error) not in _NOT_KILLED:
+                raise
+
+    def begin_session(self, connection: Connection, holder: str) -> int:
+        session_id = int(connection.execute(text("SELECT CONNECTION_ID()")).scalar_one())
+        self._name_session(connection, f"{session_name(holder)} {session_id}")
+        return session_id
+
+    def outlive(self, connection: Connection, holder: str, session_id: int) -> None:
+        with self._perhaps_not_killed():
+            connection.execute(text(f"KILL {session_id}"))
+        self._name_session(connection, f"{session_name(holder)} {session_id}")
+
+    def _name_session(self, connection: Connection, name: str) -> None:
+        """A session has no name here; it is found by a lock that it has, and has until its transaction is over."""
+        lock = {"name": name, "wait_s": self.options.connect_timeout_s}
+        if connection.execute(text("SELECT GET_LOCK(:name, :wait_s)"), lock).scalar() != 1:
+            raise ConnectionLost(STILL_AT_WORK)
+
+    def hold_row_lock(self, connection: Connection, holder: str) -> int:
+        # Who has which row locked is told to administrators only. A named lock ends with its session, as the row's.
+        self._name_session(connection, lock_session_name(holder))
+        return int(connection.execute(text("SELECT CONNECTION_ID()")).scalar_one())
+
+    def is_at_work(self, connection: Connection, holder: str) -> bool:
+        used = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        return used is not None
+
+    def hold_signal(self, connection: Connection, signal: str) -> bool:
+        return connection.execute(text("SELECT GET_LOCK(:name, 0)"), {"name": signal}).scalar() == 1
+
+    def give_signal(self, connection: Connection, signal: str) -> None:
+        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": signal})
+
+    def wait_for_signal(
+        self, connection: Connection, signal: str, timeout_s: float, is_held: Callable[[Connection], bool]
+    ) -> None:
+        # Wait for the lock that the master's session has, and give it back at once: the next one waits too.
+        wait = text("SELECT IF(IS_FREE_LOCK(:name), 'free', IF(GET_LOCK(:name, :wait_s), RELEASE_LOCK(:name), 'held'))")
+        until = time.monotonic() + timeout_s
+        while (left_s := until - time.monotonic()) > 0:
+            wait_s = min(left_s, _SIGNAL_WAIT_MOST_S)
+            if not is_mariadb(connection):  # MySQL knows whole seconds only
+                wait_s = round(wait_s)
+            found = connection.execute(wait, {"name": signal, "wait_s": wait_s}).scalar()
+            if found == "held" and wait_s:
+                continue
+            if found == "held":
+                super().wait_for_signal(connection, signal, left_s, is_held)
+            elif found == "free" and is_held(connection):
+                time.sleep(left_s)  # there will be no signal: the master is a Java broker, or has crashed
+            return
+
+    def rollback(self, connection: DBAPIConnection) -> None:
+        raw: Any = connection
+        raw.query(b"ROLLBACK")
+
+    def error_code(self, error: BaseException) -> str:
+        return code_of(error)
+
+    def error_kinds(self) -> Mapping[str, type[StoreError]]:
+        return KINDS
+
+
+def _lock_timeout_s(options: JdbcOptions) -> int:
+    return max(1, int(options.query_timeout_s))
+
+
+class SharedTlsConnection(pymysql.connections.Connection):
+    """A connection that shares its TLS settings with all others whose URLs say nothing of TLS.
+
+    To make them PyMySQL reads all certificates of the system, at which nobody looks then. It takes longer than all else
+    of connecting.
+    """
+
+    def _create_ssl_ctx(self, sslp: Mapping[str, object]) -> ssl.SSLContext:
+        context: ssl.SSLContext = super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # private
+        return context
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _dial(raw: Any) -> socket.socket:
+    """A connected socket, as PyMySQL would make it."""
+    if raw.unix_socket:
+        line = socket.socket(socket.AF_UNIX)
+        try:
+            line.settimeout(raw.connect_timeout)
+            line.connect(raw.unix_socket)
+        except OSError:
+            line.close()
+            raise
+        return line
+    source = (raw.bind_address, 0) if raw.bind_address else None
+    line = socket.create_connection((raw.host, raw.port), raw.connect_timeout, source)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return line
+
+
+def _seconds(time_ms: int) -> int:
+    return max(1, time_ms // 1000)

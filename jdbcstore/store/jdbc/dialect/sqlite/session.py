@@ -1,0 +1,88 @@
+"""SQLite's connections, with the standard library's driver.
+
+WAL with synchronous=FULL: a commit survives the loss of power, readers never wait for the writer. When forcing the
+log to the disk fails, SQLite takes the transaction back, and the next one is written over it. But a process may end
+behind the write of a commit and before its force, also a failed one, and the next process reads the commit out of the
+system's memory. So whoever begins to write copies the log into the database first, which forces both: nothing is
+believed that the disk has not.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from jdbcstore.errors import StoreError
+from jdbcstore.store import disk
+from jdbcstore.store.jdbc.dialect.sqlite.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.sqlite.write import SQLiteStatements
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+__all__ = ["SQLiteDialect"]
+
+log = logging.getLogger(__name__)
+
+
+class SQLiteDialect(SQLiteStatements):
+    """SQLite 3.35 and newer, one file."""
+
+    has_server = False
+    gains_by_rebuilding = True
+    locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+
+    @classmethod
+    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+        return {
+            "connect_args": {"timeout": options.query_timeout_s, "check_same_thread": False, "cached_statements": 256},
+        }
+
+    @classmethod
+    def make_file(cls, arguments: Sequence[object]) -> None:
+        # SQLite would make it readable for everybody; its other files get the mode of this one.
+        place = str(arguments[0]) if arguments else ""
+        if place and place != ":memory:" and not place.startswith("file:"):
+            with suppress(OSError):  # it is there, or SQLite says what is wrong
+                disk.DiskFile(Path(place), create=True).close()
+
+    def connected(self, connection: Connection) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
+            connection.exec_driver_sql(f"PRAGMA {pragma}")
+        # Until its next statement, a connection that has made a WAL file of another is said to be reading it.
+        connection.exec_driver_sql("SELECT COUNT(*) FROM sqlite_master").one()
+        _, frames, copied = connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
+        if copied < frames:
+            log.warning("somebody reads an old state: what was committed last is forced with the next commit only")
+        limit = sqlite3.SQLITE_LIMIT_LENGTH
+        raw: Any = connection.connection.dbapi_connection
+        self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
+
+    def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        names = self.statements
+        take = (
+            f"UPDATE {names.lock} SET BROKER_NAME = :holder, TIME = {names.lease_end}"
+            f" WHERE ID = 1 AND {names.lease_is_free} AND (SELECT TERM FROM {names.term} WHERE ID = 1) = :seen"
+        )
+        connection.exec_driver_sql(self.begin)
+        taken = connection.execute(text(take), parameters).rowcount > 0
+        if taken:
+            connection.execute(text(names.term_next), {"holder": parameters["holder"]})
+        connection.exec_driver_sql("COMMIT")
+        return taken
+
+    def rollback(self, connection: DBAPIConnection) -> None:
+        raw: Any = connection
+        if raw.in_transaction:
+            raw.execute("ROLLBACK")
+
+    def error_code(self, error: BaseException) -> str:
+        return code_of(error)
+
+    def error_kinds(self) -> Mapping[str, type[StoreError]]:
+        return KINDS

@@ -21,7 +21,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 __all__ = [
     "SAMPLE_ROWS",
     "SAMPLE_ROWS_MIN",
-    "Reader",
+    "ScanDriver",
     "TableScan",
     "TableScanner",
     "enough",
@@ -72,7 +72,7 @@ class TableScan(Protocol):
         """SQLAlchemy's, of its own, in autocommit mode."""
 
 
-class Reader(NamedTuple):
+class ScanDriver(NamedTuple):
     """A driver to read with.
 
     Args:
@@ -89,8 +89,8 @@ class TableScanner:
     """How a database is read, and how its rows are sampled. The defaults read by SQLAlchemy and sample nothing."""
 
     #: The drivers by name, the fastest first.
-    readers: ClassVar[Mapping[str, Reader]] = {
-        "sqlalchemy": Reader("sqlalchemy", "jdbcstore.store.jdbc.dialect.base.scan_rows")
+    readers: ClassVar[Mapping[str, ScanDriver]] = {
+        "sqlalchemy": ScanDriver("sqlalchemy", "jdbcstore.store.jdbc.dialect.base.scan_rows")
     }
     #: Tables of fewer rows are counted.
     few_rows = 20_000

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from jdbcstore.store.jdbc.dialect.base.scan import (
     SAMPLE_ROWS,
     SAMPLE_ROWS_MIN,
-    Reader,
+    ScanDriver,
     TableScan,
     TableScanner,
     of_ids,
@@ -36,7 +36,7 @@ _LARGE_PART: Final = 0.3
 class MySQLScanner(TableScanner):
     """Reads the rows from PyMySQL's socket itself."""
 
-    readers: ClassVar = {"pymysql": Reader("pymysql", "jdbcstore.store.jdbc.dialect.mysql.scan_pymysql")}
+    readers: ClassVar = {"pymysql": ScanDriver("pymysql", "jdbcstore.store.jdbc.dialect.mysql.scan_pymysql")}
     number = "CAST({} AS SIGNED)"
 
     def sample(self, connection: Connection, scan: TableScan, first: int, last: int, count: int) -> list[int] | None:

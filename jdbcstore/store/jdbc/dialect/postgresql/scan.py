@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from sqlalchemy import Connection, text
 
-from jdbcstore.store.jdbc.dialect.base.scan import SAMPLE_ROWS_MIN, Reader, TableScan, TableScanner, enough
+from jdbcstore.store.jdbc.dialect.base.scan import SAMPLE_ROWS_MIN, ScanDriver, TableScan, TableScanner, enough
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 
 __all__ = ["PostgreSQLScanner"]
@@ -19,8 +19,8 @@ class PostgreSQLScanner(TableScanner):
     """Reads binary COPY: with ADBC in C++, else with psycopg2."""
 
     readers: ClassVar = {
-        "adbc": Reader("adbc_driver_postgresql", "jdbcstore.store.jdbc.dialect.postgresql.scan_adbc"),
-        "psycopg2": Reader("psycopg2", "jdbcstore.store.jdbc.dialect.postgresql.scan_psycopg2"),
+        "adbc": ScanDriver("adbc_driver_postgresql", "jdbcstore.store.jdbc.dialect.postgresql.scan_adbc"),
+        "psycopg2": ScanDriver("psycopg2", "jdbcstore.store.jdbc.dialect.postgresql.scan_psycopg2"),
     }
 
     #: Tables of fewer pages are counted.

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from jdbcstore.store.jdbc.dialect.base.scan import (
     SAMPLE_ROWS,
     SAMPLE_ROWS_MIN,
-    Reader,
+    ScanDriver,
     TableScan,
     TableScanner,
     enough,
@@ -22,7 +22,7 @@ __all__ = ["SQLiteScanner"]
 class SQLiteScanner(TableScanner):
     """Reads the file itself."""
 
-    readers: ClassVar = {"sqlite3": Reader("sqlite3", "jdbcstore.store.jdbc.dialect.sqlite.scan_sqlite3")}
+    readers: ClassVar = {"sqlite3": ScanDriver("sqlite3", "jdbcstore.store.jdbc.dialect.sqlite.scan_sqlite3")}
     reads_percent_signs = False
 
     def sample(self, connection: Connection, scan: TableScan, first: int, last: int, count: int) -> list[int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,25 @@ def test_an_unknown_one_is_told_with_those_that_there_are() -> None:
     ) as told:
         database_for("oracle")
     assert "docs/adding-a-database.md" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("nowhere:DATABASE", "'halflite' of the package halflite cannot be loaded (No module named 'nowhere')"),
+        ("secondlite:NOTHING", "has no attribute 'NOTHING'"),
+        ("secondlite:DATABASE", "what is registered as the database 'halflite' is none"),
+    ],
+)
+def test_a_package_that_registers_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, told: str) -> None:
+    about = tmp_path / "halflite-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: halflite\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[jdbcstore.databases]\nhalflite = {value}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        store_url("halflite:///one.db")
+    assert store_url("sqlite:///one.db").get_backend_name() == "sqlite", "the others are as good as before"
 
 
 def test_its_schema(url: str) -> None:

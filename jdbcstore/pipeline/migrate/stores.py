@@ -147,7 +147,7 @@ def copy_tables(source: StoreLocation, held: Held) -> dict[str, int]:
 
 
 def _others(tables: Tables) -> tuple[Table, ...]:
-    return tables.acks, tables.acked, tables.prepared_acks, tables.scheduled, tables.producers
+    return tables.acks, *(table for own, table in tables.own.items() if own.is_contents)
 
 
 def _plain(row: Sequence[Any]) -> tuple[Any, ...]:

@@ -76,6 +76,7 @@ class OwnTable:
         key: the names of those of the primary key.
         indexes: besides that of the key.
         seed: the columns of the row with ID 1 that it has from the beginning; None if it is empty then.
+        is_contents: whether its rows belong to what a store has, and go with that into another store.
     """
 
     name: str
@@ -83,6 +84,7 @@ class OwnTable:
     key: tuple[str, ...]
     indexes: tuple[OwnIndex, ...] = ()
     seed: Mapping[str, int] | None = field(default=None, hash=False)
+    is_contents: bool = False
 
     @property
     def column_names(self) -> str:
@@ -126,7 +128,10 @@ TERM: Final = OwnTable(
 )
 #: How far the producers came that number their messages themselves.
 PRODUCERS: Final = OwnTable(
-    "JDBCSTORE_PRODUCERS", (_text("PRODUCER"), _number("LAST_SEQ"), _number("LAST_USED_MS")), key=("PRODUCER",)
+    "JDBCSTORE_PRODUCERS",
+    (_text("PRODUCER"), _number("LAST_SEQ"), _number("LAST_USED_MS")),
+    key=("PRODUCER",),
+    is_contents=True,
 )
 #: What durable subscriptions have acknowledged above their marks, as ranges of ids. CONTAINER, CLIENT_ID, SUB_NAME and
 #: PRIORITY are those of a row of ACKS, MARK was its mark then; the last two tell whose message the last of the range
@@ -145,6 +150,7 @@ ACKED: Final = OwnTable(
         _number("MSGID_SEQ", nullable=True),
     ),
     key=("CONTAINER", "CLIENT_ID", "SUB_NAME", "PRIORITY", "FIRST_ID"),
+    is_contents=True,
 )
 #: Messages that are to be sent later, one row each; DUE_MS is epoch milliseconds.
 SCHEDULED: Final = OwnTable(
@@ -160,6 +166,7 @@ SCHEDULED: Final = OwnTable(
     ),
     key=("JOB_ID",),
     indexes=(OwnIndex("JDBCSTORE_SCHEDULED_DUE", ("DUE_MS", "JOB_ID")),),
+    is_contents=True,
 )
 #: What prepared transactions acknowledge of durable subscriptions, since one column XID in ACKS has room for one
 #: transaction. NUMBER counts within the transaction; the ids are as in `ACKED`, the last one being that of the message;
@@ -181,6 +188,7 @@ PREPARED_ACKS: Final = OwnTable(
         _number("MSGID_SEQ", nullable=True),
     ),
     key=("XID", "NUMBER"),
+    is_contents=True,
 )
 #: Bulk loads. STATE and MODE are words of `loads`; HOLDER is the run whose parts count, and the name in ACTIVEMQ_LOCK
 #: while it writes by itself; FIRST_ID and LAST_ID are the ids it may have used; REBUILD is 1 while indexes may be

@@ -39,11 +39,15 @@ class SecondLiteSchema(Schema):
         before_ms = connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()
         connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         try:
-            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            self._begin_alone(connection, dialect, wait_s)
             yield connection
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {before_ms}")
+
+    def _begin_alone(self, connection: Connection, dialect: Dialect, wait_s: float) -> None:
+        try:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
         except DBAPIError as error:
             if not dialect.is_locked(error):
                 raise
             raise LockHeld(f"the file is in use for more than {wait_s:g} s: stop the broker first") from error
-        finally:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout = {before_ms}")

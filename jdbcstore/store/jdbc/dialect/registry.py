@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Final
@@ -32,12 +32,12 @@ def database_for(name: str) -> Database:
     """The database that SQLAlchemy calls so.
 
     Raises:
-        ConfigurationError: there is none; the text says which there are.
+        ConfigurationError: there is none, the text says which there are; or what a package registers is none.
     """
     if name in _folders():
         return _database(import_module(f"{_PACKAGE}.{name}").DATABASE, name)
     for point in entry_points(group=_GROUP, name=name):
-        return _database(point.load(), name)
+        return _database(_loaded(point), name)
     raise ConfigurationError(
         f"no dialect for {name!r}: there are {', '.join(sorted(_names()))}. A package may bring another one by an entry"
         f" point of the group {_GROUP}: see docs/adding-a-database.md"
@@ -76,6 +76,16 @@ def _folders() -> Set[str]:
 
 def _names() -> Set[str]:
     return {*_folders(), *(point.name for point in entry_points(group=_GROUP))}
+
+
+def _loaded(point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        package = "" if point.dist is None else f" of the package {point.dist.name}"
+        raise ConfigurationError(
+            f"the database {point.name!r}{package} cannot be loaded ({error}): mend or remove the package"
+        ) from error
 
 
 def _database(found: object, name: str) -> Database:

@@ -46,6 +46,8 @@ def database_for(name: str) -> Database:
 
 def database_for_url(scheme: str) -> Database | None:
     """The database whose URLs begin so; None if there is none."""
+    if scheme in _folders():
+        return database_for(scheme)
     for names in (_folders, _names):  # other packages are asked last: that takes longer
         for database in map(database_for, sorted(names())):
             if scheme in (database.name, *database.aliases):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, text
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
+from jdbcstore.store.jdbc.migration import known_revisions, migrations_folder
 from jdbcstore.store.jdbc.schema import (
     SchemaKind,
     create_tables,
@@ -132,3 +135,10 @@ def test_names_differ_by_case_and_trailing_space(engine: Engine) -> None:
         for number, name in enumerate(names):
             select = text("SELECT ID FROM ACTIVEMQ_MSGS WHERE CONTAINER = :name")
             assert connection.execute(select, {"name": name}).scalars().all() == [number]
+
+
+def test_the_revisions_are_those_that_alembic_finds() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()))
+    found = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert known_revisions() == tuple(reversed(found))

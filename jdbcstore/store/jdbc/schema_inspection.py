@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Connection, Table, and_, exists, inspect, select, text
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
+from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.own_tables import CAPABILITIES, OwnTable
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
 from jdbcstore.store.jdbc.statements import PAGE_INDEX
@@ -102,8 +103,6 @@ class _Inspection:
 
     def report(self) -> SchemaReport:
         """Everything, as values."""
-        from jdbcstore.store.jdbc.migration import known_revisions  # Alembic takes longer than all else here
-
         messages, acks = self.shapes.get("ACTIVEMQ_MSGS"), self.shapes.get("ACTIVEMQ_ACKS")
         missing_columns, foreign_columns = self._columns_amiss()
         message_type, message_bytes_max = self._message_type()
@@ -258,8 +257,6 @@ class _Inspection:
 
 
 def _kind(report: SchemaReport) -> SchemaKind:
-    from jdbcstore.store.jdbc.migration import known_revisions  # as above
-
     if report.revision is None:
         nothing = len(report.missing_tables) == 3
         return SchemaKind.NONE if nothing else SchemaKind.ACTIVEMQ

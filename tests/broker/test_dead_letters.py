@@ -14,7 +14,7 @@ from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_sto
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import until
+from tests.waiting import wait_until
 
 A, DLQ = "/queue/A", "/queue/ActiveMQ.DLQ"
 PERSISTENT = {"persistent": "true"}
@@ -213,7 +213,7 @@ def test_a_redelivery_waits_and_others_go_on(
     again = client.message()
     assert (again.text, again.headers["redelivered"]) == ("first", "true")
     assert time.monotonic() - given_back_s > 0.3
-    until(lambda: brokers[0].queues[Queue("A")].depth == 2)
+    wait_until(lambda: brokers[0].queues[Queue("A")].depth == 2)
 
 
 def test_what_waits_for_its_redelivery_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ def test_many_transactions_that_fail_at_once(
     for thread in threads:
         thread.join()
     queues = brokers[0].queues
-    until(lambda: Queue("ActiveMQ.DLQ") in queues and queues[Queue("ActiveMQ.DLQ")].depth == count)
+    wait_until(lambda: Queue("ActiveMQ.DLQ") in queues and queues[Queue("ActiveMQ.DLQ")].depth == count)
     source, dead = queues[Queue("A")], queues[Queue("ActiveMQ.DLQ")]
-    until(lambda: source.dequeued == count)
+    wait_until(lambda: source.dequeued == count)
     assert (source.enqueued, source.depth, source.in_flight, dead.enqueued, dead.dequeued) == (count, 0, 0, count, 0)
     assert sorted(int(text) for text in texts(sender, DLQ)) == list(range(count))

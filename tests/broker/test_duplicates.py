@@ -30,10 +30,10 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import until
 from tests.broker.test_receipts import commits_held
 from tests.broker_process import BrokerProcess
 from tests.sql.test_writer import execute, refuse_thirteen
+from tests.waiting import wait_until
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -312,7 +312,7 @@ def test_between_two_failures_nothing_is_decided(start_broker: StartBroker, open
     old, new = open_client(address), open_client(address)
     for number in (2, 3, 4):
         send(old, number, persistent="false")
-    until(lambda: store.asked.qsize() == 3)
+    wait_until(lambda: store.asked.qsize() == 3)
     store.answer(well=False)
     assert answers(old, 1) == bad(2)
     send(new, 2, persistent="false")
@@ -630,7 +630,7 @@ def test_an_expired_message_counts(durable: Address, open_client: OpenClient) ->
         send_all(client, 1, expires="1")
     client.subscribe("/queue/A")
     assert client.is_silent()
-    until(lambda: stored(client, "/queue/ActiveMQ.DLQ") == ["1"])
+    wait_until(lambda: stored(client, "/queue/ActiveMQ.DLQ") == ["1"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.waiting import wait_until
 
 TOPIC = "/topic/T"
 ANN = SubscriptionKey("ann", "news")
@@ -92,14 +93,6 @@ def left(address: Address, client_id: str = "ann", name: str = "news", **headers
 def topic_store(adapter: PersistenceAdapter, topic: str = "T") -> TopicMessageStore:
     assert isinstance(adapter, SupportsTopics)
     return adapter.topic_message_store(Topic(topic))
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 # -- the life of a subscription ----------------------------------------------------------------------------------------
@@ -228,7 +221,7 @@ def test_a_lost_connection_gives_back_what_it_had(either: Address) -> None:
     durably(client, "client")
     texts(client, 2)
     client.drop()
-    until(lambda: _may_connect(either))
+    wait_until(lambda: _may_connect(either))
     assert left(either) == ["1", "2"]
 
 
@@ -370,7 +363,7 @@ def test_a_removed_subscription_leaves_nothing(start_broker: StartBroker, sqlite
     assert store.all_subscriptions() == []
     assert isinstance(sqlite_store, SupportsTopics)
     sqlite_store.clean_up()
-    until(lambda: store.message_count == 0)
+    wait_until(lambda: store.message_count == 0)
     publish(address, "2")
     assert left(address) == []
     publish(address, "3")
@@ -423,10 +416,10 @@ def test_unused_subscriptions_are_removed_in_time(start_broker: StartBroker, sql
         durably(client)
         publish(address, "1")
         assert texts(client, 1) == ["1"]
-        until(lambda: [info.key for info in store.all_subscriptions()] == [ANN])
+        wait_until(lambda: [info.key for info in store.all_subscriptions()] == [ANN])
         publish(address, "2")
         assert texts(client, 1) == ["2"]
-    until(lambda: not store.all_subscriptions())
+    wait_until(lambda: not store.all_subscriptions())
 
 
 # -- wildcards ---------------------------------------------------------------------------------------------------------
@@ -465,7 +458,7 @@ def test_expired_messages_go_and_disturb_nobody(either: Address, open_client: Op
     expires = int(time.time() * 1000) + 150
     publish(either, "goes", expires=str(expires))
     publish(either, "stays, too")
-    until(lambda: time.time() * 1000 > expires)
+    wait_until(lambda: time.time() * 1000 > expires)
     assert left(either) == ["stays", "stays, too"]
     assert left(either, "bob") == ["stays", "stays, too"]
     dead = open_client(either)
@@ -569,7 +562,7 @@ def test_what_nobody_selects_is_cleaned_up(start_broker: StartBroker, sqlite_sto
         store = topic_store(sqlite_store)
         assert isinstance(sqlite_store, SupportsTopics)
         keeper = sqlite_store
-        until(lambda: bool(keeper.clean_up() or True) and not store.message_count)
+        wait_until(lambda: bool(keeper.clean_up() or True) and not store.message_count)
 
 
 @pytest.mark.parametrize("prioritized", [True, False])

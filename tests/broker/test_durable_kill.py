@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Client
 from tests.broker.test_durable import topic_store
 from tests.broker_process import BrokerProcess
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,6 +33,10 @@ class Histories:
         self.delivered: dict[str, Counter[str]] = {name: Counter() for name in SUBSCRIBERS}
         self.acknowledged: dict[str, set[str]] = {name: set() for name in SUBSCRIBERS}
         self.again: list[tuple[str, str]] = []
+
+    def have_more(self, before: dict[str, int]) -> bool:
+        """Whether each of the subscribers has acknowledged a hundred messages more than it had before."""
+        return all(len(self.acknowledged[name]) >= count + 100 for name, count in before.items())
 
 
 def produce(port: int, round_: int, histories: Histories) -> None:
@@ -111,10 +116,7 @@ def test_no_subscriber_loses_anything(kind: str, request: pytest.FixtureRequest,
         clients += [threading.Thread(target=consume, args=(broker.port, name, histories)) for name in names]
         for thread in clients:
             thread.start()
-        deadline = time.monotonic() + 60
-        while any(len(histories.acknowledged[name]) < before[name] + 100 for name in names):
-            assert time.monotonic() < deadline, broker.log()
-            time.sleep(0.01)
+        wait_until(partial(histories.have_more, before), broker.log, timeout_s=60)
         broker.kill()
         for thread in clients:
             thread.join(30)

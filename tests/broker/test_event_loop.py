@@ -22,7 +22,7 @@ from jdbcstore import Broker
 from jdbcstore.broker.watchdog import Watchdog
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import until
+from tests.waiting import wait_until
 
 #: What an attack did before took many times as long, at this scale too.
 SCALE = 0.1
@@ -105,7 +105,7 @@ def test_the_watchdog_ends_with_the_thread_that_it_watches(
     abandoned_loop: tuple[asyncio.AbstractEventLoop, Watchdog],
 ) -> None:
     _, watchdog = abandoned_loop
-    until(lambda: not watchdog._thread.is_alive())  # a thread that raises is an error of the test
+    wait_until(lambda: not watchdog._thread.is_alive())  # a thread that raises is an error of the test
     with pytest.raises(OSError, match="Invalid argument"):
         watchdog._processor_s()
 

@@ -16,7 +16,7 @@ from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
-from tests.broker.test_flow_control import until
+from tests.waiting import wait_until
 
 A, DLQ, T = "/queue/A", "/queue/ActiveMQ.DLQ", "/topic/T"
 PERIOD_MS = 100
@@ -75,16 +75,16 @@ def test_they_leave_a_queue_that_nobody_consumes(
     send(client, A, *(f"stays {number}" for number in range(50)))
     send(client, A, *(f"goes {number}" for number in range(100)), expires=soon(), priority="6")
     send(client, A, "late", expires=soon(600_000))
-    until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 100)
-    until(lambda: depth(brokers[0], "A") == adapter.queue_message_store(Queue("A")).message_count == 51)
+    wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 100)
+    wait_until(lambda: depth(brokers[0], "A") == adapter.queue_message_store(Queue("A")).message_count == 51)
     assert brokers[0].queues[Queue("A")].expired == 100
     assert sorted(texts(client, DLQ)) == sorted(f"goes {number}" for number in range(100))
     client.subscribe(A)
     assert [client.message().text for _ in range(51)] == [*(f"stays {number}" for number in range(50)), "late"]
-    until(lambda: depth(brokers[0], "A") == 0)
+    wait_until(lambda: depth(brokers[0], "A") == 0)
     client.subscribe(DLQ, id="dead")
     assert {client.message().headers["destination"] for _ in range(100)} == {DLQ}
-    until(lambda: brokers[0].memory.used == 0)
+    wait_until(lambda: brokers[0].memory.used == 0)
 
 
 def test_what_a_consumer_holds_is_its_own(connect: Connect, brokers: list[Broker]) -> None:
@@ -92,7 +92,7 @@ def test_what_a_consumer_holds_is_its_own(connect: Connect, brokers: list[Broker
     client.subscribe(A, "client-individual", activemq_prefetchSize="5")
     send(client, A, *range(40), expires=soon())
     held = [client.message() for _ in range(5)]
-    until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 35)
+    wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 35)
     for message in held:
         client.done("ACK", client.named(message))
     assert sorted(map(int, texts(client, DLQ))) == list(range(5, 40))
@@ -129,7 +129,7 @@ def test_many_that_never_expire_here_do_not_hide_the_others(
     client = open_client(start_broker(adapter, policies=policies))
     send(client, "/queue/KEPT", *range(500), expires=soon())
     send(client, A, "x", expires=soon())
-    until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 1)
+    wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 1)
     assert depth(brokers[0], "KEPT") == 500
 
 
@@ -137,7 +137,7 @@ def test_expired_ones_may_vanish(connect: Connect, brokers: list[Broker]) -> Non
     client = connect(dead_letter_strategy=DeadLetterStrategy(process_expired=False))
     send(client, A, *range(30), expires=soon())
     send(client, A, "not stored", expires=soon(), persistent="false")
-    until(lambda: depth(brokers[0], "A") == 0)
+    wait_until(lambda: depth(brokers[0], "A") == 0)
     assert depth(brokers[0], "ActiveMQ.DLQ") == 0
 
 
@@ -183,9 +183,9 @@ def test_they_leave_durable_subscriptions_that_nobody_uses(
     send(sender, T, "stays 1")
     send(sender, T, *(f"goes {number}" for number in range(50)), expires=soon())
     send(sender, T, "stays 2")
-    until(lambda: (left(adapter, "one"), left(adapter, "two")) == (2, 2))
-    until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 50)  # once each, though there are two subscriptions
-    until(lambda: brokers[0].client_ids == {})
+    wait_until(lambda: (left(adapter, "one"), left(adapter, "two")) == (2, 2))
+    wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 50)  # once each, though there are two subscriptions
+    wait_until(lambda: brokers[0].client_ids == {})
     client = connect(client_id="me")
     durable(client, "one")
     assert [client.message().text, client.message().text] == ["stays 1", "stays 2"]
@@ -207,7 +207,7 @@ def test_what_a_subscription_holds_is_its_own(
     )
     send(connect(), T, *range(10), expires=soon())
     held = [client.message(), client.message()]
-    until(lambda: left(adapter, "s") == 2)
+    wait_until(lambda: left(adapter, "s") == 2)
     for message in held:
         client.done("ACK", client.named(message))
     assert left(adapter, "s") == 0
@@ -221,4 +221,4 @@ def test_a_queue_of_dead_letters_for_each_subscription(connect: Connect, brokers
     durable(client, "two")
     client.socket.close()
     send(connect(), T, "x", expires=soon())
-    until(lambda: (depth(brokers[0], "DEAD.T.me:one"), depth(brokers[0], "DEAD.T.me:two")) == (1, 1))
+    wait_until(lambda: (depth(brokers[0], "DEAD.T.me:one"), depth(brokers[0], "DEAD.T.me:two")) == (1, 1))

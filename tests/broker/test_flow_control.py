@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,14 +15,7 @@ from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a condition; fail if it does not come."""
-    deadline_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came"
-        time.sleep(0.01)
+from tests.waiting import wait_until
 
 
 def pour(client: Client, count: int, body: str = "", destination: str = "/queue/A", persistent: bool = True) -> None:
@@ -65,7 +57,7 @@ def test_a_backlog_lives_in_the_store_and_comes_in_order(
         client.ack(message)
         assert brokers[0].memory.used <= 110 * 3000 + 1000 * DELIVERY_BYTES  # the store may be behind with the last
     client.done("DISCONNECT")
-    until(lambda: brokers[0].memory.used == 0 and brokers[0].queues[Queue("A")].depth == 0)
+    wait_until(lambda: brokers[0].memory.used == 0 and brokers[0].queues[Queue("A")].depth == 0)
 
 
 def test_all_queues_together_keep_within_the_memory(
@@ -93,7 +85,7 @@ def test_bodies_of_many_large_unacknowledged_messages_are_read_again_when_needed
         client.publish("/queue/A", f"{number}:" + "x" * 20_000)
     client.subscribe("/queue/A", "client", activemq_prefetchSize="100")
     messages = [client.message() for _ in range(40)]
-    until(lambda: brokers[0].memory.used <= 250_000)
+    wait_until(lambda: brokers[0].memory.used <= 250_000)
     client.done("NACK", client.named(messages[39]))
     client.drop()
     again = open_client(address)
@@ -105,7 +97,7 @@ def test_bodies_of_many_large_unacknowledged_messages_are_read_again_when_needed
     again.subscribe("/queue/ActiveMQ.DLQ", id="dlq")
     assert again.message().text == messages[39].text
     again.done("DISCONNECT")
-    until(lambda: brokers[0].memory.used == 0)
+    wait_until(lambda: brokers[0].memory.used == 0)
 
 
 def test_a_consumer_that_does_not_read_harms_nobody(
@@ -134,7 +126,7 @@ def test_auto_acknowledged_messages_are_kept_until_the_socket_took_them(
     pour(producer, 200, "x" * 100_000)
     deaf.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "100000"})
     queue = brokers[0].queues[Queue("A")]
-    until(lambda: queue.in_flight > 0)
+    wait_until(lambda: queue.in_flight > 0)
     assert queue.depth > 0  # 20 MB do not fit into the kernel's buffers
     deaf.drop()
     other = open_client(address)
@@ -209,7 +201,7 @@ def test_two_thousand_idle_clients_cost_little(
             connection = socket.create_connection(address, timeout=30)
             connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
             idle.append(connection)
-        until(lambda: sum(session.is_connected for session in list(brokers[0].sessions)) == 2000, 60)
+        wait_until(lambda: sum(session.is_connected for session in list(brokers[0].sessions)) == 2000, timeout_s=60)
         assert threading.active_count() == threads
         client = open_client(address)
         started_s = time.monotonic()
@@ -238,7 +230,7 @@ def test_idle_empty_queues_are_forgotten(
     client.subscribe("/queue/empty", id="1")
     client.subscribe("/queue/used", id="2")
     client.done("UNSUBSCRIBE", {"id": "1"})
-    until(lambda: Queue("empty") not in brokers[0].queues)
+    wait_until(lambda: Queue("empty") not in brokers[0].queues)
     client.publish("/queue/empty", "again")
     client.subscribe("/queue/empty", id="3")
     assert client.message().text == "again"

@@ -20,10 +20,11 @@ from jdbcstore.broker.life import State
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import pour, until
+from tests.broker.test_flow_control import pour
 from tests.broker_process import BrokerProcess
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
+from tests.waiting import wait_until
 
 LEASE_S = 2.0
 #: A machine that is busy with other tests needs longer than the broker does.
@@ -250,7 +251,7 @@ def test_an_address_that_a_stopped_master_still_has_is_waited_for(process: Start
     second.start_standby()
     first.pause()
     waits(second, "recovering", LEASE_S + 1 + SLACK_S)
-    until(lambda: "address already in use" in second.health()[1]["reason"])
+    wait_until(lambda: "address already in use" in second.health()[1]["reason"])
     first.proceed()
     waits(second, "master", 2 + SLACK_S)
     assert first.wait_for("standby") == "standby"
@@ -301,12 +302,12 @@ def test_loss_first_stops_serving_then_says_why(
     idle = open_client(address)
     broker.life.listeners.append(lambda told: seen.append((told.state, broker.is_running, is_refused(address))))
     with lease_taken_by(url, "somebody-else", 60_000):
-        until(lambda: broker.life.state is State.STANDBY)
+        wait_until(lambda: broker.life.state is State.STANDBY)
     assert seen[:2] == [(State.SUSPENDED, False, True), (State.STANDBY, False, True)]
     assert "somebody-else is master" in broker.life.status.reason
     assert idle.error()
     assert idle.is_closed()
-    until(lambda: broker.life.state is State.MASTER)
+    wait_until(lambda: broker.life.state is State.MASTER)
     assert broker.life.status.term == 2
 
 
@@ -332,9 +333,9 @@ def test_who_cannot_write_does_not_serve_again_before_the_lock_is_proved(
     with lease_taken_by(url, "somebody-else", 60_000):
         answer = client.request("SEND", {"destination": "/queue/A", "persistent": "true"})
         assert answer.command == "ERROR"
-        until(lambda: broker.life.state is State.STANDBY, 5)
+        wait_until(lambda: broker.life.state is State.STANDBY, timeout_s=5)
         assert list(dict.fromkeys(states)) == [State.SUSPENDED, State.STANDBY]
-    until(lambda: broker.life.state is State.MASTER, 5)
+    wait_until(lambda: broker.life.state is State.MASTER, timeout_s=5)
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
@@ -349,7 +350,7 @@ def test_who_does_not_trust_its_lease_does_not_look_at_what_clients_say(
     assert idle.error()
     assert sender.is_closed()
     assert idle.is_closed()
-    until(lambda: brokers[0].life.state is State.MASTER)
+    wait_until(lambda: brokers[0].life.state is State.MASTER)
     assert receive_all(brokers[0].address) == []
 
 
@@ -382,7 +383,7 @@ def test_non_persistent_messages_survive_when_nobody_else_was_master(process: St
     broker.pause()
     time.sleep(LEASE_S * 1.5)
     broker.proceed()
-    until(lambda: ("recovering", "master", "2") in states_of(broker))
+    wait_until(lambda: ("recovering", "master", "2") in states_of(broker))
     assert sorted(receive_all(address_of(broker))) == ["non-persistent", "persistent"]
 
 
@@ -432,7 +433,7 @@ def test_who_waits_for_its_store_says_so_at_once_and_ends_with_0_when_asked(
         broker = process(proxy.url(postgresql_url))
         broker.launch()
         broker.wait_for("starting")
-        until(lambda: "cannot ask who is master" in broker.log(), 3)
+        wait_until(lambda: "cannot ask who is master" in broker.log(), timeout_s=3)
         assert [broker.health(path)[0] for path in ("/live", "/ready")] == [200, 503]
         assert broker.stop() == 0
         assert states_of(broker) == [("starting", "stopping", "None")]
@@ -571,9 +572,9 @@ def test_a_store_without_a_lock_is_suspended_and_resumed_like_any_other(
         client.publish("/queue/A", "1")
         proxy.cut()
         assert client.request("SEND", {"destination": "/queue/A", "persistent": "true"}).command == "ERROR"
-    until(lambda: brokers[0].life.state is State.SUSPENDED)
+    wait_until(lambda: brokers[0].life.state is State.SUSPENDED)
     proxy.resume()
-    until(lambda: brokers[0].life.state is State.MASTER)
+    wait_until(lambda: brokers[0].life.state is State.MASTER)
     assert receive_all(brokers[0].address) == ["1"]
 
 

@@ -11,8 +11,8 @@ from benchmarks.memory_attacks import MEMORY_ATTACKS
 from jdbcstore import Broker, PersistenceAdapter
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import until
 from tests.broker.test_receipts import commits_held
+from tests.waiting import wait_until
 
 #: Limits that are reached soon.
 SMALL = {
@@ -91,7 +91,7 @@ def test_a_hog_does_not_shut_out_those_who_keep_little(
     other.subscribe("/queue/A")
     assert len(other.message().body) == 10_000
     hog.drop()
-    until(lambda: brokers[0].memory.kept < 10_000)
+    wait_until(lambda: brokers[0].memory.kept < 10_000)
 
 
 def test_large_frames_wait_for_each_other_and_all_arrive(
@@ -103,14 +103,14 @@ def test_large_frames_wait_for_each_other_and_all_arrive(
     head = f"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:{size}\n\n".encode()
     for number, client in enumerate(clients):
         client.write(head + body(100_000))
-        until(lambda number=number: len(brokers[0].memory.waiting) == number)  # type: ignore[misc]
-        until(lambda number=number: len(brokers[0].memory.large) == number + 1)  # type: ignore[misc]
+        wait_until(lambda number=number: len(brokers[0].memory.waiting) == number)  # type: ignore[misc]
+        wait_until(lambda number=number: len(brokers[0].memory.large) == number + 1)  # type: ignore[misc]
     watching = open_client(address)
     watching.publish("/queue/B", "not affected")
     for client in clients:  # the first has room; each lets the next one in
         client.write(body(size - 100_000) + b"\0")
         assert client.frame().headers["receipt-id"] == "r"
-    until(lambda: brokers[0].memory.kept == 0)
+    wait_until(lambda: brokers[0].memory.kept == 0)
 
 
 def test_a_large_frame_that_does_not_end_gives_way_to_others(
@@ -120,7 +120,7 @@ def test_a_large_frame_that_does_not_end_gives_way_to_others(
     lame, honest = open_client(address), open_client(address)
     head = b"SEND\ndestination:/queue/A\nreceipt:r\ncontent-length:1400000\n\n"
     lame.write(head)
-    until(lambda: bool(brokers[0].memory.large))
+    wait_until(lambda: bool(brokers[0].memory.large))
     honest.write(head + body(1_400_000) + b"\0")
     assert "while others waited for memory: memory_bytes_max is 2097152" in lame.error().headers["message"]
     assert lame.is_closed()
@@ -140,13 +140,13 @@ def test_acknowledgements_are_heard_while_senders_wait_for_the_store(
         for sender in senders:
             for _ in range(16):
                 sender.send("SEND", {"destination": "/queue/B", "persistent": "true"}, "x" * 60_000)
-        until(lambda: bool(brokers[0].memory.senders))
+        wait_until(lambda: bool(brokers[0].memory.senders))
         consumer.ack(message)
         consumer.done("SEND", {"destination": "/queue/C"}, "not persistent, so nothing waits")
-        until(lambda: not next(iter(consumer_of(brokers[0]).unacknowledged), None))
+        wait_until(lambda: not next(iter(consumer_of(brokers[0]).unacknowledged), None))
     for sender in senders:
         sender.done("SEND", {"destination": "/queue/B", "persistent": "true"}, "last")
-    until(lambda: brokers[0].memory.uncommitted == 0 and not brokers[0].memory.senders)
+    wait_until(lambda: brokers[0].memory.uncommitted == 0 and not brokers[0].memory.senders)
 
 
 def consumer_of(broker: Broker):  # type: ignore[no-untyped-def]
@@ -165,7 +165,7 @@ def test_a_connection_that_sends_and_acknowledges_goes_on_at_the_limit(
     for _ in range(20):
         client.ack(client.message())
     client.done("DISCONNECT")
-    until(lambda: brokers[0].memory.total == 0)
+    wait_until(lambda: brokers[0].memory.total == 0)
 
 
 @pytest.mark.parametrize("verb", ["SEND", "SUBSCRIBE"])

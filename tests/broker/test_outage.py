@@ -14,10 +14,11 @@ from jdbcstore.broker.life import State
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
-from tests.broker.test_flow_control import pour, until
+from tests.broker.test_flow_control import pour
 from tests.broker.test_scheduling import LATER, MANAGEMENT, schedule
 from tests.broker_process import BrokerProcess
 from tests.servers.proxy import Proxy
+from tests.waiting import wait_until
 
 URLS = ["postgresql_url", "mariadb_url", "mysql_url"]
 
@@ -69,7 +70,7 @@ def test_with_ignore_each_request_is_told_and_clients_stay(
     # doubled or lost.
     assert got == sorted(set(got))
     assert set(range(200)) | {number} <= set(got)
-    until(lambda: brokers[0].queues[Queue("A")].depth == 0)
+    wait_until(lambda: brokers[0].queues[Queue("A")].depth == 0)
 
 
 class Senders:
@@ -104,7 +105,7 @@ def test_with_suspend_clients_are_dropped_and_the_broker_resumes_in_its_term(
     before = broker.life.status
     idle = open_client(address)
     senders = Senders(address)
-    until(lambda: len(senders.receipted) > 50)
+    wait_until(lambda: len(senders.receipted) > 50)
 
     proxy.cut()
     senders.join()
@@ -115,7 +116,7 @@ def test_with_suspend_clients_are_dropped_and_the_broker_resumes_in_its_term(
         Client(address)
 
     proxy.resume()
-    until(lambda: broker.life.state is State.MASTER, 10)
+    wait_until(lambda: broker.life.state is State.MASTER, timeout_s=10)
     after = broker.life.status
     assert (after.term, after.holder) == (before.term, before.holder)
     consumer = open_client(broker.address)

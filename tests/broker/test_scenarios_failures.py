@@ -16,11 +16,11 @@ from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_durable import TOPIC, create, durably, left, serving, subscriber
-from tests.broker.test_flow_control import until
 from tests.broker.test_receipts import commits_fail
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
+from tests.waiting import wait_until
 
 A, B = "/queue/A", "/queue/B"
 PERSISTENT = {"persistent": "true"}
@@ -94,7 +94,7 @@ def test_sends_that_fail_leave_nothing_behind(
             assert message.text == expected
             client.done("ACK", client.named(message))
         assert client.is_silent(0.2)
-    until(lambda: broker.memory.used == 0)
+    wait_until(lambda: broker.memory.used == 0)
 
 
 def test_a_sender_does_not_wait_for_one_whose_write_fails(sqlite_store: PersistenceAdapter) -> None:
@@ -248,7 +248,7 @@ def test_who_publishes_while_the_store_fails_loses_and_doubles_nothing(
             assert publish(client) == "ERROR"
             assert client.is_closed()
             left_to_fail.clear()
-            until(lambda: brokers[0].life.state is State.MASTER)
+            wait_until(lambda: brokers[0].life.state is State.MASTER)
             with Client(address) as again:
                 again.connect()
                 assert publish(again) == "RECEIPT"

@@ -22,7 +22,8 @@ from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_durable import serving
-from tests.broker.test_flow_control import pour, until
+from tests.broker.test_flow_control import pour
+from tests.waiting import wait_until
 
 A, B, DLQ = "/queue/A", "/queue/B", "/queue/ActiveMQ.DLQ"
 
@@ -192,7 +193,7 @@ def test_a_large_backlog_keeps_within_the_memory(
         most = max(most, memory.used)
         client.ack(message)
     assert most <= memory_bytes_max
-    until(lambda: memory.used == 0)
+    wait_until(lambda: memory.used == 0)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_no_message_and_no_consumer_is_forgotten_when_memory_is_short(
     for thread in threads:
         thread.start()
     try:
-        until(lambda: all(len(bodies) >= len(expected) for bodies in received.values()), 60)
+        wait_until(lambda: all(len(bodies) >= len(expected) for bodies in received.values()), timeout_s=60)
     finally:
         over.set()
         for thread in threads:
@@ -323,7 +324,7 @@ def test_counters_are_never_negative_and_right_in_the_end(
     client.subscribe(B)
     for _ in range(count):
         client.message()
-    until(lambda: looked_at()["B"][:4] == (0, 0, count, count) and looked_at()["memory"] == (0,))
+    wait_until(lambda: looked_at()["B"][:4] == (0, 0, count, count) and looked_at()["memory"] == (0,))
 
 
 # -- duplicates ------------------------------------------------------------------------------------------------------
@@ -358,5 +359,5 @@ def test_a_duplicate_among_the_dead_letters_holds_nobody_up(
     for message in got[10:]:
         consumer.done("ACK", consumer.named(message))
     assert consumer.is_silent(0.2)
-    until(lambda: brokers[0].queues[Queue("ActiveMQ.DLQ")].depth == 0)
+    wait_until(lambda: brokers[0].queues[Queue("ActiveMQ.DLQ")].depth == 0)
     assert brokers[0].producers.duplicates == (copies - 1) * rounds

@@ -20,7 +20,7 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
 from tests.broker.conftest import StartBroker
 from tests.broker.test_durable import ANN, TOPIC, create, durably, left, subscriber, topic_store
-from tests.broker.test_flow_control import until
+from tests.waiting import wait_until
 
 SMALL: dict[str, Any] = {"window_messages_max": 20, "page_messages_max": 10}
 
@@ -129,7 +129,7 @@ def test_of_what_nobody_reads_nothing_stays_when_it_expires(
         assert store.message_count == 2
         assert isinstance(adapter, SupportsTopics)
         cleaned = adapter
-        until(lambda: bool(cleaned.clean_up() or True) and store.message_count == 0)
+        wait_until(lambda: bool(cleaned.clean_up() or True) and store.message_count == 0)
     assert time.time() * 1000 > int(expires)
     assert left(address, "green", selector="colour = 'green'") == []
 
@@ -144,7 +144,7 @@ def test_of_an_offline_subscription_no_more_expire_at_a_time_than_the_policy_say
     expires = soon(1000)
     send(address, 30, lambda _: 4, expires=expires)
     assert waiting(adapter) == 30
-    until(lambda: time.time() * 1000 > int(expires))
+    wait_until(lambda: time.time() * 1000 > int(expires))
     began_s, gone = time.monotonic(), 0
     while gone < 10:
         gone = 30 - waiting(adapter)
@@ -167,7 +167,7 @@ def test_all_expire_though_memory_is_full_and_one_is_held(
                 publisher.send("SEND", {"destination": TOPIC, "persistent": "true", "expires": expires}, "x" * 16_000)
             publisher.publish(TOPIC, "stays")
         held = client.message()
-        until(lambda: waiting(adapter) == 2)
+        wait_until(lambda: waiting(adapter) == 2)
         assert brokers[0].queues[Queue("ActiveMQ.DLQ")].depth == 59
         client.done("ACK", client.named(held))
         assert client.message().text == "stays"

@@ -19,9 +19,10 @@ from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import StoreUnavailable
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
-from tests.broker.test_flow_control import pour, until
+from tests.broker.test_flow_control import pour
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
+from tests.waiting import wait_until
 
 
 def suspend(broker: Broker) -> None:
@@ -30,7 +31,7 @@ def suspend(broker: Broker) -> None:
     broker.life.listeners.append(lambda told: suspended.set() if told.state is State.SUSPENDED else None)
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
     assert suspended.wait(10)
-    until(lambda: broker.life.state is State.MASTER)
+    wait_until(lambda: broker.life.state is State.MASTER)
 
 
 def held(broker: Broker) -> int:
@@ -89,7 +90,7 @@ def drain(broker: Broker, open_client: OpenClient, count: int) -> None:
     for _ in range(count):
         client.done("ACK", client.named(client.message()))
     queue = broker.queues[Queue("A")]
-    until(lambda: (queue.depth, queue.in_flight, broker.memory.used) == (0, 0, 0))
+    wait_until(lambda: (queue.depth, queue.in_flight, broker.memory.used) == (0, 0, 0))
     assert broker.adapter.queue_message_store(Queue("A")).message_count == 0
     assert client.is_silent()
 
@@ -100,7 +101,7 @@ def test_a_page_that_arrives_after_a_suspension_is_nobodys(
     client = open_client(broker.address)
     pour(client, 200, "x" * 1000)
     open_client(broker.address).subscribe("/queue/A", "client-individual", activemq_prefetchSize="10")
-    until(lambda: not broker.queues[Queue("A")].lanes()[0]._reading)
+    wait_until(lambda: not broker.queues[Queue("A")].lanes()[0]._reading)
     with late(broker, "recover_next_messages", monkeypatch) as is_read:
         first = open_client(broker.address)
         first.subscribe("/queue/A", "client-individual", activemq_prefetchSize="25")
@@ -169,13 +170,13 @@ def test_what_a_client_has_and_the_store_may_have_is_not_counted_for_ever(
         client.send("SEND", {"destination": "/queue/A", "persistent": "true"}, "x" * 1000)
         client.message()
         assert at_commit.wait(10)
-        until(lambda: broker.inbox.expected == 2)  # the add and the remove
+        wait_until(lambda: broker.inbox.expected == 2)  # the add and the remove
         assert broker.memory.used > 0
         broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
-        until(lambda: broker.life.state is not State.MASTER)
-        until(lambda: broker.memory.used == 0)
+        wait_until(lambda: broker.life.state is not State.MASTER)
+        wait_until(lambda: broker.memory.used == 0)
         may_commit.set()
-    until(lambda: broker.life.state is State.MASTER)
+    wait_until(lambda: broker.life.state is State.MASTER)
     drain(broker, open_client, broker.adapter.queue_message_store(Queue("A")).message_count)
 
 
@@ -193,7 +194,7 @@ def test_what_is_tried_again_later_is_left_alone_after_a_suspension(
     with faults.inject("writer.before_commit", refuse):
         client.subscribe("/queue/A", activemq_prefetchSize="1")
         client.message()
-        until(lambda: broker.inbox.expected == 0 and broker.queues[Queue("A")].in_flight == 1)
+        wait_until(lambda: broker.inbox.expected == 0 and broker.queues[Queue("A")].in_flight == 1)
         time.sleep(0.2)
     suspend(broker)
     time.sleep(2)
@@ -227,15 +228,15 @@ def test_accounts_are_right_after_suspensions_under_load(
         busy = [threading.Thread(target=use, args=(address, *kind)) for kind in USES]
         for thread in busy:
             thread.start()
-        until(lambda: sum(queue.dequeued for queue in broker.queues.values()) > 30)
+        wait_until(lambda: sum(queue.dequeued for queue in broker.queues.values()) > 30)
         proxy.cut()
         for thread in busy:
             thread.join(30)
             assert not thread.is_alive()
-        until(lambda: broker.life.state is State.SUSPENDED)
+        wait_until(lambda: broker.life.state is State.SUSPENDED)
         proxy.resume()
-        until(lambda: broker.life.state is State.MASTER)
-        until(lambda: broker.memory.used == 0, 5)
+        wait_until(lambda: broker.life.state is State.MASTER)
+        wait_until(lambda: broker.memory.used == 0, timeout_s=5)
         for name in "ABC":
             queue = broker.queues[Queue(name)]
             assert queue.depth == store.queue_message_store(Queue(name)).message_count
@@ -253,7 +254,7 @@ def test_accounts_are_right_after_suspensions_under_load(
                 client.ack(message)
             client.done("ACK", client.named(message))
             assert stored.message_count == 0
-    until(lambda: broker.memory.used == 0)
+    wait_until(lambda: broker.memory.used == 0)
     assert [queue.depth for queue in broker.queues.values()] == [0, 0, 0]
 
 
@@ -281,7 +282,7 @@ def test_a_thousand_clients_are_dropped_quickly(broker: Broker, stack: ExitStack
         assert client.frame().command == "CONNECTED"
     began_s = time.monotonic()
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
-    until(lambda: not broker.sessions)
+    wait_until(lambda: not broker.sessions)
     assert time.monotonic() - began_s < 1.0
     for client in clients:
         assert client.error()
@@ -318,12 +319,12 @@ def test_durable_subscribers_lose_nothing_in_a_suspension(broker: Broker, open_c
     for _ in range(21):
         second.done("ACK", second.named(second.message()))
     assert second.is_silent()
-    until(lambda: broker.memory.used == 0)
+    wait_until(lambda: broker.memory.used == 0)
 
 
 def test_a_queue_that_nobody_used_since_is_not_forgotten(broker: Broker, open_client: OpenClient) -> None:
     open_client(broker.address).publish("/queue/ORDERS.A", "x")
     suspend(broker)
-    until(lambda: not broker.sessions)
+    wait_until(lambda: not broker.sessions)
     assert broker.queues[Queue("ORDERS.A")].depth == 1
     assert not broker.queues[Queue("ORDERS.A")].idle

@@ -24,6 +24,7 @@ from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker_process import BrokerProcess
 from tests.certificates import Authority, Identity
+from tests.waiting import wait_until
 
 BIND = "stomp+ssl://127.0.0.1:0"
 
@@ -63,13 +64,6 @@ def connected(address: Address, context: ssl.SSLContext, **headers: str) -> Clie
     return client
 
 
-def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
-
-
 @pytest.mark.usefixtures("any_loop")
 def test_messages_of_all_sizes_go_both_ways(
     start_broker: StartBroker, authority: Authority, server: Identity, sqlite_store: PersistenceAdapter
@@ -100,7 +94,7 @@ def test_one_who_does_not_read_is_choked_and_what_it_has_not_read_comes_again(
         for _ in range(60):
             sender.publish("/queue/A", "x" * 300_000)
         queue = next(iter(brokers[0].queues.values()))
-        until(lambda: any(session.is_choked for session in brokers[0].sessions))
+        wait_until(lambda: any(session.is_choked for session in brokers[0].sessions))
         assert queue.depth > 5, "what was not sent must not count as delivered"
         lazy.drop()
         sender.subscribe("/queue/A", "client", id="2")
@@ -341,10 +335,10 @@ def test_a_new_certificate_is_served_without_a_restart(
     with connected(address, trusting(authority)) as old:
         before = serial_number(address, authority)
         signed.key.write_text("half written")
-        until(lambda: "the former TLS certificate stays in use" in caplog.text)
+        wait_until(lambda: "the former TLS certificate stays in use" in caplog.text)
         assert serial_number(address, authority) == before
         authority.identity("renewed")
-        until(lambda: serial_number(address, authority) != before)
+        wait_until(lambda: serial_number(address, authority) != before)
         old.publish("/queue/A", "who was there stays")
 
 
@@ -445,4 +439,4 @@ def test_sighup_reads_certificates_again(tmp_path: Path, authority: Authority) -
         before = serial_number(address, authority)
         authority.identity("by-signal")
         os.kill(broker.pid, signal.SIGHUP)
-        until(lambda: serial_number(address, authority) != before, timeout_s=5)
+        wait_until(lambda: serial_number(address, authority) != before, timeout_s=5)

@@ -14,7 +14,7 @@ from jdbcstore.broker.session import Session
 from jdbcstore.store.completion import Completion
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
-from tests.broker.test_flow_control import until
+from tests.waiting import wait_until
 from tests.broker.test_receipts import commits_fail, commits_held
 
 
@@ -222,7 +222,7 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
     durable.done("ACK", {**durable.named(message), "transaction": "t"})
     many(durable, "t")
     durable.send("COMMIT", {"transaction": "t"})
-    until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.sessions)
+    wait_until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.sessions)
     again = open_client(broker.address)
     again.subscribe("/queue/B")
     assert again.message().text == "b"

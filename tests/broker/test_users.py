@@ -19,6 +19,7 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.certificates import Authority, Identity
+from tests.waiting import wait_until
 
 HASHED = hash_passcode("secret")
 
@@ -36,10 +37,7 @@ def write(path: Path, text: str) -> None:
 
 
 def wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    deadline = time.monotonic() + 20
-    while text not in caplog.text:
-        assert time.monotonic() < deadline, caplog.text
-        time.sleep(0.02)
+    wait_until(lambda: text in caplog.text, lambda: f"{text!r} is in: {caplog.text}")
 
 
 def test_a_hashed_passcode_lets_in(start_broker: StartBroker) -> None:
@@ -120,10 +118,8 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing(start_broker: StartBro
     with Client(address) as client:
         client.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": "no"})
         assert client.is_closed()
-    deadline = time.monotonic() + 10
-    while broker.authentication._turns or broker.authentication._logins:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    authentication = broker.authentication
+    wait_until(lambda: not authentication._turns and not authentication._logins)
 
 
 def test_files_of_users_are_read_again(

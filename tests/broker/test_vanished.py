@@ -17,6 +17,7 @@ from jdbcstore.broker.options import BrokerOptions
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.network import Network
+from tests.waiting import wait_until
 
 #: A tenth of the defaults and less.
 QUICK = {"keep_alive_idle_s": 1, "keep_alive_interval_s": 1, "peer_timeout_s": 2.0}
@@ -62,12 +63,10 @@ def near(network: Network, open_client: OpenClient) -> OpenClient:
     return connect
 
 
-def until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
+def wait_until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
     """Wait; returns how long it took."""
     started_s = time.monotonic()
-    while not condition():
-        assert time.monotonic() - started_s < timeout_s, "it never happened"
-        time.sleep(0.01)
+    wait_until(condition, timeout_s=timeout_s)
     return time.monotonic() - started_s
 
 
@@ -134,7 +133,7 @@ def test_who_did_not_read_and_is_gone_is_found_too(
         sender.publish("/queue/A", BIG)
     time.sleep(3)
     network.cut()
-    assert until(lambda: len(brokers[0].sessions) == 1) < 8
+    assert wait_until(lambda: len(brokers[0].sessions) == 1) < 8
 
 
 def test_a_short_break_of_the_cable_hurts_nobody(
@@ -234,7 +233,7 @@ def test_a_newcomer_that_leaves_while_the_holder_is_asked_changes_nothing(
     hasty = Client(address)
     hasty.send("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": "till"})
     hasty.drop()
-    until(lambda: len(brokers[0].sessions) == 1)
+    wait_until(lambda: len(brokers[0].sessions) == 1)
     holder.publish("/queue/A", "still here")
 
 
@@ -292,7 +291,7 @@ def test_who_takes_nothing_may_be_given_up(
     other = open_client(address)
     for _ in range(60):
         other.publish("/queue/A", BIG)
-    assert until(lambda: len(brokers[0].sessions) == 1) < 6
+    assert wait_until(lambda: len(brokers[0].sessions) == 1) < 6
     other.subscribe("/queue/A", "client-individual")
     assert len(other.message().body) == len(BIG)
 

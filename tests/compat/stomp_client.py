@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import stomp
+
+from tests.waiting import wait_until
 
 __all__ = ["Collector", "client"]
 
@@ -25,10 +26,11 @@ class Collector(stomp.ConnectionListener):  # type: ignore[misc]  # stomp.py has
 
     def wait_for(self, count: int, timeout_s: float = 20) -> None:
         """Return when so many have come."""
-        deadline = time.monotonic() + timeout_s
-        while len(self.messages) < count:
-            assert time.monotonic() < deadline, f"{len(self.messages)} of {count} messages came"
-            time.sleep(0.01)
+        wait_until(
+            lambda: len(self.messages) >= count,
+            lambda: f"{count} messages have come, not {len(self.messages)}",
+            timeout_s=timeout_s,
+        )
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ
 from tests.compat.stomp_client import client
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -109,10 +110,7 @@ def compacted(class_path: str, folder: Path) -> None:
                 for headers, _ in collector.messages:
                     connection.ack(headers["ack"])
                 collector.messages.clear()
-        deadline = time.monotonic() + 30
-        while not is_trap(folder / "kahadb"):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: is_trap(folder / "kahadb"))
         activemq.kill()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from tests.compat.activemq import ActiveMQ
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -18,10 +19,7 @@ TAKEN = "is now in slave mode waiting a lock"
 
 
 def wait_for_line(activemq: ActiveMQ, line: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while line not in activemq.log():
-        assert time.monotonic() < deadline, activemq.log()[-4000:]
-        time.sleep(0.05)
+    wait_until(lambda: line in activemq.log(), lambda: f"{line!r}: {activemq.log()[-4000:]}", timeout_s=WAIT_S)
 
 
 def test_ours_waits_while_java_holds_the_lock_and_java_while_ours_does(class_path: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from jdbcstore import Queue, TextMessage, open_store
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -122,10 +123,7 @@ class Java:
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
+    wait_until(condition, what, timeout_s=PATIENCE_S)
 
 
 class Load:

@@ -17,13 +17,13 @@ from jdbcstore.store.contract import LockStatus, SupportsLocking
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.statements import Statements
 from tests.broker.client import Address, Client
-from tests.broker.test_flow_control import until
 from tests.broker_process import BrokerProcess
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import USER, DatabaseServer
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -286,7 +286,7 @@ def test_a_database_that_is_away_for_longer_than_the_lease_leaves_one_master_of_
         assert [broker.state() for broker in brokers] == ["suspended", "standby"]
     finally:
         server.start()
-    until(lambda: sorted(broker.state() for broker in brokers) == ["master", "standby"], 10)
+    wait_until(lambda: sorted(broker.state() for broker in brokers) == ["master", "standby"], timeout_s=10)
     master = next(broker for broker in brokers if broker.state() == "master")
     assert term_of(master) >= 2
     publish(master, "2")
@@ -308,7 +308,7 @@ def test_a_database_that_hangs_for_longer_than_the_lease_leaves_one_master_of_a_
         assert [broker.state() for broker in brokers] == ["suspended", "standby"]
     finally:
         server.proceed()
-    until(lambda: sorted(broker.state() for broker in brokers) == ["master", "standby"], 10)
+    wait_until(lambda: sorted(broker.state() for broker in brokers) == ["master", "standby"], timeout_s=10)
     master = next(broker for broker in brokers if broker.state() == "master")
     assert term_of(master) >= 2
     assert receive_all(master) == ["1"]

@@ -93,7 +93,7 @@ def application(folder: Path, **options: object) -> Iterator[subprocess.Popen[by
         process.wait()
 
 
-def until(what: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + WAIT_S
     while not what():
         assert process.poll() is None, log.read_text()[-3000:]
@@ -130,7 +130,7 @@ def test_exactly_once_although_the_application_is_killed(
         for _ in range(KILLS):
             done = batches(tmp_path)
             with application(tmp_path, url=url, **options) as process:
-                until(lambda done=done: batches(tmp_path) >= done + 3, process, tmp_path / "log")  # type: ignore[misc]
+                wait_until(lambda done=done: batches(tmp_path) >= done + 3, process, tmp_path / "log")  # type: ignore[misc]
                 time.sleep(chance.random())  # no event: any moment of a batch will do
         assert any(offset["gaps"] for offset in offsets(tmp_path))
     drained(reading(spark, url, **options), tmp_path)

@@ -24,6 +24,7 @@ from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.spark.test_writing import count, numbered, prepared, write
 from tests.sql.test_loads import stored
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -91,13 +92,10 @@ def test_a_worker_that_is_killed_after_its_commit_writes_nothing_twice(
 def test_a_task_that_outlives_its_job_writes_nothing(spark: SparkSession, postgresql_url: str) -> None:
     spark.dataSource.register(LateSource)
     url = prepared(postgresql_url)
-    began = time.monotonic()
     with pytest.raises(PySparkException, match="the source has failed"):
         numbered(spark, COUNT, 2).write.format("late").option("url", url).mode("append").save()
     tracker = spark.sparkContext.statusTracker()
-    while tracker.getActiveStageIds():  # Spark has let it go on
-        assert time.monotonic() - began < 60
-        time.sleep(0.1)
+    wait_until(lambda: not tracker.getActiveStageIds(), "Spark has let it go on", timeout_s=60)
     assert count(url) == 0
     write(numbered(spark, COUNT), url)
     assert stored(url) == [*range(COUNT)]
@@ -123,8 +121,7 @@ def test_beside_a_broker_that_is_at_work(spark: SparkSession, postgresql_url: st
         producing = threading.Thread(target=produce)
         producing.start()
         try:
-            while not sent:
-                time.sleep(0.01)
+            wait_until(lambda: sent)
             before = len(sent)
             write(numbered(spark, COUNT), url)
             during = len(sent) - before

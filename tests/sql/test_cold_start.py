@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +23,7 @@ from jdbcstore.testing.messages import PRODUCER
 from tests.sql.captured import captured
 from tests.sql.examining import examine
 from tests.sql.loading import load
+from tests.waiting import wait_until
 
 XID = "globalId-1-branchId-2-formatId-3"
 
@@ -243,7 +243,4 @@ def wait_until_alone(connection: Connection) -> None:
     others = text(
         "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
-    deadline = time.monotonic() + 20
-    while connection.execute(others).scalar_one():
-        assert time.monotonic() < deadline, "sessions of a stopped store are still there"
-        time.sleep(0.01)
+    wait_until(lambda: connection.execute(others).scalar_one() == 0, "the sessions of a stopped store are gone")

@@ -48,6 +48,7 @@ from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import PASSWORD, USER, DatabaseServer
 from tests.sql.test_writer import WAIT_S, numbers, one_batch, opened
+from tests.waiting import wait_until
 
 KINDS: dict[str, Callable[[], DatabaseServer]] = {
     "postgresql": lambda: PostgreSQLServer(15),
@@ -131,10 +132,10 @@ class Stream:
 
     def wait_for_more(self, count: int) -> None:
         """Return when so many more have been stored."""
-        wanted, deadline = self.stored + count, time.monotonic() + WAIT_S
-        while self.stored < wanted:
-            assert time.monotonic() < deadline, f"{wanted - self.stored} of {count} are still missing"
-            time.sleep(0.002)
+        wanted = self.stored + count
+        wait_until(
+            lambda: self.stored >= wanted, lambda: f"none of {wanted - self.stored} is missing", timeout_s=WAIT_S
+        )
 
     @property
     def stored(self) -> int:
@@ -401,7 +402,7 @@ def test_a_batch_that_was_not_sent_yet_is_never_sent(tmp_path: Path) -> None:
     with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, store):
         with one_batch():
             first = store.add_message(text_message(1))
-            until(lambda: adapter.writer._commits._waiting._queue.empty())
+            wait_until(lambda: adapter.writer._commits._waiting._queue.empty())
             message = text_message(2)
             second = store.add_message(message)
             adapter.abandon()
@@ -493,7 +494,7 @@ def test_a_lost_session_is_over_before_the_second_attempt(server: DatabaseServer
         store.add_message(text_message(1)).result(WAIT_S)
         with locked(url, READERS_ONLY[store_url(url).get_backend_name()]):
             pending = store.add_message(text_message(2))
-            until(lambda: waiting_inserts(server) == 1)
+            wait_until(lambda: waiting_inserts(server) == 1)
             proxy.drop_connections()
             time.sleep(0.7)
             assert waiting_inserts(server) == 1
@@ -511,13 +512,6 @@ def waiting_inserts(server: DatabaseServer) -> int:
     else:
         running = [(row[7],) for row in execute_as_root(server, "SHOW FULL PROCESSLIST")]
     return sum("INSERT INTO ACTIVEMQ_MSGS" in str(text).upper() for (text,) in running)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_lost_session_that_cannot_be_ended_is_waited_for(server: DatabaseServer, url: str, proxy: Proxy) -> None:
@@ -702,8 +696,7 @@ def test_a_primary_that_became_read_only_is_left_for_the_new_one() -> None:
             stream.wait_for_more(50)
             stack.enter_context(read_only(old))
             written = old.execute("SELECT pg_current_wal_lsn()")[0][0]
-            while new.execute(f"SELECT pg_last_wal_replay_lsn() < '{written}'") == [(True,)]:
-                time.sleep(0.01)
+            wait_until(lambda: new.execute(f"SELECT pg_last_wal_replay_lsn() < '{written}'") != [(True,)])
             new.execute("SELECT pg_promote()")
             proxy.target_port = new.port
             stream.wait_for_more(50)
@@ -744,10 +737,8 @@ def test_a_full_disk_fails_what_needs_room_and_nothing_else(kind: Callable[[], D
                 completion.result(WAIT_S)
             assert adapter.writer._connection is connection
             limit_files(server, "unlimited")
-            deadline = time.monotonic() + WAIT_S
-            while add(store, large_message(len(stored))) is not None:  # until InnoDB has cleared away what was removed
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            # until InnoDB has cleared away what was removed
+            wait_until(lambda: add(store, large_message(len(stored))) is None, "there is room", timeout_s=WAIT_S)
             assert numbers(store) == list(range(100, len(stored) + 1))
             assert store.message_count == len(stored) - 99
 

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +28,7 @@ from jdbcstore.store.jdbc.tables import Tables
 from tests.spark.pipeline.filling import ODD, ORDERS, PRICES, SLOW, fill, message
 from tests.sql.loading import load
 from tests.unit.kahadb.journals import unpack
+from tests.waiting import wait_until
 
 TABLES = ["messages", "acks", "acked", "prepared_acks", "scheduled", "producers"]
 
@@ -145,7 +144,8 @@ def test_of_two_runs_at_once_the_older_one_writes_nothing(database_url: str) -> 
 
 
 RUN = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts us in the background lets us ignore it
 from jdbcstore.migration import rows
 rows._RANGE_ROWS_MAX = 50
 from jdbcstore.cli import run
@@ -189,14 +189,14 @@ def begun(source: str, target: str, *, more_than: int) -> subprocess.Popen[str]:
     """A migration in a process of its own that has copied something."""
     command = [sys.executable, "-c", RUN, "pipeline", "migrate", source, target, "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: process.poll() is not None or count_of(target) > more_than)
+    wait_until(lambda: process.poll() is not None or count_of(target) > more_than)
     return process
 
 
 def settled(url: str) -> int:
     """How many messages there are when the database has noticed that nobody writes any more."""
     others = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    wait_for(lambda: asked(url, others) == 0)
+    wait_until(lambda: asked(url, others) == 0)
     return count_of(url)
 
 
@@ -211,13 +211,6 @@ def asked(url: str, question: str) -> int:
     with closing(psycopg2.connect(**parts)) as connection, connection.cursor() as cursor:
         cursor.execute(question)
         return int((cursor.fetchone() or (0,))[0])
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("name", ["basic", "priorities", "expired"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.journals import unpack
 from tests.unit.kahadb.test_kahadb_recovery import KEYS, TOPIC, Doings, contents
+from tests.waiting import wait_until
 
 #: Tiny files, and nothing happens by itself.
 TINY = KahaDBOptions(
@@ -308,10 +307,3 @@ def test_files_of_brokers_are_compacted_without_their_trap(tmp_path: Path) -> No
         assert {
             destination: ids for destination, ids in contents(adapter).items() if destination != Queue("B")
         } == before
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)

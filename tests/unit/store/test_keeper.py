@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,6 +16,7 @@ from jdbcstore.store.contract import Locker, LockStatus
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.lease import Lease, LockerOptions, boot_time_ns
 from jdbcstore.store.unlocked import NoLocker
+from tests.waiting import wait_until
 
 WAIT_S = 10.0
 #: Renewed every 100 ms, trusted for 900.
@@ -82,13 +83,6 @@ def kept(locker: Locker) -> Iterator[Heard]:
         yield heard
     finally:
         keeper.stop()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 def keepers() -> list[threading.Thread]:

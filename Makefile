@@ -1,5 +1,6 @@
 # make broker    run the broker on embedded SQLite; make broker ARGS='--help' passes options on
 # make test      install what the tests need, then lint and run every test
+# make check     what takes no server and no more than a minute or two, for in between
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
@@ -9,7 +10,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker test lint test-servers lock benchmark chaos clean
+.PHONY: help broker check test lint test-servers lock benchmark chaos clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,6 +20,10 @@ broker: .venv/.broker ## run the broker, with ARGS
 
 test: test-servers lint ## install the test servers, lint, run every test; ARGS go to pytest
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
+
+check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -m 'not server' \
+	  tests/unit tests/contract/test_memory.py tests/contract/test_jdbc.py $(ARGS)
 
 lint: .venv/.test ## ruff, mypy, import-linter
 	$(BIN)/ruff check

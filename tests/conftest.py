@@ -11,16 +11,19 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import settings
 
+from tests.compat.activemq import shared_class_path
+from tests.ordering import arranged
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
+from tests.servers.prepared import PreparedDatabases, PreparedFile
 from tests.servers.server import DatabaseServer
 from tests.servers.shared import remove_shared_servers, shared_server
 
@@ -28,7 +31,11 @@ SQL_SERVERS = ["postgresql15", "mariadb", "mysql"]
 #: One of two versions of the same server is enough for most tests.
 EVERY_SQL_SERVER = [*SQL_SERVERS, "postgresql18"]
 FIXTURES = {"postgresql15": "postgresql"}  # the kinds whose fixture has another name
+#: Fixtures of a server, and those whose parameter says of which.
+SERVER_FIXTURES = {name + end for name in ("postgresql", "postgresql18", "mariadb", "mysql") for end in ("", "_url")}
+CHOOSING_FIXTURES = ("database_url", "every_database_url", "store_url", "sql_server_url")
 RUN_FOLDER = pytest.StashKey[Path]()
+HAS_FAILED = pytest.StashKey[bool]()
 LEAK_GRACE_S = 1.0
 
 settings.register_profile("anywhere", deadline=None)  # a busy machine is no defect of what is tested
@@ -57,16 +64,42 @@ def pytest_configure_node(node: Any) -> None:  # xdist has no types
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a session of Spark come first and so to one worker: each session costs ten seconds and 1 GiB."""
-    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
+    """Mark the tests that need a database server, and put those that take long first."""
+    for item in items:
+        if needs_server(item):
+            item.add_marker(pytest.mark.server)
+    items[:] = arranged(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note for the fixtures that a test has failed."""
+    report = yield
+    item.stash[HAS_FAILED] = item.stash.get(HAS_FAILED, False) or report.failed
+    return report
+
+
+def needs_server(item: pytest.Item) -> bool:
+    """Whether a test asks for one of the run's database servers, by a fixture or by the parameter of one."""
+    callspec = getattr(item, "callspec", None)
+    chosen = [] if callspec is None else [callspec.params.get(name) for name in CHOOSING_FIXTURES]
+    return not SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or not {*EVERY_SQL_SERVER}.isdisjoint(
+        chosen
+    )
 
 
 def server(config: pytest.Config, kind: str) -> DatabaseServer:
     """The run's server of a kind."""
     told = getattr(config, "workerinput", None)
-    if told is None:
-        return shared_server(kind, config.stash[RUN_FOLDER], os.getpid())
-    return shared_server(kind, Path(told["run_folder"]), told["run_pid"])
+    return shared_server(kind, run_folder(config), os.getpid() if told is None else told["run_pid"])
+
+
+def run_folder(config: pytest.Config) -> Path:
+    """The folder of the whole run, which goes when the run ends."""
+    told = getattr(config, "workerinput", None)
+    return config.stash[RUN_FOLDER] if told is None else Path(told["run_folder"])
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +124,12 @@ def mariadb(pytestconfig: pytest.Config) -> MariaDBServer:
 def mysql(pytestconfig: pytest.Config) -> MySQLServer:
     """MySQL, shared by the whole run: do not restart it."""
     return cast(MySQLServer, server(pytestconfig, "mysql"))
+
+
+@pytest.fixture(scope="session")
+def class_path(pytestconfig: pytest.Config) -> str:
+    """The compiled Java programs and everything they need, for `ActiveMQ` and its JMS client."""
+    return shared_class_path(run_folder(pytestconfig))
 
 
 @pytest.fixture
@@ -162,19 +201,45 @@ def mysql_url(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from fresh_database(request, "mysql")
 
 
+@pytest.fixture(scope="session")
+def prepared_databases() -> dict[str, PreparedDatabases]:
+    """What this process has of databases with tables in them, by kind of server."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def prepared_file(tmp_path_factory: pytest.TempPathFactory) -> PreparedFile:
+    """The SQLite file with tables in it that tests get a copy of."""
+    return PreparedFile(tmp_path_factory.mktemp("prepared"))
+
+
 def fresh_store(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
     """A store of the kind that the fixture's parameter names."""
     if request.param == "kahadb":
         yield f"kahadb:{folder / 'kahadb'}"
     elif request.param == "sqlite":
+        if has_tables(request):
+            request.getfixturevalue("prepared_file").copy_to(folder / "jdbcstore.db")
         yield f"sqlite:///{folder / 'jdbcstore.db'}"
     else:
         yield from fresh_database(request, request.param)
 
 
+def has_tables(request: pytest.FixtureRequest) -> bool:
+    """Whether the test wants our tables in its database, since how they come there is not its subject."""
+    mark = request.node.get_closest_marker("has_tables") if request.scope == "function" else None
+    return mark is not None and mark.args != (False,)
+
+
 def fresh_database(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     """Create a database on the run's server of a kind; drop it afterwards, with whatever sessions the test left."""
     shared: DatabaseServer = request.getfixturevalue(FIXTURES.get(kind, kind))
+    if has_tables(request):
+        prepared = request.getfixturevalue("prepared_databases").setdefault(kind, PreparedDatabases(shared))
+        name = prepared.take()
+        yield shared.url(name)
+        prepared.give_back(name, is_suspect=request.node.stash.get(HAS_FAILED, False))
+        return
     name = f"test_{uuid.uuid4().hex[:12]}"
     shared.create_database(name)
     yield shared.url(name)

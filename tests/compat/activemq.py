@@ -6,6 +6,7 @@ Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -36,7 +37,7 @@ NEEDED = [
     "geronimo-j2ee-management-1.1-spec",
     "jaxb-api",
 ]
-QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
+_QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
 
 JmsMessage = dict[str, Any]
 """A message as JmsClient.java prints it.
@@ -47,11 +48,54 @@ has no body.
 """
 
 
+def quick_start(class_path: str) -> list[str]:
+    """Options of a virtual machine that lives briefly: one compiler, and the classes as `archive_classes` left them."""
+    archive = _archive(class_path)
+    return [*_QUICK_START, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else _QUICK_START
+
+
+def archive_classes(class_path: str, folder: Path) -> None:
+    """Start and stop an ActiveMQ that leaves its classes, loaded and verified, for all that are started afterwards.
+
+    Args:
+        class_path: what `compile_java` answered.
+        folder: for its data.
+    """
+    options = [*_QUICK_START, f"-XX:ArchiveClassesAtExit={_archive(class_path)}"]
+    with ActiveMQ(class_path, folder, "kahadb", java_options=options) as activemq:
+        activemq.stop()
+        if not _archive(class_path).exists():
+            raise ServerFailed(f"Java made no archive of its classes\n{activemq.log()[-4000:]}")
+
+
+def shared_class_path(run_folder: Path) -> str:
+    """What `compile_java` answers, compiled and archived by whichever process of a run is the first to ask.
+
+    Args:
+        run_folder: the run's.
+    """
+    folder = run_folder / "java"
+    with (run_folder / "java.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        told = folder / "class_path"
+        if not told.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            (folder / "activemq").mkdir(parents=True)
+            class_path = compile_java(folder)
+            archive_classes(class_path, folder / "activemq")
+            told.write_text(class_path)
+        return told.read_text()
+
+
+def _archive(class_path: str) -> Path:
+    return Path(class_path.partition(os.pathsep)[0]).with_suffix(".jsa")
+
+
 def compile_java(folder: Path) -> str:
     """Compile the Java sources beside this file.
 
     Args:
-        folder: where the class files go.
+        folder: where the class files go, and a library of them.
 
     Returns:
         A class path with the classes and everything they need.
@@ -66,13 +110,30 @@ def compile_java(folder: Path) -> str:
     for library in (ACTIVEMQ_LIBRARIES / "activemq-broker.jar", *libraries):
         if not library.exists():
             raise ServerMissing(library.name)
-    class_path = os.pathsep.join([str(folder), f"{ACTIVEMQ_LIBRARIES}/*", *map(str, libraries)])
+    class_path = os.pathsep.join([f"{ACTIVEMQ_LIBRARIES}/*", *map(str, libraries)])
     sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
     options = ["-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", class_path, "-d", str(folder)]
     done = subprocess.run([javac, *options, *sources], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise ServerFailed(f"javac failed:\n{done.stdout}{done.stderr}")
-    return class_path
+    programs = folder / "programs.jar"  # only what is in one can be archived
+    done = subprocess.run(
+        [
+            "jar",
+            "--create",
+            "--file",
+            str(programs),
+            *(str(file.relative_to(folder)) for file in folder.glob("*.class")),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ServerFailed(f"jar failed:\n{done.stdout}{done.stderr}")
+    return f"{programs}{os.pathsep}{class_path}"
 
 
 @dataclass(frozen=True)
@@ -140,7 +201,7 @@ class ActiveMQ:
         journal_max_file_length: int | None = None,
         compacts: bool = False,
         store_wire_version: int | None = None,
-        java_options: Sequence[str] = QUICK_START,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         self.class_path = class_path
         self.folder = folder
@@ -151,7 +212,7 @@ class ActiveMQ:
         self.journal_max_file_length = journal_max_file_length
         self.compacts = compacts
         self.store_wire_version = store_wire_version
-        self.java_options = java_options
+        self.java_options = quick_start(class_path) if java_options is None else java_options
         self.stomp_port = free_port()
         self.openwire_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -299,7 +360,7 @@ class ActiveMQ:
 
     def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
         done = subprocess.run(
-            ["java", *QUICK_START, "-cp", self.class_path, program, self.url, *arguments],
+            ["java", *quick_start(self.class_path), "-cp", self.class_path, program, self.url, *arguments],
             capture_output=True,
             text=True,
             timeout=100,

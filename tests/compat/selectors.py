@@ -21,7 +21,7 @@ from jdbcstore.identifiers import BrokerId, ConnectionId, LocalTransactionId, Me
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value
-from tests.compat.activemq import QUICK_START, compile_java
+from tests.compat.activemq import compile_java, quick_start
 from tests.servers.server import ServerFailed
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "selectors.jsonl"
@@ -45,7 +45,7 @@ def ask(class_path: str, selectors: Iterable[str], messages: Sequence[Message]) 
     """The answer of the installed ActiveMQ to each selector, in order."""
     lines: list[object] = [[marshal(message).hex() for message in messages], *selectors]
     done = subprocess.run(
-        ["java", *QUICK_START, "-cp", class_path, "Selectors"],
+        ["java", *quick_start(class_path), "-cp", class_path, "Selectors"],
         input="".join(json.dumps(line) + "\n" for line in lines),
         capture_output=True,
         text=True,

@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
-from tests.compat.activemq import ACTIVEMQ_LIBRARIES, QUICK_START
+from tests.compat.activemq import ACTIVEMQ_LIBRARIES, quick_start
 from tests.servers.server import ServerFailed, free_port
 
 FILE = """<?xml version="1.0" encoding="UTF-8"?>
@@ -73,7 +73,7 @@ class JavaBroker:
         main = "org.apache.activemq.console.command.ShellCommand"
         java = [
             "java",
-            *QUICK_START,
+            *quick_start(class_path),
             *system,
             *options,
             "-cp",

@@ -14,7 +14,7 @@ from jdbcstore.broker.security.authorization import Action, AuthorizationEntry, 
 from jdbcstore.destination import parse_destination
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
-from tests.compat.activemq import QUICK_START
+from tests.compat.activemq import quick_start
 from tests.compat.test_activemq_xml import JavaBroker
 from tests.servers.server import free_port
 
@@ -115,7 +115,7 @@ def test_the_same_groups_may_as_in_activemqs_map(class_path: str) -> None:
     ]
     asked = "".join("\t".join(question) + "\n" for question in questions)
     done = subprocess.run(
-        ["java", *QUICK_START, "-cp", class_path, "Authorization"],
+        ["java", *quick_start(class_path), "-cp", class_path, "Authorization"],
         input=asked,
         capture_output=True,
         text=True,

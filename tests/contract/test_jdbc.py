@@ -15,6 +15,8 @@ from jdbcstore.testing import (
     OpenAdapter,
 )
 
+pytestmark = pytest.mark.has_tables
+
 
 class TestJdbc(DurablePersistenceAdapterContract):
     @pytest.fixture

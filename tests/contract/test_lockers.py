@@ -6,23 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.config.urls import open_engine, store_url
+from jdbcstore.config.urls import store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.lease import Clock, LockerOptions, boot_time_ns
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.testing import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker
 
+pytestmark = pytest.mark.has_tables
+
 
 def on(url: str, kind: type[LeaseDatabaseLocker] | type[DatabaseLocker]) -> OpenLocker:
     """Lockers of a kind, on tables that are there."""
-    engine = open_engine(url)
-    upgrade_schema(engine)
-    engine.dispose()
 
     def new(options: LockerOptions, clock: Clock = boot_time_ns) -> Locker:
         return kind(store_url(url), JdbcOptions(lock=options), clock=clock)

@@ -22,7 +22,7 @@ from jdbcstore.config.urls import store_url
 from jdbcstore.store.jdbc.schema import create_tables
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
-from tests.compat.activemq import QUICK_START, compile_java
+from tests.compat.activemq import quick_start
 from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.timeout(180)
@@ -34,18 +34,12 @@ PATIENCE_S = 60.0
 KINDS = ["stomp_py", "stompman", "java"]
 
 
-@pytest.fixture(scope="session")
-def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The compiled Java programs."""
-    return compile_java(tmp_path_factory.mktemp("java"))
-
-
 @pytest.fixture(params=KINDS)
 def command(request: pytest.FixtureRequest) -> list[str]:
     """How to start a client program, without its arguments."""
     if request.param == "java":
         class_path: str = request.getfixturevalue("class_path")
-        return ["java", *QUICK_START, "-cp", class_path, "ReconnectingClient"]
+        return ["java", *quick_start(class_path), "-cp", class_path, "ReconnectingClient"]
     return [sys.executable, "-W", "ignore", str(HERE / f"{request.param}_client.py")]
 
 

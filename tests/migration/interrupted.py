@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 
 def main() -> int:
     point, when, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts us in the background lets us ignore it
     copying._BATCH_MESSAGES = 7  # type: ignore[misc]
     passed = 0
 

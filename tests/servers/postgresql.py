@@ -8,12 +8,13 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg2
+import psycopg2.extensions
 from psycopg2 import sql
 
 from tests.servers.server import PASSWORD, USER, DatabaseServer, ServerFailed, ServerMissing
@@ -23,20 +24,28 @@ NOBODY = 65534  # PostgreSQL refuses to run as root
 
 
 class PostgreSQLServer(DatabaseServer):
-    """A private PostgreSQL; fsync is on.
+    """A private PostgreSQL.
 
     Args:
         version: major version.
         guard_pid: the server ends when this process ends; None means this process.
         folder: where it keeps everything; None means a new temporary folder.
+        is_flushed: see `DatabaseServer`.
     """
 
     scheme = "postgresql+psycopg2"
     stop_signal = signal.SIGINT  # fast shutdown: ends sessions, writes a checkpoint
 
-    def __init__(self, version: Version = 15, guard_pid: int | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        version: Version = 15,
+        guard_pid: int | None = None,
+        folder: Path | None = None,
+        *,
+        is_flushed: bool = True,
+    ) -> None:
         self.bin = programs(version)
-        super().__init__(guard_pid, folder)
+        super().__init__(guard_pid, folder, is_flushed=is_flushed)
 
     def user_id(self) -> int | None:
         """Nobody, when we are root."""
@@ -79,6 +88,8 @@ class PostgreSQLServer(DatabaseServer):
             "max_connections": 200,
             "max_wal_size": "256MB",
         }
+        if not self.is_flushed:
+            settings |= {"fsync": "off", "full_page_writes": "off"}
         return [
             str(self.bin / "postgres"),
             "-D",
@@ -123,15 +134,27 @@ class PostgreSQLServer(DatabaseServer):
         self, statement: str | sql.Composable, values: dict[str, object] | None = None, database: str = "postgres"
     ) -> list[tuple[object, ...]]:
         """Run one statement as the superuser, in autocommit; the rows it answers."""
-        with closing(
-            psycopg2.connect(
-                host=str(self.folder), port=self.port, user="postgres", dbname=database, connect_timeout=10
-            )
-        ) as connection:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement, values)
+        with closing(self._connect_as_postgres(database)) as connection, connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def session(self, database: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+        """Run statements in a database as the superuser, in autocommit: each call answers its rows."""
+        with closing(self._connect_as_postgres(database)) as connection, connection.cursor() as cursor:
+
+            def execute(statement: str) -> list[tuple[Any, ...]]:
+                cursor.execute(statement)
                 return cursor.fetchall() if cursor.description else []
+
+            yield execute
+
+    def _connect_as_postgres(self, database: str) -> psycopg2.extensions.connection:
+        connection = psycopg2.connect(
+            host=str(self.folder), port=self.port, user="postgres", dbname=database, connect_timeout=10
+        )
+        connection.autocommit = True
+        return connection
 
 
 def programs(version: Version) -> Path:

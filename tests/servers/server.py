@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 KEEPER = Path(__file__).with_name("keeper.py")
 CHECKOUT = Path(__file__).parents[2]
@@ -49,13 +51,16 @@ class DatabaseServer:
     Args:
         guard_pid: the server ends when this process ends; None means this process.
         folder: where it keeps everything; None means a new temporary folder.
+        is_flushed: every commit is on the disk, as in production. A server that is never started again after a crash
+            need not: nothing that it does for its clients is different, only sooner.
     """
 
     scheme: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
     start_timeout_s: ClassVar[float] = 60.0
 
-    def __init__(self, guard_pid: int | None = None, folder: Path | None = None) -> None:
+    def __init__(self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True) -> None:
+        self.is_flushed = is_flushed
         self.folder = folder or Path(tempfile.mkdtemp(prefix="jdbcstore-server-"))
         self.guard_pid = guard_pid or os.getpid()
         self.port = 0
@@ -109,6 +114,10 @@ class DatabaseServer:
 
     def kill_sessions(self, database: str | None = None) -> int:
         """End the sessions of one database, or all but our own. Returns how many there were."""
+        raise NotImplementedError
+
+    def session(self, database: str) -> AbstractContextManager[Callable[[str], list[tuple[Any, ...]]]]:
+        """Run statements in a database as the administrator, in autocommit: each call answers its rows."""
         raise NotImplementedError
 
     # what is the same for all
@@ -271,28 +280,39 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def _own_ports() -> Iterator[int]:
-    """Ports below those that the kernel gives to clients, in turns: those that this process gave last come last."""
-    # Each worker of pytest has its own: between looking at a port and listening there another one may look, too.
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    ports = range(15_000 + worker % 16, 30_000, 16)
-    start = random.SystemRandom().randrange(len(ports))
-    return cycle([*ports[start:], *ports[:start]])
+@cache
+def _ports_of(pid: int) -> Iterator[int]:
+    """Ports below those that the kernel gives to clients, in turns: those that a process gave last come last.
+
+    No other process has them: between looking at a port and listening there another one may look, too.
+    """
+    lock = socket.socket(socket.AF_UNIX)  # known by name wherever ports are shared, and gone with this process
+    for share in range(_SHARES):
+        with contextlib.suppress(OSError):
+            lock.bind(f"\0jdbcstore-test-ports-{share}")
+            _LOCKS.append(lock)
+            ports = range(15_000 + share, 30_000, _SHARES)
+            start = random.SystemRandom().randrange(len(ports))
+            return cycle([*ports[start:], *ports[:start]])
+    lock.close()
+    raise ServerFailed(f"{_SHARES} other processes start servers for tests on this machine: wait for one to end")
 
 
-_PORTS: Final = _own_ports()
+#: Into how many shares the ports are cut: more than there are processes that start servers at the same time.
+_SHARES: Final = 32
+_LOCKS: Final[list[socket.socket]] = []  # until the process ends
 
 
 def free_port() -> int:
     """A loopback port that nobody listens on, and that is still free after a restart of who will."""
-    for port in islice(_PORTS, 900):
+    for port in islice(_ports_of(os.getpid()), 15_000 // _SHARES):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return port
-    raise ServerFailed("no free port between 15000 and 30000 on 127.0.0.1")
+    raise ServerFailed("no port of this process's share of 15000 to 30000 on 127.0.0.1 is free")
 
 
 def save(path: Path, value: object) -> None:

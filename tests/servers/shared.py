@@ -9,17 +9,28 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final, Protocol
 
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
 
-KINDS: dict[str, Callable[[int | None, Path | None], DatabaseServer]] = {
-    "postgresql15": lambda guard_pid, folder: PostgreSQLServer(15, guard_pid, folder),
-    "postgresql18": lambda guard_pid, folder: PostgreSQLServer(18, guard_pid, folder),
+
+class MakeServer(Protocol):
+    """A kind of server; the arguments are those of `DatabaseServer`."""
+
+    def __call__(
+        self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True
+    ) -> DatabaseServer: ...
+
+
+KINDS: Final[Mapping[str, MakeServer]] = {
+    "postgresql15": partial(PostgreSQLServer, 15),
+    "postgresql18": partial(PostgreSQLServer, 18),
     "mariadb": MariaDBServer,
     "mysql": MySQLServer,
 }
@@ -35,7 +46,7 @@ def shared_server(kind: str, run_folder: Path, run_pid: int) -> DatabaseServer:
     folder = run_folder / kind
     with (run_folder / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        server = KINDS[kind](run_pid, folder)
+        server = KINDS[kind](run_pid, folder, is_flushed=False)  # nobody restarts it
         if not server.attach():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()

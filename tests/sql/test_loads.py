@@ -29,15 +29,14 @@ from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy
 from tests.sql.test_writer import WAIT_S, execute, numbers, opened
 
+pytestmark = pytest.mark.has_tables
+
 ROWS = 700
 
 
 @pytest.fixture
 def url(database_url: str) -> str:
     """The URL of a store that has its tables."""
-    engine = open_engine(database_url)
-    upgrade_schema(engine)
-    engine.dispose()
     return database_url
 
 

@@ -11,13 +11,14 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from jdbcstore.cli import run
-from jdbcstore.config.urls import open_engine, open_store, store_url
+from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.lease import LockerOptions
+
+pytestmark = pytest.mark.has_tables
 
 #: As a Java broker writes its lease; this one's clock is an hour ahead.
 JAVA = "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME='java', TIME={now} + 3610000 WHERE ID = 1"
@@ -51,13 +52,10 @@ def made(url: str) -> Iterator[Lockers]:
         locker.release()
 
 
-def tables(url: str, *, ours: bool = True) -> None:
-    engine = open_engine(url)
-    upgrade_schema(engine)
-    engine.dispose()
-    if not ours:
-        for table in ("JDBCSTORE_VERSION", "JDBCSTORE_TERM", "JDBCSTORE_PRODUCERS"):
-            execute(url, f"DROP TABLE {table}")
+def without_ours(url: str) -> None:
+    """Leave the tables that a Java broker knows."""
+    for table in ("JDBCSTORE_VERSION", "JDBCSTORE_TERM", "JDBCSTORE_PRODUCERS"):
+        execute(url, f"DROP TABLE {table}")
 
 
 def execute(url: str, statement: str) -> list[Any]:
@@ -125,7 +123,6 @@ def test_status_when_nobody_is_master(database_url: str, lockers: Lockers, capsy
 
 
 def test_status_before_anybody_was_master(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    tables(database_url)
     told = Told(capsys, "status", database_url)
     assert (told.code, told.out) == (0, "Nobody is master.\n")
 
@@ -147,7 +144,7 @@ def test_status_of_a_lease_that_ran_out(
 def test_status_of_a_java_broker_on_tables_that_no_broker_of_ours_used(
     database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tables(database_url, ours=False)
+    without_ours(database_url)
     execute(database_url, JAVA)
     told = Told(capsys, "status", database_url)
     assert told.code == 0
@@ -206,7 +203,6 @@ def test_status_of_what_is_no_store(tmp_path: object, capsys: pytest.CaptureFixt
 def test_a_stuck_lease_of_a_java_broker_is_cleared(
     database_url: str, lockers: Lockers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tables(database_url)
     execute(database_url, JAVA)
     one = lockers()
     assert one.acquire() is None
@@ -219,7 +215,7 @@ def test_a_stuck_lease_of_a_java_broker_is_cleared(
 
 
 def test_it_is_cleared_without_our_table_of_terms_too(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    tables(database_url, ours=False)
+    without_ours(database_url)
     execute(database_url, JAVA)
     assert Told(capsys, "release", database_url, "--holder", "java", "--yes").code == 0
     assert row(database_url) == (None, 0)
@@ -251,7 +247,6 @@ def test_the_lock_of_another_is_left_alone(
 
 
 def test_nobody_s_lock_is_nobody_s(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    tables(database_url)
     told = Told(capsys, "release", database_url, "--holder", "java", "--yes")
     assert told.code == 1
     assert "Nobody is master" in told.err
@@ -261,7 +256,6 @@ def test_nobody_s_lock_is_nobody_s(database_url: str, capsys: pytest.CaptureFixt
 def test_it_asks_before(
     database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
-    tables(database_url)
     execute(database_url, JAVA)
     answers = iter(answer.splitlines())
 
@@ -280,7 +274,6 @@ def test_it_asks_before(
 def test_who_renewed_meanwhile_under_another_name_keeps_the_lock(
     database_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables(database_url)
     execute(database_url, JAVA)
 
     def takes_over(*arguments: object, **options: object) -> bool:

@@ -49,6 +49,9 @@ from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer
 from tests.sql.test_writer import one_batch
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.has_tables
 
 WAIT_S = 40.0
 LEASE_MS = 60_000  # nothing expires by itself; tests that want it to set the row back
@@ -184,13 +187,6 @@ def id_of(message: Message) -> MessageId:
     return message.message_id
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
 # -- taking turns ----------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +260,7 @@ def test_a_race_has_one_winner(brokers: Brokers) -> None:
         winners[0].locker().release()
 
 
+@pytest.mark.has_tables(False)
 def test_brokers_that_start_together_on_an_empty_database_have_one_master(brokers: Brokers) -> None:
     terms: list[int | None] = []
     together = [brokers.new() for _ in range(2)]

@@ -22,6 +22,8 @@ from tests.migrations.activemq import start_java_broker
 from tests.servers.proxy import Proxy
 from tests.sql.test_writer import WAIT_S, execute, numbers, one_batch, opened, refuse_thirteen
 
+pytestmark = pytest.mark.has_tables
+
 
 def remembered(url: str) -> dict[str, int]:
     engine = create_engine(store_url(url))

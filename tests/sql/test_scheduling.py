@@ -23,6 +23,8 @@ from tests.sql.captured import Sent, captured
 from tests.sql.examining import examine
 from tests.sql.test_writer import WAIT_S, one_batch, opened
 
+pytestmark = pytest.mark.has_tables
+
 JOBS = 100_000
 PAGE = 100
 #: Half of the jobs are due at one time, the others one after the other.
@@ -33,7 +35,6 @@ SAME_MS = 1_000_000
 def connection(database_url: str) -> Iterator[Connection]:
     """A hundred thousand jobs."""
     engine = open_engine(database_url)
-    upgrade_schema(engine)
     with engine.connect() as connection:
         tables = Tables.on(connection, "")
         load_jobs(connection, tables, JOBS // 2, "a", due_ms=1)

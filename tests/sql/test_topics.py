@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -39,6 +38,9 @@ from tests.migrations.activemq import run, start_java_broker
 from tests.servers.proxy import Proxy
 from tests.sql.java import JavaBroker
 from tests.sql.test_writer import WAIT_S, execute, one_batch, refuse_thirteen
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.has_tables
 
 TOPIC = Topic("T")
 ANN = SubscriptionKey("ann", "news")
@@ -62,7 +64,6 @@ def opened(
 def connection(database_url: str) -> Iterator[Connection]:
     """A connection to a new, empty schema."""
     engine = open_engine(database_url)
-    upgrade_schema(engine)
     with engine.connect() as connection:
         yield connection
     engine.dispose()
@@ -794,10 +795,7 @@ def test_cleanup_looks_at_everything_now_and_then(
 
 
 def wait_for_count(topic: TopicMessageStore, count: int) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while topic.message_count != count:
-        assert time.monotonic() < deadline, topic.message_count
-        time.sleep(0.01)
+    wait_until(lambda: topic.message_count == count, lambda: f"{topic.message_count} are {count}", timeout_s=WAIT_S)
 
 
 def test_cleanup_removes_a_bounded_number_at_a_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ from tests.sql.java import JavaBroker
 from tests.sql.test_topics import ANN, BOB, TOPIC, acknowledge, left, subscribe, through
 from tests.sql.test_writer import WAIT_S, execute, numbers, one_batch, refuse_thirteen
 
+pytestmark = pytest.mark.has_tables
+
 ONE = XATransactionId(55, b"GLOBAL-1", b"BR")
 TWO = XATransactionId(55, b"GLOBAL-2", b"BR")
 
@@ -88,7 +90,6 @@ def opened(url: str, *, prioritized: bool = False, **options: object) -> Iterato
 def connection(database_url: str) -> Iterator[Connection]:
     """A connection to a new, empty schema."""
     engine = open_engine(database_url)
-    upgrade_schema(engine)
     with engine.connect() as connection:
         yield connection
     engine.dispose()

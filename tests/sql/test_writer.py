@@ -36,6 +36,8 @@ from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer
 
+pytestmark = pytest.mark.has_tables
+
 WAIT_S = 40.0
 
 

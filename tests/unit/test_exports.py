@@ -11,6 +11,7 @@ import pytest
 
 import jdbcstore
 from jdbcstore import errors
+from tests.servers.prepared import PreparedFile
 
 
 def test_every_name_is_there() -> None:
@@ -52,6 +53,18 @@ broker = build_broker(replace(configuration, url="kahadb:{tmp_path}"))
 broker.adapter.start()
 broker.adapter.stop()
 print("sqlalchemy" in sys.modules)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert finished.stdout == "False\n"
+
+
+def test_a_store_that_is_up_to_date_is_opened_without_alembic(tmp_path: Path, prepared_file: PreparedFile) -> None:
+    prepared_file.copy_to(tmp_path / "store.db")
+    program = f"""
+import sys
+from jdbcstore import open_store
+with open_store("sqlite:///{tmp_path / "store.db"}"):
+    print("alembic" in sys.modules)
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert finished.stdout == "False\n"

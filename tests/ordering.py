@@ -1,0 +1,51 @@
+"""In which order tests run: those that take long begin early, so that a run does not end with one worker at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+__all__ = ["arranged"]
+
+#: What the tests of a session of Spark weigh among the times that tests may take, in seconds.
+_SPARK_S = 4000.0
+
+
+def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests as pytest-xdist's ``worksteal`` is to get them, which cuts the list into one piece for each worker.
+
+    Tests that share a session of Spark come first and so to one worker: each session costs ten seconds and 1 GiB. Those
+    that may take longer than usual, as their mark ``timeout`` says, are dealt out to the heads of the pieces. All
+    others keep their order.
+
+    Args:
+        items: as collected.
+        workers: how many there are.
+    """
+    heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    heads[0] = [item for item in items if _has_spark(item)]
+    loads = [_SPARK_S if heads[0] else 0.0] + [0.0] * (workers - 1)
+    long = [item for item in items if not _has_spark(item) and _seconds(item)]
+    for item in sorted(long, key=_seconds, reverse=True):
+        worker = loads.index(min(loads))
+        heads[worker].append(item)
+        loads[worker] += _seconds(item)
+    others = iter([item for item in items if not _has_spark(item) and not _seconds(item)])
+    left, found = len(items), list[pytest.Item]()
+    for number, head in enumerate(heads):
+        size = left // (workers - number)
+        found += head
+        found += [item for _, item in zip(range(size - len(head)), others, strict=False)]
+        left -= max(size, len(head))
+    return [*found, *others]
+
+
+def _has_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+def _seconds(item: pytest.Item) -> float:
+    """What a test that takes long may take; 0 for all others."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark and mark.args else 0.0

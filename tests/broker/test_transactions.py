@@ -14,8 +14,8 @@ from jdbcstore.broker.session import Session
 from jdbcstore.store.completion import Completion
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
-from tests.waiting import wait_until
 from tests.broker.test_receipts import commits_fail, commits_held
+from tests.waiting import wait_until
 
 
 @pytest.fixture

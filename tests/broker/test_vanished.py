@@ -63,7 +63,7 @@ def near(network: Network, open_client: OpenClient) -> OpenClient:
     return connect
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
+def until(condition: Callable[[], object], timeout_s: float = 15.0) -> float:
     """Wait; returns how long it took."""
     started_s = time.monotonic()
     wait_until(condition, timeout_s=timeout_s)
@@ -133,7 +133,7 @@ def test_who_did_not_read_and_is_gone_is_found_too(
         sender.publish("/queue/A", BIG)
     time.sleep(3)
     network.cut()
-    assert wait_until(lambda: len(brokers[0].sessions) == 1) < 8
+    assert until(lambda: len(brokers[0].sessions) == 1) < 8
 
 
 def test_a_short_break_of_the_cable_hurts_nobody(
@@ -233,7 +233,7 @@ def test_a_newcomer_that_leaves_while_the_holder_is_asked_changes_nothing(
     hasty = Client(address)
     hasty.send("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": "till"})
     hasty.drop()
-    wait_until(lambda: len(brokers[0].sessions) == 1)
+    until(lambda: len(brokers[0].sessions) == 1)
     holder.publish("/queue/A", "still here")
 
 
@@ -291,7 +291,7 @@ def test_who_takes_nothing_may_be_given_up(
     other = open_client(address)
     for _ in range(60):
         other.publish("/queue/A", BIG)
-    assert wait_until(lambda: len(brokers[0].sessions) == 1) < 6
+    assert until(lambda: len(brokers[0].sessions) == 1) < 6
     other.subscribe("/queue/A", "client-individual")
     assert len(other.message().body) == len(BIG)
 

@@ -88,11 +88,18 @@ class _Inspection:
         self.connection = connection
         self.tables = tables
         self.catalogue = inspect(connection)
+        self._listed = frozenset(self.catalogue.get_table_names())
         self.shapes = {
-            self.tables.plain(table.name): self._shape(table)
-            for table in tables.all
-            if self.catalogue.has_table(table.name)
+            self.tables.plain(table.name): self._shape(table) for table in tables.all if self._has_table(table.name)
         }
+
+    def _has_table(self, name: str) -> bool:
+        """Whether a table is there: usually told by one list of all names, since a look-up for each takes its time.
+
+        What the list does not have under this very name may be there all the same: in another schema of the search
+        path, in other letters, as a view.
+        """
+        return name in self._listed or self.catalogue.has_table(name)
 
     def messages(self) -> MessagesTable | None:
         """Of the message table."""
@@ -162,7 +169,7 @@ class _Inspection:
         )
 
     def _revision(self) -> str | None:
-        if not self.catalogue.has_table(self.tables.version_table):
+        if not self._has_table(self.tables.version_table):
             return None
         version = text(f"SELECT version_num FROM {self.tables.version_table}")
         found: str | None = self.connection.execute(version).scalar_one_or_none()
@@ -219,7 +226,7 @@ class _Inspection:
     def _is_complete(self, own: OwnTable) -> bool:
         """Whether a table of our own is there, with its indexes and its first row."""
         tables, table = self.tables, self.tables.own[own]
-        if not self.catalogue.has_table(table.name):
+        if not self._has_table(table.name):
             return False
         if own.indexes:
             found = {tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(table.name)}

@@ -39,7 +39,7 @@ from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization, AuthorizationMap
-from jdbcstore.broker.security.given import authentication_of, is_open_to_the_network
+from jdbcstore.broker.security.given import authentication_of, warn_of_strangers
 from jdbcstore.broker.slices import SLICE_S, Slices
 from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.tls import ServerTls, TlsOptions
@@ -196,11 +196,7 @@ class Broker:
             ListenError: an address cannot be listened on. The store is closed again.
             LockHeld: another broker is master and the store's ``fail_if_locked`` is set.
         """
-        if self.authentication is None and is_open_to_the_network(self.options.bind):
-            log.warning(
-                "who reaches %s may read and write everything: set users, or bind 127.0.0.1; see docs/security.md",
-                self.options.bind,
-            )
+        warn_of_strangers(self.options.bind, self.authentication)
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)

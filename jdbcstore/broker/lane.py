@@ -375,10 +375,7 @@ class Lane:
 
     def removed(self, delivery: Delivery) -> None:
         """A delivery that was in flight has left the store, if it was there."""
-        self.in_flight -= 1
-        if not self.is_closed:
-            self.memory.used -= DELIVERY_BYTES
-        self.in_flight_bytes -= delivery.size
+        self.take_back(delivery)
         if self._picked:
             self._gone.append(delivery.message_id.broker_sequence_id)
             self._forget_gone()
@@ -389,6 +386,22 @@ class Lane:
             self._gone.clear()
 
     # -- out -----------------------------------------------------------------------------------------------------
+
+    def hand_out(self, delivery: Delivery) -> int:
+        """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
+        delivery.is_out = True
+        self.in_flight += 1
+        if not self.is_closed:
+            self.memory.used += DELIVERY_BYTES
+        self.in_flight_bytes += delivery.size
+        return self.in_flight_bytes
+
+    def take_back(self, delivery: Delivery) -> None:
+        """A delivery of this lane is in flight no more."""
+        self.in_flight -= 1
+        if not self.is_closed:  # `close` did it
+            self.memory.used -= DELIVERY_BYTES
+        self.in_flight_bytes -= delivery.size
 
     def take_out(self, delivery: Delivery) -> None:
         """Take any delivery out of the window."""

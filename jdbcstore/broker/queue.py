@@ -27,7 +27,6 @@ from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.groups import MessageGroups
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.broker.returned import Returned
 from jdbcstore.broker.selection import Selection
 from jdbcstore.broker.slices import SLICE_S
@@ -441,7 +440,8 @@ class Queue:
             delivery = self._take(now_ms)
             if delivery is None:
                 return not self._is_awake
-            in_flight_bytes = _hand_out(delivery)
+            lane = delivery.lane  # `_hand_out`, without its call
+            in_flight_bytes = 0 if lane is None else lane.hand_out(delivery)
             consumer.deliver(delivery)
             if in_flight_bytes > in_flight_bytes_max:
                 self._unload(delivery)
@@ -982,24 +982,13 @@ class Queue:
 def _hand_out(delivery: Delivery) -> int:
     """The delivery is in flight now; returns how many bytes of its lane are."""
     lane = delivery.lane
-    if lane is None:
-        return 0
-    delivery.is_out = True
-    lane.in_flight += 1
-    if not lane.is_closed:
-        lane.memory.used += DELIVERY_BYTES
-    lane.in_flight_bytes += delivery.size
-    return lane.in_flight_bytes
+    return 0 if lane is None else lane.hand_out(delivery)
 
 
 def _take_back(delivery: Delivery) -> None:
     """The delivery is in flight no more."""
-    lane = delivery.lane
-    if lane is not None:
-        lane.in_flight -= 1
-        if not lane.is_closed:
-            lane.memory.used -= DELIVERY_BYTES
-        lane.in_flight_bytes -= delivery.size
+    if delivery.lane is not None:
+        delivery.lane.take_back(delivery)
 
 
 def _is_late(delivery: Delivery) -> bool:

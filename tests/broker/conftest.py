@@ -16,11 +16,24 @@ from jdbcstore.broker.tls import TlsOptions
 from jdbcstore.config.build import open_spool
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
+from tests.certificates import Authority, Identity
 
 VERSIONS = ("1.0", "1.1", "1.2")
 
 StartBroker = Callable[..., Address]
 OpenClient = Callable[..., Client]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Signs the certificates of a module's tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority) -> Identity:
+    """The certificate of the broker."""
+    return authority.identity("broker")
 
 
 @pytest.fixture

@@ -29,16 +29,6 @@ from tests.waiting import wait_until
 BIND = "stomp+ssl://127.0.0.1:0"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def server(authority: Authority) -> Identity:
-    return authority.identity("broker")
-
-
 @pytest.fixture(params=["uvloop", "asyncio"])
 def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker runs on either event loop."""

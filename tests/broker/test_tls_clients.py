@@ -24,16 +24,6 @@ from tests.certificates import Authority, Identity
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def server(authority: Authority) -> Identity:
-    return authority.identity("broker")
-
-
 @pytest.fixture
 def address(start_broker: StartBroker, authority: Authority, server: Identity) -> Address:
     tls = TlsOptions(

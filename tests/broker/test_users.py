@@ -170,19 +170,34 @@ def test_authorisation_without_users_is_refused() -> None:
         Broker(MemoryPersistenceAdapter(), authorization=AuthorizationMap())
 
 
+EVERYTHING = "may read and write everything"
+IN_CLEAR = "in clear on stomp://0.0.0.0:0:"
+
+
 @pytest.mark.parametrize(
-    ("bind", "users", "is_told"),
-    [("0.0.0.0:0", None, True), ("0.0.0.0:0", {"joe": "x"}, False), ("127.0.0.1:0", None, False)],
+    ("bind", "users", "told"),
+    [
+        ("0.0.0.0:0", None, EVERYTHING),
+        ("stomp+ssl://0.0.0.0:0", None, EVERYTHING),
+        ("0.0.0.0:0", {"joe": "x"}, IN_CLEAR),
+        ("stomp+ssl://0.0.0.0:0,0.0.0.0:0", {"joe": "x"}, IN_CLEAR),
+        ("stomp+ssl://0.0.0.0:0", {"joe": "x"}, ""),
+        ("stomp+ssl://0.0.0.0:0,127.0.0.1:0", {"joe": "x"}, ""),
+        ("127.0.0.1:0", {"joe": "x"}, ""),
+        ("127.0.0.1:0", None, ""),
+    ],
 )
 def test_a_broker_that_is_open_to_the_network_says_so(
     start_broker: StartBroker,
     caplog: pytest.LogCaptureFixture,
+    server: Identity,
     bind: str,
     users: dict[str, str] | None,
-    is_told: bool,
+    told: str,
 ) -> None:
-    start_broker(bind=bind, users=users)
-    assert ("may read and write everything" in caplog.text) is is_told
+    tls = TlsOptions(certificate=str(server.certificate), key=str(server.key)) if "ssl" in bind else None
+    start_broker(bind=bind, users=users, tls=tls)
+    assert [text for text in (EVERYTHING, IN_CLEAR) if text in caplog.text] == [told] * bool(told)
 
 
 def test_a_certificate_says_who_a_client_is(start_broker: StartBroker, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from pathlib import Path
 
 from jdbcstore.broker.addresses import parse_listeners
@@ -13,7 +14,9 @@ from jdbcstore.broker.security.login import CertificateLogin, Flag, GuestLogin, 
 from jdbcstore.broker.security.users import GivenUsers, UserFiles, Users, UserSource, groups_by_user
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["authentication_of", "is_open_to_the_network"]
+__all__ = ["authentication_of", "warn_of_strangers"]
+
+log = logging.getLogger(__name__)
 
 
 def authentication_of(
@@ -60,9 +63,24 @@ def _stack(options: BrokerOptions) -> LoginStack:
     return LoginStack(steps)
 
 
-def is_open_to_the_network(bind: str) -> bool:
-    """Whether an address to listen on can be reached from other machines."""
-    return any(_is_open(listener.host) for listener in parse_listeners(bind))
+def warn_of_strangers(bind: str, authentication: Authentication | None) -> None:
+    """Say in the log what others than this machine can do, or read, where the broker listens.
+
+    Args:
+        bind: `BrokerOptions.bind`.
+        authentication: who may log in; None for everybody.
+    """
+    reachable = [listener for listener in parse_listeners(bind) if _is_open(listener.host)]
+    in_clear = ", ".join(str(listener) for listener in reachable if not listener.is_tls)
+    if authentication is None and reachable:
+        log.warning(
+            "who reaches %s may read and write everything: set users, or bind 127.0.0.1; see docs/security.md", bind
+        )
+    elif in_clear:
+        log.warning(
+            "passcodes and messages travel in clear on %s: use stomp+ssl, or bind 127.0.0.1; see docs/tls.md",
+            in_clear,
+        )
 
 
 def _is_open(host: str) -> bool:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
-from jdbcstore.identifiers import LocalTransactionId, XATransactionId
-from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command
+from jdbcstore.identifiers import LocalTransactionId, MessageId, TransactionId, XATransactionId
+from jdbcstore.message import TextMessage
+from jdbcstore.openwire import marshal
+from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, RemoveMessage
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kahadb"
 END = b"-qMa4"
@@ -35,6 +37,36 @@ def unpack_index(name: str, folder: Path) -> None:
         for member in members:
             member.name = member.name.partition("/")[2]
             archive.extract(member, folder, filter="data")
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def add(
+    number: int,
+    where: Destination = Queue("A"),  # noqa: B008  # it is frozen
+    *,
+    transaction: TransactionId | None = None,
+    text: str = "",
+    **more: Any,
+) -> AddMessage:
+    """A message that unmarshals."""
+    message_id = f"ID:host-1-1-1:1:1:1:{number}"
+    message = TextMessage(message_id=MessageId.parse(message_id), destination=where)
+    message.text = text or f"text {number}"
+    return AddMessage(transaction, where, message_id, marshal(message), **more)
+
+
+def remove(
+    number: int,
+    where: Destination = Queue("A"),  # noqa: B008  # it is frozen
+    key: str | None = None,
+    *,
+    transaction: TransactionId | None = None,
+    ack: bytes | None = None,
+) -> RemoveMessage:
+    """The removal of that message; with a key, by that subscription."""
+    return RemoveMessage(transaction, where, f"ID:host-1-1-1:1:1:1:{number}", ack, key)
 
 
 # --- protobuf ---------------------------------------------------------------------------------------------------------

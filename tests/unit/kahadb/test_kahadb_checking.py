@@ -11,33 +11,23 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.identifiers import MessageId, XATransactionId
-from jdbcstore.message import TextMessage
+from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
 from jdbcstore.store.kahadb.checking import CheckReport, check
 from jdbcstore.store.kahadb.commands import (
-    AddMessage,
     Command,
     Commit,
     Prepare,
-    RemoveMessage,
     RewrittenDataFile,
     Subscription,
 )
 from jdbcstore.store.kahadb.pagefile import PageFile
 from jdbcstore.store.kahadb.surveying import NOBODY, lock_holder
-from tests.unit.kahadb.journals import END, batch, unpack, unpack_index, write
+from tests.unit.kahadb.journals import END, add, batch, remove, unpack, unpack_index, write
 
 A, T = Queue("A"), Topic("T")
 XID = XATransactionId(1, b"x", b"1")
-
-
-def add(number: int, *, transaction: XATransactionId | None = None, said: int | None = None) -> AddMessage:
-    """A message that unmarshals."""
-    message = TextMessage(message_id=MessageId.parse(f"ID:host-1-1-1:1:1:1:{number}"), destination=A)
-    said = number if said is None else said
-    return AddMessage(transaction, A, f"ID:host-1-1-1:1:1:1:{said}", marshal(message, version=11))
 
 
 def found(report: CheckReport) -> list[tuple[str, str]]:
@@ -184,8 +174,8 @@ def test_a_damaged_index_is_a_finding(tmp_path: Path) -> None:
 
 def test_what_a_rebuild_loses(tmp_path: Path) -> None:
     files: dict[int, list[Command]] = {
-        1: [add(1), add(2), RemoveMessage(None, A, add(2).message_id)],
-        2: [RewrittenDataFile(1), RemoveMessage(None, A, add(2).message_id), add(3)],
+        1: [add(1), add(2), remove(2)],
+        2: [RewrittenDataFile(1), remove(2), add(3)],
     }
     write(tmp_path, files)
     report = check(tmp_path)
@@ -194,7 +184,7 @@ def test_what_a_rebuild_loses(tmp_path: Path) -> None:
 
 
 def test_messages_are_unmarshalled(tmp_path: Path) -> None:
-    write(tmp_path, {1: [add(1), add(2)._replace(message=b"nonsense"), add(3, said=4)]})
+    write(tmp_path, {1: [add(1), add(2)._replace(message=b"nonsense"), add(4)._replace(message=add(3).message)]})
     report = check(tmp_path)
     assert [kind for kind, _ in found(report)] == ["message", "message"]
     assert "cannot be read" in report.findings[0].what
@@ -214,8 +204,8 @@ def test_prepared_transactions_and_subscriptions(tmp_path: Path) -> None:
                 add(1),
                 add(2, transaction=XID),
                 add(3, transaction=XID)._replace(message=b"nonsense"),
-                RemoveMessage(XID, A, add(1).message_id),
-                RemoveMessage(XID, A, add(9).message_id, b"ack"),
+                remove(1, transaction=XID),
+                remove(9, transaction=XID, ack=b"ack"),
                 Prepare(XID),
                 Commit(XATransactionId(2, b"unknown", b"")),
             ]

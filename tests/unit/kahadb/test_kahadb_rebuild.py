@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import StoreError, StoreFull
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
@@ -20,7 +20,6 @@ from jdbcstore.store.kahadb.commands import (
     Command,
     Commit,
     Prepare,
-    RemoveMessage,
     RewrittenDataFile,
     Subscription,
     Trace,
@@ -30,21 +29,11 @@ from jdbcstore.store.kahadb.pagefile import PageFile
 from jdbcstore.store.kahadb.rebuild import rebuilt
 from jdbcstore.store.kahadb.state import State
 from jdbcstore.testing.messages import text_message
-from tests.unit.kahadb.journals import unpack, unpack_index, write
+from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 
 A, T = Queue("A"), Topic("T")
 XID = XATransactionId(5, b"b", b"g")
 INFO = marshal(SubscriptionInfo(client_id="c", destination=T, subscription_name="s", subscribed_destination=T))
-
-
-def add(number: int, where: Destination = A, xid: XATransactionId | None = None) -> AddMessage:
-    message = text_message(number, destination=where)
-    return AddMessage(xid, where, str(message.message_id), marshal(message), 4, False)
-
-
-def remove(number: int, xid: XATransactionId | None = None, key: str | None = None) -> RemoveMessage:
-    where = A if key is None else T
-    return RemoveMessage(xid, where, add(number).message_id, None, key)
 
 
 def outline(state: State) -> dict[str, list[str]]:
@@ -83,7 +72,7 @@ SHAPES: dict[str, dict[int, list[Command]]] = {
             Subscription(T, "c:s", False, INFO),
             add(6, T),
             add(7, T),
-            remove(6, key="c:s"),
+            remove(6, T, "c:s"),
         ],
     },
     "prepared behind copies": {
@@ -92,15 +81,15 @@ SHAPES: dict[str, dict[int, list[Command]]] = {
             RewrittenDataFile(1, 1),
             remove(2),
             Trace("LOADED"),
-            add(3, A, XID),
-            remove(1, XID)._replace(ack=b"an ack"),
+            add(3, transaction=XID),
+            remove(1, transaction=XID)._replace(ack=b"an ack"),
             Prepare(XID),
         ],
     },
     "a commit in front of the copies of what it acknowledges": {
         1: [add(1), add(2)],
         3: [Commit(XID), add(3)],
-        4: [RewrittenDataFile(2, 1), remove(1, XID)],
+        4: [RewrittenDataFile(2, 1), remove(1, transaction=XID)],
     },
     "the acknowledgement of an earlier message of the same id": {
         1: [add(9)],

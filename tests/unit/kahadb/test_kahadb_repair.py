@@ -13,8 +13,7 @@ import pytest
 from jdbcstore.cli import run
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
-from jdbcstore.identifiers import MessageId, TransactionId, XATransactionId
-from jdbcstore.message import TextMessage
+from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
 from jdbcstore.store.kahadb import Journal, State, remarks, replay
@@ -25,7 +24,6 @@ from jdbcstore.store.kahadb.commands import (
     Command,
     Commit,
     Prepare,
-    RemoveMessage,
     Subscription,
     UpdateMessage,
 )
@@ -33,24 +31,11 @@ from jdbcstore.store.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.repair import repair
 from jdbcstore.store.kahadb.surveying import survey
-from tests.unit.kahadb.journals import unpack, unpack_index, write
+from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 
 A, B, T, U = Queue("A"), Queue("B"), Topic("T"), Topic("U")
 XID = XATransactionId(1, b"x", b"1")
 ACK = marshal(MessageAck())
-
-
-def add(
-    number: int, where: Destination = A, *, transaction: TransactionId | None = None, text: str = "", **more: Any
-) -> AddMessage:
-    message_id = f"ID:host-1-1-1:1:1:1:{number}"
-    message = TextMessage(message_id=MessageId.parse(message_id), destination=where)
-    message.text = text or f"text {number}"
-    return AddMessage(transaction, where, message_id, marshal(message), **more)
-
-
-def remove(number: int, where: Destination = A, key: str | None = None, **more: Any) -> RemoveMessage:
-    return RemoveMessage(more.get("transaction"), where, f"ID:host-1-1-1:1:1:1:{number}", more.get("ack"), key)
 
 
 def subscribe(where: Topic, name: str) -> Subscription:

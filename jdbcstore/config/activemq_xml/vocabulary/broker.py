@@ -302,10 +302,12 @@ STOMP_URI: Final = {
         )
         for prefix in ("", "transport.")
     },
+    "maximumConnectionsPerHost": ignored(
+        "ActiveMQ has no such limit and says nothing; here it is `broker.connections_per_address_max`"
+    ),
     **ignored_all(
         "daemon stackSize useQueueForAccept acceptBufferSize dynamicManagement startLogging jmxPort logWriterName "
-        "maxConnectionThreadPoolSize protocolDetectionTimeOut wireFormat.version wireFormat.stompVersion "
-        "maximumConnectionsPerHost",
+        "maxConnectionThreadPoolSize protocolDetectionTimeOut wireFormat.version wireFormat.stompVersion",
         "of no meaning here",
     ),
 }

@@ -18,7 +18,6 @@ from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import columns_of, default_names
-from jdbcstore.store.jdbc.dialect import database_for, databases
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.location import StoreLocation
@@ -254,6 +253,8 @@ def store_location(given: Mapping[str, str]) -> StoreLocation:
         store = replace(store, table_prefix=prefix)
     driver = options.text("driver")
     if driver is not None:
+        from jdbcstore.store.jdbc.dialect import databases
+
         known = sorted({name for database in databases() for name in database.scanner().readers})
         if driver not in known:
             raise ConfigurationError(f"driver {driver!r} is none of {', '.join(known)}")
@@ -264,6 +265,8 @@ def _url_of(options: Given) -> str:
     """The URL as it was given."""
     text = options.text("url")
     if text is None:
+        from jdbcstore.store.jdbc.dialect import databases
+
         raise ConfigurationError(
             'the option url is missing: .option("url", "postgresql://USER:PASSWORD@HOST/DATABASE"), or'
             f" {', '.join(database.example for database in databases())}, jdbc:postgresql://HOST/DATABASE"
@@ -276,6 +279,7 @@ def _of_jdbc(text: str) -> str:
     from sqlalchemy import URL
 
     from jdbcstore.config.activemq_xml.jdbc_url import parse_jdbc_url
+    from jdbcstore.store.jdbc.dialect import database_for
 
     found = parse_jdbc_url(text)
     if database_for(found.backend).is_file:

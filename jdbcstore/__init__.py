@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         TextMessage,
     )
     from jdbcstore.store.completion import Completion
-    from jdbcstore.store.contract import Cursor, MessageStore, Page, PersistenceAdapter
+    from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, PersistenceAdapter
     from jdbcstore.store.jdbc.options import JdbcOptions
     from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.kahadb.options import KahaDBOptions
@@ -76,6 +76,7 @@ __all__ = [
     "BrokerOptions",
     "BytesMessage",
     "CodecError",
+    "Commit",
     "Completion",
     "ConfigurationError",
     "Cursor",
@@ -145,7 +146,7 @@ _HOMES: Final = {
         "TextMessage",
     ),
     "jdbcstore.store.completion": ("Completion",),
-    "jdbcstore.store.contract": ("Cursor", "MessageStore", "Page", "PersistenceAdapter"),
+    "jdbcstore.store.contract": ("Commit", "Cursor", "MessageStore", "Page", "PersistenceAdapter"),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
     "jdbcstore.store.kahadb.adapter": ("KahaDBPersistenceAdapter",),
     "jdbcstore.store.kahadb.options": ("KahaDBOptions",),

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -60,16 +60,15 @@ from jdbcstore.errors import (
     StoreUnavailable,
     may_pass,
 )
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
-    JobChange,
+    Commit,
     MessageStore,
     PersistenceAdapter,
     SupportsLocking,
     SupportsTopics,
-    TakenIn,
     TopicMessageStore,
 )
 from jdbcstore.store.lease import boot_time_ns
@@ -88,6 +87,9 @@ _TIDY_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Nothing else belongs into a commit.
+_NOTHING: Final = Commit()
 
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
@@ -598,10 +600,7 @@ class Broker:
         acknowledged: Sequence[Delivery],
         publisher: Session | None,
         answer: Answer,
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
+        along: Commit = _NOTHING,
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         """Publish and settle several messages: all or nothing, as far as they are in the store.
@@ -613,7 +612,7 @@ class Broker:
             sends, acknowledged: what to publish and to settle.
             publisher: whose they are; None if they are the broker's own.
             answer: told how it went.
-            producers, follows, jobs, taken: as `PersistenceAdapter.commit_together`.
+            along: what else belongs into the same commit.
             prepared: what `preparing` did for the messages.
 
         Returns:
@@ -621,15 +620,14 @@ class Broker:
         """
         if any(map(self.scheduler.takes, sends)):
             try:
-                jobs = [*jobs, *(self.scheduler.job_of(message) for message in sends if self.scheduler.takes(message))]
+                jobs = [self.scheduler.job_of(message) for message in sends if self.scheduler.takes(message)]
             except JdbcStoreError as error:
                 answer(error)
                 return None
+            along = along._replace(jobs=[*along.jobs, *jobs])
             sends = [message for message in sends if not self.scheduler.takes(message)]
         messages = [message for single in sends for message in self.virtual_topics.with_copies(single)]
-        return self._commit(
-            messages, acknowledged, publisher, answer, producers, follows, jobs, taken=taken, prepared=prepared
-        )
+        return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
@@ -647,11 +645,7 @@ class Broker:
         acknowledged: Sequence[Delivery],
         publisher: Session | None,
         answer: Answer,
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        jobs: Sequence[JobChange] = (),
-        finished: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        taken: TakenIn | None = None,
+        along: Commit = _NOTHING,
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         removes, done_with = settlements(acknowledged)
@@ -665,9 +659,17 @@ class Broker:
                 else:
                     kept.append((_note_taker(target, message), message))
             adds = [(_store_of(taker), message) for taker, message in kept]
-            done_with = [*done_with, *finished]
-            made = [] if prepared is None else [prepared.of(store, message) for store, message in adds]
-            completion = self.adapter.commit_together(adds, removes, producers, follows, done_with, jobs, taken, made)
+            commit = Commit(
+                adds=adds,
+                prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
+                removes=removes,
+                acknowledged=[*done_with, *along.acknowledged] if along.acknowledged else done_with,
+                producers=along.producers,
+                jobs=along.jobs,
+                taken=along.taken,
+                follows=along.follows,
+            )
+            completion = self.adapter.commit_together(commit)
         except JdbcStoreError as error:
             answer(error)
             return None
@@ -677,7 +679,7 @@ class Broker:
             for noted in written:
                 _stored(noted, error)
             if error is None:
-                self.scheduler.changed(jobs)
+                self.scheduler.changed(along.jobs)
                 for delivery in acknowledged:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue
@@ -765,7 +767,7 @@ class Broker:
     ) -> None:
         """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit. If the
         store refuses, it is done the next time."""
-        self._commit(dead, [], None, _log_kept, finished=acknowledged)
+        self._commit(dead, [], None, _log_kept, Commit(acknowledged=acknowledged))
 
     def expiring_in_memory(self, periods_ms: Set[int]) -> Iterator[None]:
         """Let expired messages go that are not in the broker's store, of queues with one of these periods; a job."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClosed, TransientStoreError, may_pass
 from jdbcstore.message import Message
-from jdbcstore.store.contract import SupportsIntake, TakenIn, WaitingLoad
+from jdbcstore.store.contract import Commit, SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.intake import START, IntakePage, IntakeStore, Staged
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Intake:
             else:
                 answered.set_exception(error)
 
-        self._broker.commit(sends, [], None, answer, taken=taken)
+        self._broker.commit(sends, [], None, answer, Commit(taken=taken))
         await answered
         self.taken += len(taken.places)
         self.refused += len(taken.refused)

@@ -45,6 +45,7 @@ from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
@@ -187,7 +188,7 @@ class Producers:
 
         marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
         completion = self._broker.commit(
-            fresh, acknowledged, publisher, answered, marks, list(follows), prepared=prepared
+            fresh, acknowledged, publisher, answered, Commit(producers=marks, follows=list(follows)), prepared
         )
         if completion is not None:
             for known, its_numbers in numbers.items():

@@ -26,7 +26,7 @@ from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, Stor
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
+from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Scheduler:
             self._hold(job.place, job.repeat, error)
             return
         answer = partial(self._answered, self._mastership, job, len(sends))
-        self._broker.commit(sends, [], None, answer, jobs=firing.changes)
+        self._broker.commit(sends, [], None, answer, Commit(jobs=firing.changes))
 
     def _next_message_id(self) -> MessageId:
         self._sent += 1
@@ -252,7 +252,7 @@ class Scheduler:
 
         try:
             change = FiredJob(job_id, due_ms, HELD_MS, repeat)
-            completion: Completion[None] = self._broker.adapter.commit_together([], [], jobs=[change])
+            completion: Completion[None] = self._broker.adapter.commit_together(Commit(jobs=[change]))
         except JdbcStoreError as error:
             held(None, error)
         else:

@@ -13,6 +13,7 @@ from jdbcstore.message import Message
 from jdbcstore.migration.contents import Contents, InDoubt, StoredHere, require_id
 from jdbcstore.migration.marker import Marker
 from jdbcstore.store.contract import (
+    Commit,
     Completion,
     JobChange,
     MessageStore,
@@ -102,7 +103,12 @@ class Copy:
             return
         follows = [] if self._last is None else [self._last]
         done = self._target.commit_together(
-            self._adds, [], {self._marker.producer: self._place}, follows, self._acknowledged
+            Commit(
+                adds=self._adds,
+                producers={self._marker.producer: self._place},
+                follows=follows,
+                acknowledged=self._acknowledged,
+            )
         )
         self._under_way.append((done, len(self._adds), self._bytes))
         self._under_way_bytes += self._bytes
@@ -143,7 +149,7 @@ class Copy:
         self._schedule()
         self._remember()
         # Behind everything that a store does without telling when it is done.
-        self._target.commit_together([], [], {self._marker.producer: self._place}).result()
+        self._target.commit_together(Commit(producers={self._marker.producer: self._place})).result()
 
     def _prepare(self) -> None:
         found = self._contents.prepared()
@@ -181,15 +187,15 @@ class Copy:
             jobs.append(job)
             size += job.message.size
             if len(jobs) >= _BATCH_MESSAGES or size >= _BATCH_BYTES:
-                self._target.commit_together([], [], jobs=jobs).result()
+                self._target.commit_together(Commit(jobs=jobs)).result()
                 jobs, size = [], 0
         if jobs:
-            self._target.commit_together([], [], jobs=jobs).result()
+            self._target.commit_together(Commit(jobs=jobs)).result()
 
     def _remember(self) -> None:
         producers = list((self._contents.producers() or {}).items())
         for start in range(0, len(producers), _BATCH_MESSAGES):
-            self._target.commit_together([], [], dict(producers[start : start + _BATCH_MESSAGES])).result()
+            self._target.commit_together(Commit(producers=dict(producers[start : start + _BATCH_MESSAGES]))).result()
 
     def _store(self, destination: Destination) -> MessageStore:
         store = self._stores.get(destination)

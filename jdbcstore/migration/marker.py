@@ -13,7 +13,7 @@ from typing import Final
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.migration.contents import MARKER
-from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.contract import Commit, PersistenceAdapter
 
 __all__ = ["Marker"]
 
@@ -60,8 +60,8 @@ class Marker:
     def begin(self) -> None:
         """From now on the copy is under way."""
         if self.place < 0:
-            self._adapter.commit_together([], [], {self.producer: 0}).result()
+            self._adapter.commit_together(Commit(producers={self.producer: 0})).result()
 
     def end(self) -> None:
         """It is complete: what is found in the target from now on belongs to its broker."""
-        self._adapter.commit_together([], [], {self._over: 1}).result()
+        self._adapter.commit_together(Commit(producers={self._over: 1})).result()

@@ -9,8 +9,7 @@ error.
 
 1. A `Completion` succeeds only when the write survives the death of this process.
 2. Sequence numbers grow in the order of the `add_message` calls, over all destinations, and also over restarts while
-any
-   higher number is still in the store. Messages become visible in that order: a page never skips a message that
+   any higher number is still in the store. Messages become visible in that order: a page never skips a message that
    appears later.
 3. A bad write fails alone. A failed commit fails everything that was in it, and nothing of it is visible.
 4. All methods may be called from any thread. Reads block; writes return at once.
@@ -24,7 +23,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import CodecError
@@ -37,6 +37,7 @@ from jdbcstore.store.lease import Lease, LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
+    "Commit",
     "Completion",
     "Cursor",
     "Expired",
@@ -72,6 +73,9 @@ LAST_SEQUENCE: Final = (1 << 63) - 1
 
 #: Queues of consumers of virtual topics, by ActiveMQ's default: they are known although they are empty.
 VIRTUAL_TOPIC_CONSUMERS: Final = Queue("Consumer.*.VirtualTopic.>")
+
+
+_NOBODY: Final[Mapping[ProducerId, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,35 @@ class MessageStore(ABC):
             cursor = page.cursor
 
 
+class Commit(NamedTuple):
+    """What becomes durable together or not at all: one value all the way from a session to the database.
+
+    Give its fields by name. It is a tuple because those are made in half the time, and there is one for each numbered
+    message.
+
+    Args:
+        adds: messages with the stores to add them to, in the order of their sequences.
+        prepared: for each of the `adds` what `MessageStore.prepare` gave, or None; empty if nothing was prepared.
+        removes: ids with the stores to remove them from, as `MessageStore.remove_message`.
+        acknowledged: what durable subscriptions are done with, as `TopicMessageStore.acknowledge`.
+        producers: how far producers come with this; `PersistenceAdapter.last_producer_sequence_id` knows it also when
+            their messages are gone. It never goes back.
+        jobs: scheduled messages to keep, and those that are fired with this; only of an adapter that
+            `SupportsScheduling`.
+        taken: what leaves the waiting room of bulk loads with this; only of an adapter that `SupportsIntake`.
+        follows: writes submitted before. This is done only if they succeed, and otherwise fails.
+    """
+
+    adds: Sequence[tuple[MessageStore, Message]] = ()
+    prepared: Sequence[object] = ()
+    removes: Sequence[tuple[MessageStore, MessageId]] = ()
+    acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = ()
+    producers: Mapping[ProducerId, int] = _NOBODY
+    jobs: Sequence[JobChange] = ()
+    taken: TakenIn | None = None
+    follows: Sequence[Completion[Any]] = ()
+
+
 class PersistenceAdapter(ABC):
     """A store: all destinations of one broker. Also a context manager that starts and stops."""
 
@@ -270,30 +303,11 @@ class PersistenceAdapter(ABC):
         """
 
     @abstractmethod
-    def commit_together(
-        self,
-        adds: Sequence[tuple[MessageStore, Message]],
-        removes: Sequence[tuple[MessageStore, MessageId]],
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
-        prepared: Sequence[object] = (),
-    ) -> Completion[None]:
+    def commit_together(self, commit: Commit) -> Completion[None]:
         """Add, remove and acknowledge over several destinations in one commit, all or nothing.
 
         Args:
-            adds: messages with the stores of this adapter to add them to; each gets its sequence before this returns.
-            removes: ids with the stores to remove them from.
-            producers: how far producers come with this; `last_producer_sequence_id` knows it also when their messages
-                are gone. It never goes back.
-            follows: writes submitted before. This is done only if they succeed, and otherwise fails.
-            acknowledged: what durable subscriptions are done with, as `TopicMessageStore.acknowledge`.
-            jobs: scheduled messages to keep, and those that are fired with this; only of an adapter that
-                `SupportsScheduling`.
-            taken: what leaves the waiting room of bulk loads with this; only of an adapter that `SupportsIntake`.
-            prepared: for each of the `adds` what `MessageStore.prepare` gave, or None; empty if nothing was prepared.
+            commit: what is done. Of the messages added each gets its sequence before this returns.
 
         Raises:
             SchemaMismatch: this store cannot remember producers, acknowledgements, jobs or loads; the text says what to
@@ -305,7 +319,7 @@ class PersistenceAdapter(ABC):
         self, message_id: MessageId, source: MessageStore, moved: Message, target: MessageStore
     ) -> Completion[None]:
         """Remove a message from `source` and add `moved` to `target` in one commit: what a dead-letter queue needs."""
-        return self.commit_together([(target, moved)], [(source, message_id)])
+        return self.commit_together(Commit(adds=[(target, moved)], removes=[(source, message_id)]))
 
     @abstractmethod
     def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, TransientStoreError
@@ -19,6 +19,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     VIRTUAL_TOPIC_CONSUMERS,
+    Commit,
     Cursor,
     Expired,
     ExpiredPage,
@@ -29,7 +30,6 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
-from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jobs import HELD_MS, FiredJob, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -583,40 +583,30 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
                 self._topics.pop(destination).forget()
             return Completion.resolved(None)
 
-    def commit_together(
-        self,
-        adds: Sequence[tuple[MessageStore, Message]],
-        removes: Sequence[tuple[MessageStore, MessageId]],
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
-        prepared: Sequence[object] = (),
-    ) -> Completion[None]:
-        if taken is not None:
+    def commit_together(self, commit: Commit) -> Completion[None]:
+        if commit.taken is not None:
             raise StoreError("a store in memory is not loaded in bulk: nobody else can reach it")
         with self.lock:
             self.check_open()
-            for earlier in follows:
+            for earlier in commit.follows:
                 if earlier.error is not None:
                     failed: Completion[None] = Completion()
                     failed.fail(TransientStoreError(f"not stored, because what it follows was not: {earlier.error}"))
                     return failed
-            if (refused := self._jobs.refusal(jobs)) is not None:
+            if (refused := self._jobs.refusal(commit.jobs)) is not None:
                 failed = Completion()
                 failed.fail(refused)
                 return failed
-            self._jobs.change(jobs)
-            for (store, message), copy in zip_longest(adds, prepared):
+            self._jobs.change(commit.jobs)
+            for (store, message), copy in zip_longest(commit.adds, commit.prepared):
                 self.own(store)._put(message, copy if isinstance(copy, Message) else None)
-            for store, message_id in removes:
+            for store, message_id in commit.removes:
                 self.own(store)._drop(message_id)
-            for topic_store, key, message_id in acknowledged:
+            for topic_store, key, message_id in commit.acknowledged:
                 own = self.own(topic_store)
                 if isinstance(own, MemoryTopicMessageStore):
                     own._acknowledge(key, [message_id])
-            for producer_id, sequence in (producers or {}).items():
+            for producer_id, sequence in commit.producers.items():
                 self._remember(producer_id, sequence)
             return Completion.resolved(None)
 

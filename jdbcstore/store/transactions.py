@@ -16,6 +16,7 @@ from jdbcstore.identifiers import MessageId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
+    Commit,
     MessageStore,
     PersistenceAdapter,
     TopicMessageStore,
@@ -193,7 +194,7 @@ class BufferedTransactionStore(TransactionStore):
     def commit_at_once(self, transaction: BufferedTransaction) -> Completion[None]:
         """Commit in one phase."""
         return self._adapter.commit_together(
-            transaction.adds, transaction.removes, acknowledged=transaction.acknowledged
+            Commit(adds=transaction.adds, removes=transaction.removes, acknowledged=transaction.acknowledged)
         )
 
     def prepare_transaction(self, transaction: BufferedTransaction) -> Completion[None]:

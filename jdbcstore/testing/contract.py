@@ -24,7 +24,7 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Cursor, MessageStore, PersistenceAdapter
+from jdbcstore.store.contract import Commit, Cursor, MessageStore, PersistenceAdapter
 from jdbcstore.testing.messages import PRODUCER, text_message
 
 __all__ = ["DurablePersistenceAdapterContract", "OpenAdapter", "PersistenceAdapterContract"]
@@ -345,7 +345,7 @@ class PersistenceAdapterContract:
         target = adapter.queue_message_store(Queue("TARGET"))
         adds = [(target, text_message(10)), (store, text_message(11)), (target, text_message(12))]
         removes = [(store, MessageId(PRODUCER, 1)), (store, _id(_all(store)[1]))]
-        adapter.commit_together(adds, removes).result(_WAIT_S)
+        adapter.commit_together(Commit(adds=adds, removes=removes)).result(_WAIT_S)
         assert (_texts(store), _texts(target)) == (["message 11"], ["message 10", "message 12"])
         assert (store.message_count, target.message_count) == (1, 2)
 
@@ -353,7 +353,7 @@ class PersistenceAdapterContract:
         adds = [(store, text_message(number)) for number in (1, 2, 3)]
         prepared = [store.prepare(message) for _, message in adds[:2]] + [None]
         _add(store, 10)  # its number is taken meanwhile
-        adapter.commit_together(adds, [], prepared=prepared).result(_WAIT_S)
+        adapter.commit_together(Commit(adds=adds, prepared=prepared)).result(_WAIT_S)
         assert _texts(store) == ["message 10", "message 1", "message 2", "message 3"]
         found = _all(store)[1:]
         assert [_sequence(message) for message in found] == [_sequence(message) for _, message in adds]
@@ -363,7 +363,7 @@ class PersistenceAdapterContract:
         with open_adapter() as other:
             foreign = other.queue_message_store(Queue("TEST"))
         with open_adapter() as adapter, pytest.raises((JdbcStoreError, ValueError)):
-            adapter.commit_together([(foreign, text_message(1))], [])
+            adapter.commit_together(Commit(adds=[(foreign, text_message(1))]))
 
     # -- producers -----------------------------------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ class PersistenceAdapterContract:
         self, adapter: PersistenceAdapter, store: MessageStore
     ) -> None:
         message = text_message(7)
-        adapter.commit_together([(store, message)], [], {PRODUCER: 7}).result(_WAIT_S)
+        adapter.commit_together(Commit(adds=[(store, message)], producers={PRODUCER: 7})).result(_WAIT_S)
         store.remove_message(_id(message)).result(_WAIT_S)
         assert adapter.last_producer_sequence_id(PRODUCER) == 7
 
@@ -385,7 +385,7 @@ class PersistenceAdapterContract:
     ) -> None:
         for number in range(1, 30):
             message = text_message(number)
-            added = adapter.commit_together([(store, message)], [], {PRODUCER: number})
+            added = adapter.commit_together(Commit(adds=[(store, message)], producers={PRODUCER: number}))
             store.remove_message(_id(message)).result(_WAIT_S)
             added.result(_WAIT_S)
             assert adapter.last_producer_sequence_id(PRODUCER) == number
@@ -393,9 +393,9 @@ class PersistenceAdapterContract:
     def test_producers_are_remembered_without_messages_each_for_itself(self, adapter: PersistenceAdapter) -> None:
         names = ["a", "A", "a ", "ä", "it's \\ %s", "a"]
         for number, name in enumerate(names, 1):
-            adapter.commit_together([], [], {ProducerId(name, 0, 0): number}).result(_WAIT_S)
+            adapter.commit_together(Commit(producers={ProducerId(name, 0, 0): number})).result(_WAIT_S)
         many = {ProducerId(f"of {number}", 0, 0): number for number in range(1, 400)}
-        adapter.commit_together([], [], many).result(_WAIT_S)
+        adapter.commit_together(Commit(producers=many)).result(_WAIT_S)
         assert [adapter.last_producer_sequence_id(ProducerId(name, 0, 0)) for name in names] == [6, 2, 3, 4, 5, 6]
         assert all(adapter.last_producer_sequence_id(producer) == last for producer, last in list(many.items())[::50])
 
@@ -404,25 +404,32 @@ class PersistenceAdapterContract:
     ) -> None:
         last = (1 << 63) - 1
         for number in (5, last, 3):
-            adapter.commit_together([], [], {PRODUCER: number}).result(_WAIT_S)
+            adapter.commit_together(Commit(producers={PRODUCER: number})).result(_WAIT_S)
         _add(store, 9)
         assert adapter.last_producer_sequence_id(PRODUCER) == last
 
     def test_what_was_submitted_counts_for_the_last_sequence(self, adapter: PersistenceAdapter) -> None:
         for number in range(1, 50):
-            adapter.commit_together([], [], {PRODUCER: number})
+            adapter.commit_together(Commit(producers={PRODUCER: number}))
             assert adapter.last_producer_sequence_id(PRODUCER) == number
 
     def test_what_follows_a_failed_write_fails_too(self, adapter: PersistenceAdapter, store: MessageStore) -> None:
         _add(store, 1)
         failed: Completion[None] = Completion()
         failed.fail(TransientStoreError("the first one"))
-        done = adapter.commit_together([(store, text_message(2))], [], {PRODUCER: 2})
+        done = adapter.commit_together(Commit(adds=[(store, text_message(2))], producers={PRODUCER: 2}))
         third = adapter.commit_together(
-            [(store, text_message(3))], [(store, MessageId(PRODUCER, 1))], {PRODUCER: 3}, [done, failed]
+            Commit(
+                adds=[(store, text_message(3))],
+                removes=[(store, MessageId(PRODUCER, 1))],
+                producers={PRODUCER: 3},
+                follows=[done, failed],
+            )
         )
-        fourth = adapter.commit_together([(store, text_message(4))], [], {PRODUCER: 4}, [third])
-        fifth = adapter.commit_together([(store, text_message(5))], [], follows=[done])
+        fourth = adapter.commit_together(
+            Commit(adds=[(store, text_message(4))], producers={PRODUCER: 4}, follows=[third])
+        )
+        fifth = adapter.commit_together(Commit(adds=[(store, text_message(5))], follows=[done]))
         assert [completion.exception(_WAIT_S) is None for completion in (done, third, fourth, fifth)] == [
             True,
             False,
@@ -435,7 +442,7 @@ class PersistenceAdapterContract:
         assert adapter.last_producer_sequence_id(PRODUCER) == 5  # by the message, not by a mark
 
     def test_delete_all_messages_forgets_producers(self, adapter: PersistenceAdapter) -> None:
-        adapter.commit_together([], [], {PRODUCER: 9}).result(_WAIT_S)
+        adapter.commit_together(Commit(producers={PRODUCER: 9})).result(_WAIT_S)
         adapter.delete_all_messages()
         assert adapter.last_producer_sequence_id(PRODUCER) == -1
 
@@ -541,7 +548,7 @@ class DurablePersistenceAdapterContract(PersistenceAdapterContract):
         with open_adapter() as adapter:
             store = adapter.queue_message_store(Queue("TEST"))
             message = text_message(7)
-            adapter.commit_together([(store, message)], [], {PRODUCER: 7})
+            adapter.commit_together(Commit(adds=[(store, message)], producers={PRODUCER: 7}))
             store.remove_message(_id(message))
         with open_adapter() as adapter:
             assert adapter.last_producer_sequence_id(PRODUCER) == 7

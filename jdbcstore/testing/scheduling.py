@@ -15,6 +15,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import BytesMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import (
+    Commit,
     FiredJob,
     JobStore,
     MessageStore,
@@ -106,7 +107,12 @@ class ScheduleContract:
         assert old.message_id is not None
         changes = [scheduled_job(3, 5), scheduled_job(4, 6)]
         adapter.commit_together(
-            [(queue, text_message(2))], [(queue, old.message_id)], {PRODUCER: 4}, jobs=changes
+            Commit(
+                adds=[(queue, text_message(2))],
+                removes=[(queue, old.message_id)],
+                producers={PRODUCER: 4},
+                jobs=changes,
+            )
         ).result(_WAIT_S)
         assert [m.message_id for m in queue.recover()] == [MessageId(PRODUCER, 2)]
         assert names(jobs.due_jobs(9, 10, _ROOMY_BYTES).jobs) == [3, 4]
@@ -116,7 +122,7 @@ class ScheduleContract:
         self, adapter: PersistenceAdapter, jobs: JobStore, queue: MessageStore
     ) -> None:
         keep(adapter, scheduled_job(1, 5))
-        done = adapter.commit_together([(queue, text_message(2))], [], jobs=[scheduled_job(1, 9)])
+        done = adapter.commit_together(Commit(adds=[(queue, text_message(2))], jobs=[scheduled_job(1, 9)]))
         assert isinstance(done.exception(_WAIT_S), JdbcStoreError)
         assert queue.message_count == 0
         assert jobs.next_due_ms() == 5
@@ -166,7 +172,8 @@ class ScheduleContract:
         """Handed over together, so that they are likely to be in one batch."""
         keep(adapter, job := scheduled_job(1, 5))
         outcomes = [
-            adapter.commit_together([(queue, text_message(1))], [], jobs=[FiredJob(job.job_id, 5)]) for _ in range(8)
+            adapter.commit_together(Commit(adds=[(queue, text_message(1))], jobs=[FiredJob(job.job_id, 5)]))
+            for _ in range(8)
         ]
         errors = [done.exception(_WAIT_S) for done in outcomes]
         assert errors.count(None) == 1
@@ -181,14 +188,14 @@ class ScheduleContract:
         jobs.remove_job(one.job_id)
         fire(adapter, queue, FiredJob(other.job_id, 5, 9))
         for job in (one, other):
-            done = adapter.commit_together([(queue, text_message(7))], [], jobs=[FiredJob(job.job_id, 5)])
+            done = adapter.commit_together(Commit(adds=[(queue, text_message(7))], jobs=[FiredJob(job.job_id, 5)]))
             assert isinstance(done.exception(_WAIT_S), JdbcStoreError)
         assert queue.message_count == len(list(queue.recover())) == 1
         assert jobs.next_due_ms() == 9
 
     def test_a_firing_may_begin_another_job(self, adapter: PersistenceAdapter, jobs: JobStore) -> None:
         keep(adapter, job := scheduled_job(1, 5, cron="* * * * *"))
-        adapter.commit_together([], [], jobs=[FiredJob(job.job_id, 5, 65), scheduled_job(2, 20)]).result(_WAIT_S)
+        adapter.commit_together(Commit(jobs=[FiredJob(job.job_id, 5, 65), scheduled_job(2, 20)])).result(_WAIT_S)
         assert names(jobs.due_jobs(99, 9, _ROOMY_BYTES).jobs) == [2, 1]
 
     def test_a_firing_reaches_durable_subscriptions(self, adapter: PersistenceAdapter, jobs: JobStore) -> None:
@@ -205,7 +212,7 @@ class ScheduleContract:
 
     def test_a_held_job_is_not_due(self, adapter: PersistenceAdapter, jobs: JobStore) -> None:
         keep(adapter, job := scheduled_job(1, 5))
-        adapter.commit_together([], [], jobs=[FiredJob(job.job_id, 5, HELD_MS)]).result(_WAIT_S)
+        adapter.commit_together(Commit(jobs=[FiredJob(job.job_id, 5, HELD_MS)])).result(_WAIT_S)
         assert jobs.next_due_ms() is None
         assert names(jobs.due_jobs(HELD_MS, 9, _ROOMY_BYTES).jobs) == []
         assert names(jobs.jobs(None, 9, _ROOMY_BYTES).jobs) == [1]
@@ -252,13 +259,13 @@ class DurableScheduleContract(ScheduleContract):
 
 def keep(adapter: PersistenceAdapter, *jobs: ScheduledJob) -> None:
     """Store jobs."""
-    adapter.commit_together([], [], jobs=jobs).result(_WAIT_S)
+    adapter.commit_together(Commit(jobs=jobs)).result(_WAIT_S)
 
 
 def fire(adapter: PersistenceAdapter, store: MessageStore, job: FiredJob) -> None:
     """Fire a job that sends to a store."""
     number = int(job.job_id.rpartition(":")[2])
-    adapter.commit_together([(store, text_message(number))], [], jobs=[job]).result(_WAIT_S)
+    adapter.commit_together(Commit(adds=[(store, text_message(number))], jobs=[job])).result(_WAIT_S)
 
 
 def names(jobs: Sequence[ScheduledJob]) -> list[int]:

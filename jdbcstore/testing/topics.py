@@ -23,7 +23,7 @@ from jdbcstore.errors import ConfigurationError, JdbcStoreError, StoreClosed, St
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, TopicMessageStore
+from jdbcstore.store.contract import Commit, Cursor, PersistenceAdapter, SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.contract import OpenAdapter
 from jdbcstore.testing.messages import PRODUCER, text_message
@@ -703,7 +703,9 @@ class TopicContract:
         _add(topic, 1, 2)
         dead = adapter.queue_message_store(Queue("DEAD"))
         first = _page(topic, ANN)[0]
-        adapter.commit_together([(dead, first.copy())], [], acknowledged=[(topic, ANN, _id(first))]).result(_WAIT_S)
+        adapter.commit_together(Commit(adds=[(dead, first.copy())], acknowledged=[(topic, ANN, _id(first))])).result(
+            _WAIT_S
+        )
         assert dead.message_count == 1
         assert _unacknowledged(topic, ANN) == [2]
         assert _unacknowledged(topic, BOB) == [1, 2]
@@ -717,9 +719,11 @@ class TopicContract:
         _add(topic, 1, 2)
         messages = [text_message(10), text_message(11), text_message(12)]
         adapter.commit_together(
-            [(topic, messages[0]), (nobody, messages[1]), (other, messages[2])],
-            [(topic, MessageId(PRODUCER, 2))],
-            acknowledged=[(topic, ANN, MessageId(PRODUCER, 1)), (topic, ANN, _id(messages[0]))],
+            Commit(
+                adds=[(topic, messages[0]), (nobody, messages[1]), (other, messages[2])],
+                removes=[(topic, MessageId(PRODUCER, 2))],
+                acknowledged=[(topic, ANN, MessageId(PRODUCER, 1)), (topic, ANN, _id(messages[0]))],
+            )
         ).result(_WAIT_S)
         assert _unacknowledged(topic, ANN) == []
         assert _unacknowledged(topic, BOB) == [1, 10]
@@ -733,7 +737,7 @@ class TopicContract:
         _add(topic, 1)
         failed: Completion[None] = Completion()
         failed.fail(TransientStoreError("the first one"))
-        done = adapter.commit_together([], [], follows=[failed], acknowledged=[(topic, ANN, MessageId(PRODUCER, 1))])
+        done = adapter.commit_together(Commit(follows=[failed], acknowledged=[(topic, ANN, MessageId(PRODUCER, 1))]))
         assert isinstance(done.exception(_WAIT_S), JdbcStoreError)
         assert _unacknowledged(topic, ANN) == [1]
 

@@ -12,6 +12,8 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.waiting import wait_until
@@ -102,9 +104,9 @@ def test_a_dead_letter_is_stored_for_a_topic_in_the_commit_that_takes_it_away(
     committed: list[tuple[int, int]] = []
     commit_together = sqlite_store.commit_together
 
-    def counted(adds: Any, removes: Any, *more: Any, **named: Any) -> Any:
-        committed.append((len(adds), len(removes)))
-        return commit_together(adds, removes, *more, **named)
+    def counted(commit: Commit) -> Completion[None]:
+        committed.append((len(commit.adds), len(commit.removes)))
+        return commit_together(commit)
 
     sqlite_store.commit_together = counted  # type: ignore[method-assign]
     refuse(refusing, A, "refused")

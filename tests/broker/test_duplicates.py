@@ -5,29 +5,23 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jdbcstore import (
     Broker,
     JdbcOptions,
-    Message,
-    MessageId,
-    MessageStore,
     ProducerId,
     TransientStoreError,
     faults,
     open_store,
 )
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import JobChange, TopicMessageStore
-from jdbcstore.store.intake import TakenIn
+from jdbcstore.store.contract import Commit
 from jdbcstore.store.memory import MemoryPersistenceAdapter
-from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_receipts import commits_held
@@ -279,28 +273,18 @@ class HesitantStore(MemoryPersistenceAdapter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: queue.SimpleQueue[tuple[Completion[None], Mapping[ProducerId, int] | None]] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[tuple[Completion[None], Mapping[ProducerId, int]]] = queue.SimpleQueue()
 
-    def commit_together(
-        self,
-        adds: Sequence[tuple[MessageStore, Message]],
-        removes: Sequence[tuple[MessageStore, MessageId]],
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
-        prepared: Sequence[object] = (),
-    ) -> Completion[None]:
+    def commit_together(self, commit: Commit) -> Completion[None]:
         completion: Completion[None] = Completion()
-        self.asked.put((completion, producers))
+        self.asked.put((completion, commit.producers))
         return completion
 
     def answer(self, *, well: bool) -> None:
         """Answer the commit that has waited longest."""
         completion, producers = self.asked.get(timeout=10)
         if well:
-            super().commit_together([], [], producers)
+            super().commit_together(Commit(producers=producers))
             completion.resolve(None)
         else:
             completion.fail(TransientStoreError("the store did not want to"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationP
 from jdbcstore.errors import MessageTooLarge
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
@@ -186,10 +186,10 @@ def test_what_the_store_refuses_as_a_dead_letter_is_kept_as_it_is(
     adapter = brokers[0].adapter
     commit = adapter.commit_together
 
-    def refusing(adds: Any, *others: Any) -> Completion[None]:
-        if any("dlqDeliveryFailureCause" in message.properties for _, message in adds):
+    def refusing(order: Commit) -> Completion[None]:
+        if any("dlqDeliveryFailureCause" in message.properties for _, message in order.adds):
             raise MessageTooLarge("too large")
-        return commit(adds, *others)
+        return commit(order)
 
     monkeypatch.setattr(adapter, "commit_together", refusing)
     client.subscribe(A, "client-individual")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from jdbcstore.broker import slices
 from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.session import Session
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit
 from tests.broker.client import Address, Client
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail, commits_held
@@ -274,9 +274,9 @@ def test_what_was_prepared_for_a_long_commit_is_used(
     commit_together = sqlite_store.commit_together
     seen: list[object] = []
 
-    def watched(*arguments: Any) -> Completion[None]:
-        seen.extend(arguments[-1])
-        return commit_together(*arguments)
+    def watched(commit: Commit) -> Completion[None]:
+        seen.extend(commit.prepared)
+        return commit_together(commit)
 
     monkeypatch.setattr(sqlite_store, "commit_together", watched)
     client = open_client(start_broker(sqlite_store))

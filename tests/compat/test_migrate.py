@@ -9,7 +9,7 @@ import pytest
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.migration import migrate
-from jdbcstore.store.contract import ScheduledJob
+from jdbcstore.store.contract import Commit, ScheduledJob
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ
 
@@ -50,7 +50,7 @@ def test_from_kahadb_through_a_database_to_kahadb(
     with open_store(postgresql_url) as adapter:
         job = text_message(1, destination=Queue("LATER"))
         job.set_property("number", 7)
-        adapter.commit_together([], [], jobs=[ScheduledJob("ID:job:1:1:1:1", job, 1_700_000_000_000)]).result()
+        adapter.commit_together(Commit(jobs=[ScheduledJob("ID:job:1:1:1:1", job, 1_700_000_000_000)])).result()
     done = migrate(postgresql_url, f"kahadb:{folders[1] / 'kahadb'}")
     assert (len(done.transactions), done.jobs, len(done.subscriptions)) == (3, 1, 2)
     scheduler = folders[1] / "kahadb" / "scheduler"

@@ -10,6 +10,7 @@ from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import (
+    Commit,
     Cursor,
     PersistenceAdapter,
     ScheduledJob,
@@ -75,7 +76,7 @@ def fill(adapter: PersistenceAdapter, messages: int = 30) -> None:
         ScheduledJob("job-1", text_message(1, destination=PLAIN, producer_id=FOREIGN), 4_000_000_000_000),
         ScheduledJob("job-2", text_message(2, destination=NEWS), 4_000_000_000_001, 10, 20, -1, "* * * * *"),
     ]
-    adapter.commit_together([], [], {FOREIGN: 42}, jobs=jobs).result()
+    adapter.commit_together(Commit(producers={FOREIGN: 42}, jobs=jobs)).result()
 
 
 def _prepare(adapter: PersistenceAdapter, ids: dict[Destination, list[MessageId]]) -> None:

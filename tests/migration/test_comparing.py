@@ -14,7 +14,7 @@ from jdbcstore.migration import migrate_contents
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.stores import StoreContents
 from jdbcstore.migration.target import StoreTarget
-from jdbcstore.store.contract import Cursor, ScheduledJob
+from jdbcstore.store.contract import Commit, Cursor, ScheduledJob
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.testing import text_message
 from tests.migration import rich
@@ -56,7 +56,7 @@ def other_job(target: MemoryPersistenceAdapter) -> None:
     assert job is not None
     target.job_store().remove_job("job-1").result()
     later = ScheduledJob(job.job_id, job.message, job.due_ms + 1)
-    target.commit_together([], [], jobs=[later]).result()
+    target.commit_together(Commit(jobs=[later])).result()
 
 
 def one_more(target: MemoryPersistenceAdapter) -> None:

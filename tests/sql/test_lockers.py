@@ -36,7 +36,7 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import LockStatus, MessageStore, SupportsLocking
+from jdbcstore.store.contract import Commit, LockStatus, MessageStore, SupportsLocking
 from jdbcstore.store.jdbc import pulse
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import raw_connection
@@ -859,7 +859,7 @@ def test_an_adapter_may_be_master_again(brokers: Brokers) -> None:
 def write(adapter: JdbcPersistenceAdapter, rows: int, *removes: Message) -> Completion[None]:
     """One unit of so many new messages, numbered from 100 on: from a dozen on PostgreSQL takes another way."""
     adds = [(queue(adapter), text_message(100 + n)) for n in range(rows)]
-    return adapter.commit_together(adds, [(queue(adapter), id_of(message)) for message in removes])
+    return adapter.commit_together(Commit(adds=adds, removes=[(queue(adapter), id_of(message)) for message in removes]))
 
 
 @pytest.mark.parametrize("removing", [False, True])

@@ -13,6 +13,7 @@ from jdbcstore.config.urls import open_engine, store_url
 from jdbcstore.destination import Queue
 from jdbcstore.errors import OutcomeUnknown, SchemaMismatch, StoreError, TransientStoreError
 from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.store.contract import Commit
 from jdbcstore.store.jdbc.migration import migrations_folder
 from jdbcstore.store.jdbc.schema import inspect_schema, upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
@@ -41,7 +42,9 @@ def test_what_follows_a_refused_message_fails_also_from_the_same_batch(database_
             for number in range(10, 20):
                 follows = pending[-1:]
                 message = text_message(number, producer_id=mine)
-                pending.append(adapter.commit_together([(store, message)], [], {mine: number}, follows))
+                pending.append(
+                    adapter.commit_together(Commit(adds=[(store, message)], producers={mine: number}, follows=follows))
+                )
             others = [store.add_message(text_message(number)) for number in range(30, 40)]
         assert [completion.exception(WAIT_S) is None for completion in pending] == [True] * 3 + [False] * 7
         assert [completion.result(WAIT_S) > 0 for completion in others] == [True] * 10
@@ -64,11 +67,11 @@ def test_a_mark_whose_commit_was_cut_off_is_known_before_the_next(sql_server_url
     with Proxy(port) as proxy, opened(proxy.url(url), retry_s=0) as (adapter, store):
         store.add_message(text_message(1)).result(WAIT_S)
         trap = proxy.cut_at(b"JDBCSTORE_PRODUCERS", deliver=delivered)
-        cut = adapter.commit_together([(store, text_message(2))], [], {PRODUCER: 2})
+        cut = adapter.commit_together(Commit(adds=[(store, text_message(2))], producers={PRODUCER: 2}))
         assert trap.wait(WAIT_S)
         proxy.cut()  # sooner than the writer tries again
         assert isinstance(cut.exception(WAIT_S), OutcomeUnknown)
-        after = adapter.commit_together([(store, text_message(3))], [], {PRODUCER: 3}, [cut])
+        after = adapter.commit_together(Commit(adds=[(store, text_message(3))], producers={PRODUCER: 3}, follows=[cut]))
         assert isinstance(after.exception(WAIT_S), TransientStoreError)
         proxy.resume()
         last = adapter.last_producer_sequence_id(PRODUCER)
@@ -79,11 +82,11 @@ def test_a_mark_whose_commit_was_cut_off_is_known_before_the_next(sql_server_url
 def test_a_long_unused_producer_is_forgotten_when_others_appear(database_url: str) -> None:
     with opened(database_url, producer_memory_s=3600) as (adapter, _):
         names = [f"n{number:03}" for number in range(100)]
-        adapter.commit_together([], [], {ProducerId(name, 0, 0): 5 for name in names}).result(WAIT_S)
+        adapter.commit_together(Commit(producers={ProducerId(name, 0, 0): 5 for name in names})).result(WAIT_S)
         execute(
             database_url, "UPDATE JDBCSTORE_PRODUCERS SET LAST_USED_MS = LAST_USED_MS - 3601000 WHERE PRODUCER < 'n080'"
         )
-        adapter.commit_together([], [], {ProducerId("n000", 0, 0): 6}).result(WAIT_S)  # it is heard of again
+        adapter.commit_together(Commit(producers={ProducerId("n000", 0, 0): 6})).result(WAIT_S)  # it is heard of again
         for number in range(7):
             assert adapter.last_producer_sequence_id(ProducerId(f"new{number}", 0, 0)) == -1
         expected = {"n000:0:0": 6, **{f"{name}:0:0": 5 for name in names[80:]}}
@@ -95,11 +98,11 @@ def test_a_long_unused_producer_is_forgotten_when_others_appear(database_url: st
 def test_what_was_heard_of_since_it_was_looked_at_is_not_forgotten(database_url: str) -> None:
     with opened(database_url, producer_memory_s=3600) as (adapter, _):
         name = ProducerId("n", 0, 0)
-        adapter.commit_together([], [], {name: 5}).result(WAIT_S)
+        adapter.commit_together(Commit(producers={name: 5})).result(WAIT_S)
         execute(database_url, "UPDATE JDBCSTORE_PRODUCERS SET LAST_USED_MS = LAST_USED_MS - 3601000")
         with one_batch():
-            adapter.commit_together([], [], {name: 6})
-            adapter.commit_together([], [], {ProducerId("other", 0, 0): 1})
+            adapter.commit_together(Commit(producers={name: 6}))
+            adapter.commit_together(Commit(producers={ProducerId("other", 0, 0): 1}))
         assert adapter.last_producer_sequence_id(ProducerId("new", 0, 0)) == -1
         assert adapter.last_producer_sequence_id(name) == 6
 
@@ -125,7 +128,7 @@ def test_a_producer_is_told_from_another_whatever_the_collation(
 
 def test_the_higher_of_rows_and_mark_counts(database_url: str) -> None:
     with opened(database_url) as (adapter, store):
-        adapter.commit_together([(store, text_message(3))], [], {PRODUCER: 3}).result(WAIT_S)
+        adapter.commit_together(Commit(adds=[(store, text_message(3))], producers={PRODUCER: 3})).result(WAIT_S)
         store.add_message(text_message(9)).result(WAIT_S)  # as a Java broker would
         assert adapter.last_producer_sequence_id(PRODUCER) == 9
         store.remove_message(MessageId(PRODUCER, 9)).result(WAIT_S)
@@ -139,8 +142,8 @@ def test_without_the_table_nobody_may_number_messages_and_all_else_works(databas
     execute(database_url, "DROP TABLE JDBCSTORE_PRODUCERS")
     with opened(database_url, create_tables_on_startup=False) as (adapter, store):
         with pytest.raises(SchemaMismatch, match=r"JDBCSTORE_PRODUCERS.*Run: jdbcstore schema upgrade URL"):
-            adapter.commit_together([(store, text_message(1))], [], {PRODUCER: 1})
-        adapter.commit_together([(store, text_message(2))], []).result(WAIT_S)
+            adapter.commit_together(Commit(adds=[(store, text_message(1))], producers={PRODUCER: 1}))
+        adapter.commit_together(Commit(adds=[(store, text_message(2))])).result(WAIT_S)
         assert adapter.last_producer_sequence_id(PRODUCER) == 2
         adapter.delete_all_messages()
     engine = open_engine(database_url)
@@ -152,7 +155,7 @@ def test_without_the_table_nobody_may_number_messages_and_all_else_works(databas
 
 def test_a_producer_whose_name_is_too_long_is_refused(database_url: str) -> None:
     with opened(database_url) as (adapter, _), pytest.raises(StoreError, match="251 characters"):
-        adapter.commit_together([], [], {ProducerId("x" * 247, 0, 0): 1})
+        adapter.commit_together(Commit(producers={ProducerId("x" * 247, 0, 0): 1}))
 
 
 def test_a_downgrade_drops_the_table_and_an_upgrade_makes_it_again(database_url: str) -> None:
@@ -174,5 +177,7 @@ def test_queues_have_nothing_to_do_with_it(database_url: str) -> None:
     """Numbers are the producer's, whatever the destination."""
     with opened(database_url) as (adapter, store):
         other = adapter.queue_message_store(Queue("OTHER"))
-        adapter.commit_together([(store, text_message(3)), (other, text_message(4))], [], {PRODUCER: 4}).result(WAIT_S)
+        adapter.commit_together(
+            Commit(adds=[(store, text_message(3)), (other, text_message(4))], producers={PRODUCER: 4})
+        ).result(WAIT_S)
         assert adapter.last_producer_sequence_id(PRODUCER) == 4

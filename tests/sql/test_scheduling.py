@@ -11,7 +11,7 @@ from jdbcstore.config.urls import open_engine, open_store, store_url
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import LeaseLost, SchemaMismatch, StoreError
 from jdbcstore.openwire import marshal
-from jdbcstore.store.contract import FiredJob
+from jdbcstore.store.contract import Commit, FiredJob
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import upgrade_schema
@@ -122,15 +122,15 @@ def test_a_firing_that_is_cut_off_happens_once(
     url, proxy = proxied
     with opened(url) as (adapter, store):
         job = scheduled_job(1, 5)
-        adapter.commit_together([], [], jobs=[job]).result(WAIT_S)
+        adapter.commit_together(Commit(jobs=[job])).result(WAIT_S)
         fired = FiredJob(job.job_id, 5, next_ms)
         target_store = store if target == "queue" else adapter.topic_message_store(Topic("T"))
         trap = proxy.cut_at(b"twice", deliver=delivered)
-        adapter.commit_together([(target_store, text_message(1))], [], jobs=[fired]).result(WAIT_S)
+        adapter.commit_together(Commit(adds=[(target_store, text_message(1))], jobs=[fired])).result(WAIT_S)
         assert trap.is_set()
         assert store.message_count == len(list(store.recover())) == (target == "queue")
         assert adapter.job_store().next_due_ms() == next_ms
-        again = adapter.commit_together([(store, text_message(2))], [], jobs=[fired]).exception(WAIT_S)
+        again = adapter.commit_together(Commit(adds=[(store, text_message(2))], jobs=[fired])).exception(WAIT_S)
         assert isinstance(again, StoreError)
         assert store.message_count == (target == "queue")
 
@@ -141,7 +141,7 @@ def test_a_job_whose_commit_is_cut_off_is_there_once(proxied: tuple[str, Proxy],
     with opened(url) as (adapter, _):
         trap = proxy.cut_at(b"JDBCSTORE_SCHEDULED", deliver=delivered)
         with one_batch():
-            kept = [adapter.commit_together([], [], jobs=[scheduled_job(n, n)]) for n in range(5)]
+            kept = [adapter.commit_together(Commit(jobs=[scheduled_job(n, n)])) for n in range(5)]
             kept.append(adapter.job_store().remove_job(scheduled_job(0, 0).job_id))
         for one in kept:
             one.result(WAIT_S)
@@ -152,10 +152,12 @@ def test_a_job_whose_commit_is_cut_off_is_there_once(proxied: tuple[str, Proxy],
 def test_a_bad_firing_fails_alone(database_url: str) -> None:
     with opened(database_url) as (adapter, store):
         jobs = [scheduled_job(n, 5) for n in range(4)]
-        adapter.commit_together([], [], jobs=jobs).result(WAIT_S)
+        adapter.commit_together(Commit(jobs=jobs)).result(WAIT_S)
         with one_batch():
             fired = [
-                adapter.commit_together([(store, text_message(n))], [], jobs=[FiredJob(job.job_id, 6 if n == 2 else 5)])
+                adapter.commit_together(
+                    Commit(adds=[(store, text_message(n))], jobs=[FiredJob(job.job_id, 6 if n == 2 else 5)])
+                )
                 for n, job in enumerate(jobs)
             ]
         errors = [one.exception(WAIT_S) for one in fired]
@@ -169,11 +171,11 @@ def test_who_is_not_master_fires_nothing(database_url: str) -> None:
     engine = open_engine(database_url)
     with opened(database_url, locker="lease") as (adapter, store):
         job = scheduled_job(1, 5)
-        adapter.commit_together([], [], jobs=[job]).result(WAIT_S)
+        adapter.commit_together(Commit(jobs=[job])).result(WAIT_S)
         with engine.connect() as connection:
             connection.exec_driver_sql("UPDATE JDBCSTORE_TERM SET TERM = TERM + 1, HOLDER = 'somebody'")
             connection.exec_driver_sql("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'somebody'")
-            fired = adapter.commit_together([(store, text_message(1))], [], jobs=[FiredJob(job.job_id, 5)])
+            fired = adapter.commit_together(Commit(adds=[(store, text_message(1))], jobs=[FiredJob(job.job_id, 5)]))
             assert isinstance(fired.exception(WAIT_S), LeaseLost)
             assert connection.exec_driver_sql("SELECT COUNT(*) FROM ACTIVEMQ_MSGS").scalar() == 0
             assert connection.exec_driver_sql("SELECT COUNT(*) FROM JDBCSTORE_SCHEDULED").scalar() == 1
@@ -194,7 +196,7 @@ def test_without_its_table_nothing_is_scheduled_and_all_else_goes_on(database_ur
         with pytest.raises(SchemaMismatch, match="schema upgrade"):
             adapter.job_store()
         with pytest.raises(SchemaMismatch, match="schema upgrade"):
-            adapter.commit_together([(store, text_message(1))], [], jobs=[scheduled_job(1, 5)])
+            adapter.commit_together(Commit(adds=[(store, text_message(1))], jobs=[scheduled_job(1, 5)]))
         store.add_message(text_message(2)).result(WAIT_S)
         assert store.message_count == 1
     report = upgrade_schema(engine)

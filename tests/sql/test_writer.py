@@ -27,7 +27,7 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import Cursor, MessageStore
+from jdbcstore.store.contract import Commit, Cursor, MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.testing import text_message
@@ -116,8 +116,10 @@ def test_an_atomic_unit_with_a_refused_message_fails_as_a_whole(database_url: st
         refuse_thirteen(database_url)
         store.add_message(text_message(1)).result(WAIT_S)
         unit = adapter.commit_together(
-            [(store, text_message(12)), (store, text_message(13))],
-            [(store, text_message(1).message_id)],  # type: ignore[list-item]  # it has an id
+            Commit(
+                adds=[(store, text_message(12)), (store, text_message(13))],
+                removes=[(store, text_message(1).message_id)],  # type: ignore[list-item]  # it has an id
+            )
         )
         assert isinstance(unit.exception(WAIT_S), StoreError)
         assert numbers(store) == [1]
@@ -252,7 +254,7 @@ def test_a_large_batch_that_is_cut_off_anywhere_is_stored_once(
         assert old.message_id is not None
         trap = proxy.cut_at(pattern, deliver=delivered)
         adds = [(store, text_message(n)) for n in range(1, 41)]
-        adapter.commit_together(adds, [(store, old.message_id)]).result(WAIT_S)
+        adapter.commit_together(Commit(adds=adds, removes=[(store, old.message_id)])).result(WAIT_S)
         assert trap.is_set()
         assert numbers(store) == list(range(1, 41))
         assert store.message_count == 40

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, text
 from sqlalchemy.exc import DBAPIError
@@ -32,11 +32,11 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
-from jdbcstore.identifiers import MessageId, ProducerId
-from jdbcstore.message import Message
+from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     PRIORITY_LEVELS,
+    Commit,
     Expired,
     ExpiredPage,
     Locker,
@@ -45,7 +45,6 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
-from jdbcstore.store.intake import TakenIn
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
@@ -75,10 +74,8 @@ from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
 from jdbcstore.store.jdbc.watch import Lines, engine_for, line_of, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.writer import Writer
-from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.unlocked import NoLocker
-from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["JdbcPersistenceAdapter"]
 
@@ -468,41 +465,31 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._sequence += 1
         return self._sequence
 
-    def commit_together(
-        self,
-        adds: Sequence[tuple[MessageStore, Message]],
-        removes: Sequence[tuple[MessageStore, MessageId]],
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
-        prepared: Sequence[object] = (),
-    ) -> Completion[None]:
+    def commit_together(self, commit: Commit) -> Completion[None]:
         self._opened()
-        marks = [ProducerRow(producer_text(producer), last) for producer, last in (producers or {}).items()]
+        marks = [ProducerRow(producer_text(producer), last) for producer, last in commit.producers.items()]
         if marks:
             self._producers.require_table()
-        changes, traces = self._jobs.changes_of(jobs)
-        if taken is not None:
+        changes, traces = self._jobs.changes_of(commit.jobs)
+        if commit.taken is not None:
             if self._intake is None:
                 raise SchemaMismatch(
                     f"the store has no table {self.statements.loads}. Run: jdbcstore schema upgrade URL"
                 )
-            more, tracks = self._intake.changes_of(taken)
+            more, tracks = self._intake.changes_of(commit.taken)
             changes, traces = [*changes, *more], [*traces, *tracks]
         completion: Completion[None] = Completion()
-        targets = [(self.own(store), message) for store, message in adds]
-        sources = [(self.own(store), message_id) for store, message_id in removes]
+        targets = [(self.own(store), message) for store, message in commit.adds]
+        sources = [(self.own(store), message_id) for store, message_id in commit.removes]
         topics = [work for store, message_id in sources for work in store.removal_of(message_id)]
-        done = [(self.own_topic(store), key, message_id) for store, key, message_id in acknowledged]
+        done = [(self.own_topic(store), key, message_id) for store, key, message_id in commit.acknowledged]
         sources = [(store, message_id) for store, message_id in sources if not isinstance(store, JdbcTopicMessageStore)]
         known = [message_id.broker_sequence_id for _, message_id in sources if message_id.broker_sequence_id > 0]
         keys = [store.key_of(message_id) for store, message_id in sources if message_id.broker_sequence_id <= 0]
         counts = [(store.container, -1) for store, _ in sources]
         with self.order:
             rows: list[MessageRow] = []
-            for (store, message), made in zip_longest(targets, prepared):
+            for (store, message), made in zip_longest(targets, commit.prepared):
                 if not store.is_needed:
                     store.number(message)
                     continue
@@ -519,7 +506,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                     keys=keys,
                     counts=counts,
                     producers=marks,
-                    follows=follows,
+                    follows=commit.follows,
                     topics=topics,
                     changes=changes,
                     traces=traces,

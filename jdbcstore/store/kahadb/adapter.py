@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.identifiers import MessageId, ProducerId, told_apart
-from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
+    Commit,
     Expired,
     ExpiredPage,
     Locker,
@@ -28,8 +27,6 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
-from jdbcstore.store.intake import TakenIn
-from jdbcstore.store.jobs import JobChange
 from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.blank_index import wire_version_of
 from jdbcstore.store.kahadb.committer import Committer
@@ -336,29 +333,19 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self.committer.submit(Write(completion, parts=parts, is_alone=is_alone))
         return completion
 
-    def commit_together(
-        self,
-        adds: Sequence[tuple[MessageStore, Message]],
-        removes: Sequence[tuple[MessageStore, MessageId]],
-        producers: Mapping[ProducerId, int] | None = None,
-        follows: Sequence[Completion[Any]] = (),
-        acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]] = (),
-        jobs: Sequence[JobChange] = (),
-        taken: TakenIn | None = None,
-        prepared: Sequence[object] = (),
-    ) -> Completion[None]:
+    def commit_together(self, commit: Commit) -> Completion[None]:
         self._opened()
-        changes = self.job_store().changes(jobs) if jobs else None
-        if taken is not None:
+        changes = self.job_store().changes(commit.jobs) if commit.jobs else None
+        if commit.taken is not None:
             raise StoreError("a KahaDB directory is not loaded in bulk")
-        targets = [(store, message) for store, message in ((self.own(store), message) for store, message in adds)]
+        targets = [(self.own(store), message) for store, message in commit.adds]
         records = [
             (store, message, made if isinstance(made, PreparedAdd) else store.prepare(message))
-            for (store, message), made in zip_longest(targets, prepared)
+            for (store, message), made in zip_longest(targets, commit.prepared)
         ]
-        sources = [(self.own(store), message_id) for store, message_id in removes]
-        done = [(self.own_topic(store), key, message_id) for store, key, message_id in acknowledged]
-        came = {str(producer): last for producer, last in (producers or {}).items()}
+        sources = [(self.own(store), message_id) for store, message_id in commit.removes]
+        done = [(self.own_topic(store), key, message_id) for store, key, message_id in commit.acknowledged]
+        came = {str(producer): last for producer, last in commit.producers.items()}
         completion: Completion[None] = Completion()
         with self.order:
             added: list[Add] = []
@@ -382,7 +369,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
             may_cancel = 0
             if len(added) == 1 and changes is None and not sources and not done and added[0].known.destination.is_queue:
                 may_cancel = added[0].hint.sequence
-            self.committer.submit(Write(completion, parts=parts, follows=follows, may_cancel=may_cancel))
+            self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
         return completion
 
     def own(self, store: MessageStore) -> KahaDBMessageStore:

@@ -11,6 +11,7 @@ import pytest
 from jdbcstore.destination import Queue
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message, TextMessage
+from jdbcstore.store.contract import Commit
 from jdbcstore.store.kahadb import Journal
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.cleanup import candidates, unneeded
@@ -185,7 +186,7 @@ def test_a_subscription_that_nothing_waits_for_keeps_no_file(tmp_path: Path) -> 
 def test_what_only_remarks_tell_is_told_again(tmp_path: Path) -> None:
     producer, known, forgotten = ProducerId("ID:p", 1, 1), "Consumer.A.VirtualTopic.T", "Consumer.B.VirtualTopic.T"
     with KahaDBPersistenceAdapter(tmp_path, TINY) as adapter:
-        adapter.commit_together([], [], {producer: 17}).result()
+        adapter.commit_together(Commit(producers={producer: 17})).result()
         for name in (known, forgotten):
             adapter.queue_message_store(Queue(name))
         adapter.remove_destination(Queue(forgotten)).result()
@@ -202,7 +203,7 @@ def test_many_producers_are_told_again_before_a_file_goes(tmp_path: Path, monkey
     monkeypatch.setattr("jdbcstore.store.kahadb.cleanup._PRODUCERS_MAX", 10)
     producers = {ProducerId("ID:p", number, 1): number for number in range(1, 26)}
     with KahaDBPersistenceAdapter(tmp_path, TINY) as adapter:
-        adapter.commit_together([], [], producers).result()
+        adapter.commit_together(Commit(producers=producers)).result()
         take(adapter, *fill(adapter, 1, 6))
         runs = [bool(adapter.remove_unneeded_files()) for _ in range(4)]
         assert runs[:2] == [False, False]

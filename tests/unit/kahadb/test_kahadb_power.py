@@ -25,6 +25,7 @@ import pytest
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.contract import Commit
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.index import FILE_NAME, Index
@@ -117,13 +118,13 @@ class Session:
 
     def schedule(self, number: int) -> None:
         job = ScheduledJob(str(number), text_message(number, "x" * 100, producer_id=PRODUCER), number, 1, 10, 0, "")
-        self.do(lambda: self.adapter.commit_together([], [], jobs=[job]), there=[f"job {number}"])
+        self.do(lambda: self.adapter.commit_together(Commit(jobs=[job])), there=[f"job {number}"])
 
     def fire(self, number: int) -> None:
         store = self.adapter.queue_message_store(Queue("A"))
         message = text_message(number, producer_id=PRODUCER)
         self.do(
-            lambda: self.adapter.commit_together([(store, message)], [], jobs=[FiredJob(str(number), number)]),
+            lambda: self.adapter.commit_together(Commit(adds=[(store, message)], jobs=[FiredJob(str(number), number)])),
             there=[f"A {number}"],
             gone=[f"job {number}"],
         )

@@ -16,7 +16,7 @@ from jdbcstore.errors import JournalDamaged
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
-from jdbcstore.store.contract import Cursor
+from jdbcstore.store.contract import Commit, Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
 from jdbcstore.store.kahadb import Journal, replay, replay_scheduler
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -96,7 +96,7 @@ class Doings:
         key = self.random.choice(KEYS)
         doings: list[tuple[int, Callable[[], Any]]] = [
             (30, lambda: store.add_message(self.message())),
-            (10, lambda: adapter.commit_together([(store, self.message()) for _ in range(20)], [])),
+            (10, lambda: adapter.commit_together(Commit(adds=[(store, self.message()) for _ in range(20)]))),
             (15, lambda: store.remove_message(self.random.choice(present)) if present else None),
             (15, lambda: topic.acknowledge(key, *self.random.sample(present, len(present) // 2))),
             (4, lambda: self.update(store)),
@@ -126,7 +126,7 @@ class Doings:
             repeat, cron = self.random.choice([(0, ""), (3, ""), (-1, ""), (0, "* * * * *")])
             due_ms = self.random.randint(1, 1000)
             jobs.append(ScheduledJob(str(self.number), self.message(), due_ms, 1, 10, repeat, cron))
-        return adapter.commit_together(adds, [], jobs=jobs)
+        return adapter.commit_together(Commit(adds=adds, jobs=jobs))
 
     def fire(self, adapter: KahaDBPersistenceAdapter, queue: Any) -> Any:
         jobs = adapter.job_store().jobs(None, 3, 1 << 20).jobs
@@ -137,7 +137,7 @@ class Doings:
         change = self.random.choice(
             [FiredJob(job.job_id, job.due_ms), FiredJob(job.job_id, job.due_ms, job.due_ms + 5, max(repeat, -1))]
         )
-        return adapter.commit_together([(queue, self.message())], [], jobs=[change])
+        return adapter.commit_together(Commit(adds=[(queue, self.message())], jobs=[change]))
 
     def update(self, store: Any) -> Any:
         found = store.recover_next_messages(Cursor(), 5, 1 << 20).messages
@@ -270,7 +270,7 @@ def test_what_the_scheduler_has_not_got_is_given_to_it(tmp_path: Path, seed: int
     doings = Doings(seed)
     adapter = KahaDBPersistenceAdapter(tmp_path, KahaDBOptions(checkpoint_interval_ms=0))
     adapter.start()
-    adapter.commit_together([], [], jobs=[ScheduledJob("first", doings.message(), 2000)]).result(30)
+    adapter.commit_together(Commit(jobs=[ScheduledJob("first", doings.message(), 2000)])).result(30)
     adapter.stop()
     adapter.start()
     journal = tmp_path / "scheduler" / "db-1.log"
@@ -380,14 +380,14 @@ def test_the_schedulers_journal_does_not_grow_with_what_is_over(tmp_path: Path, 
     adapter.start()
 
     def keep(name: str, number: int, due_ms: int) -> None:
-        adapter.commit_together([], [], jobs=[ScheduledJob(name, text_message(number), due_ms, 1, 10, 9)]).result(30)
+        adapter.commit_together(Commit(jobs=[ScheduledJob(name, text_message(number), due_ms, 1, 10, 9)])).result(30)
 
     keep("old", 1, 5000)
     keep("gone", 2, 6000)
-    adapter.commit_together([], [], jobs=[FiredJob("old", 5000, 7000, 8)]).result(30)
+    adapter.commit_together(Commit(jobs=[FiredJob("old", 5000, 7000, 8)])).result(30)
     for number in range(200):
         keep(str(number), number, number + 1)
-        adapter.commit_together([], [], jobs=[FiredJob(str(number), number + 1)]).result(30)
+        adapter.commit_together(Commit(jobs=[FiredJob(str(number), number + 1)])).result(30)
         if number == 100:
             adapter.job_store().remove_job("gone").result(30)
     assert len(list((tmp_path / "scheduler").glob("db-*.log"))) < 6
@@ -410,10 +410,10 @@ def test_the_schedulers_journal_does_not_grow_with_what_is_over(tmp_path: Path, 
 def test_a_copied_job_is_found_although_the_index_does_not_know_of_the_copy(tmp_path: Path) -> None:
     adapter = KahaDBPersistenceAdapter(tmp_path, SMALL)
     with adapter:
-        adapter.commit_together([], [], jobs=[ScheduledJob("one", text_message(1), 5)]).result(30)
+        adapter.commit_together(Commit(jobs=[ScheduledJob("one", text_message(1), 5)])).result(30)
     adapter.start()
     adapter.scheduler._copy(adapter.reading(), adapter.reading().jobs_in(1))
-    adapter.commit_together([], [], jobs=[ScheduledJob("two", text_message(2), 6)]).result(30)
+    adapter.commit_together(Commit(jobs=[ScheduledJob("two", text_message(2), 6)])).result(30)
     before = dump(adapter)
     adapter.abandon()
     adapter.start()

@@ -14,7 +14,7 @@ import jdbcstore
 from jdbcstore import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.store import disk
-from jdbcstore.store.contract import SupportsScheduling
+from jdbcstore.store.contract import Commit, SupportsScheduling
 from jdbcstore.store.jobs import ScheduledJob
 from jdbcstore.testing.messages import text_message
 
@@ -109,7 +109,7 @@ def test_nobody_else_reads_a_kahadb_directory(tmp_path: Path) -> None:
             assert message.message_id is not None
             queue.remove_message(message.message_id).result(30)
         job = ScheduledJob("1", text_message(9), 1, 1, 10, 0, "")
-        store.commit_together([], [], jobs=[job]).result(30)
+        store.commit_together(Commit(jobs=[job])).result(30)
         store.remove_unneeded_files()  # type: ignore[attr-defined]
         found = modes(tmp_path)
     assert {

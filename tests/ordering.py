@@ -16,8 +16,9 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """The tests as pytest-xdist's ``worksteal`` is to get them, which cuts the list into one piece for each worker.
 
     Tests that share a session of Spark come first and so to one worker: each session costs ten seconds and 1 GiB. Those
-    that may take longer than usual, as their mark ``timeout`` says, are dealt out to the heads of the pieces. All
-    others keep their order.
+    with the mark ``whole_machine`` are one worker's too, so that two of them never run at a time. Those that may take
+    longer than usual, as their mark ``timeout`` says, are dealt out to the heads of the pieces. All others keep their
+    order.
 
     Args:
         items: as collected.
@@ -26,12 +27,15 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
     heads[0] = [item for item in items if _has_spark(item)]
     loads = [_SPARK_S if heads[0] else 0.0] + [0.0] * (workers - 1)
-    long = [item for item in items if not _has_spark(item) and _seconds(item)]
+    alone = [item for item in items if _needs_whole_machine(item)]
+    heads[-1] += alone
+    loads[-1] += sum(map(_seconds, alone))
+    long = [item for item in items if not (_has_spark(item) or _needs_whole_machine(item)) and _seconds(item)]
     for item in sorted(long, key=_seconds, reverse=True):
         worker = loads.index(min(loads))
         heads[worker].append(item)
         loads[worker] += _seconds(item)
-    others = iter([item for item in items if not _has_spark(item) and not _seconds(item)])
+    others = iter([item for item in items if not (_has_spark(item) or _needs_whole_machine(item) or _seconds(item))])
     left, found = len(items), list[pytest.Item]()
     for number, head in enumerate(heads):
         size = left // (workers - number)
@@ -43,6 +47,10 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
 
 def _has_spark(item: pytest.Item) -> bool:
     return "spark" in getattr(item, "fixturenames", ())
+
+
+def _needs_whole_machine(item: pytest.Item) -> bool:
+    return item.get_closest_marker("whole_machine") is not None
 
 
 def _seconds(item: pytest.Item) -> float:

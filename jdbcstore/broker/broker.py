@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -32,6 +33,7 @@ from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions, parse_heart_beat
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
+from jdbcstore.broker.publications import Publications
 from jdbcstore.broker.queue import Answer, DeliveryAnswer, Queue
 from jdbcstore.broker.reader import Reader
 from jdbcstore.broker.realm import Realm
@@ -164,6 +166,8 @@ class Broker:
         self.inbox: Inbox
         #: What takes long, for one client or for all.
         self.slices: Slices
+        #: What is published after its commit.
+        self._publications: Publications
         #: Tells the log when something takes long all the same.
         self.watchdog: Watchdog
         self._spool = Spool(spool)
@@ -203,6 +207,7 @@ class Broker:
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)
         self.slices = Slices(self.loop)
+        self._publications = Publications(self.slices, self._publish_committed)
         calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
         self._realm = Realm(self, calls)
@@ -430,9 +435,21 @@ class Broker:
             queue = self.add_queue(destination)
             if self.virtual_topics.feeds(destination):
                 self.queue_store(self.adapter, destination)  # remembers the queue from now on
-            for consumer in self._wildcards.covering(destination):
-                self._join_queue(consumer, queue)
+            joining = self._wildcards.covering(destination)
+            if joining:
+                if not destination.is_temporary:
+                    queue.load()  # what is wrong with its store is told to who needs it, before anybody takes part
+                self.slices.run(self._joining(queue, joining))
         return queue
+
+    def _joining(self, queue: Queue, consumers: Iterable[Consumer]) -> Iterator[None]:
+        """Let subscribers to wildcards take part in a new queue; a job."""
+        for consumer in consumers:
+            if self.queues.get(queue.destination) is not queue:
+                return
+            if not consumer.is_closed:
+                self._join_queue(consumer, queue)
+            yield
 
     def add_queue(self, destination: Destination) -> Queue:
         """A queue of this name that is not there yet."""
@@ -581,9 +598,10 @@ class Broker:
         if len(messages) > 1 and message.persistent:
             self._commit(messages, [], publisher, answer)
             return
-        for copy in messages[1:]:
-            self._publish(copy, publisher, _log_failure)
-        self._publish(message, publisher, answer)
+        if len(messages) > 1:
+            self._publications.publish(messages[1:], publisher, partial(self._publish, message, publisher, answer))
+        else:
+            self._publish(message, publisher, answer)
 
     def _publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
         destination = message.destination
@@ -593,6 +611,12 @@ class Broker:
             self.queue(destination).add(message, answer)
         else:
             self.topic(destination).publish(message, publisher, answer)
+
+    def _publish_committed(self, message: Message, publisher: Session | None) -> None:
+        try:
+            self._publish(message, publisher, _log_failure)
+        except JdbcStoreError as error:
+            _log_failure(error)
 
     def commit(
         self,
@@ -684,14 +708,15 @@ class Broker:
                     if delivery.lane is not None:
                         queue = delivery.lane.queue
                         queue.settled([delivery]) if delivery.lane.is_durable else queue.discard(delivery)
-                for message in others:
-                    self._publish(message, publisher, _log_failure)
 
         def done(_: object, error: BaseException | None) -> None:
             try:
                 take_effect(error)
             finally:
-                answer(error)
+                if others and error is None:
+                    self._publications.publish(others, publisher, partial(answer, None))
+                else:
+                    answer(error)
 
         self.inbox.expect(completion, done, None)
         return completion

@@ -185,19 +185,20 @@ class DurableSubscription(Queue):
         self._spool = spool
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._has_ended = False
+        #: Whether its client does not use it any more.
+        self.has_ended = False
         super().__init__(broker, topic.destination)
         topic.subscriptions[consumer.key] = self
 
     def begin(self, consumer: DurableConsumer) -> None:
         """The store has the subscription: read its messages."""
-        if not self._has_ended:
+        if not self.has_ended:
             self.add_consumer(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             super().remove_consumer(consumer)
-        self._has_ended = True
+        self.has_ended = True
         self._acknowledge_unwanted()
         if self._topic.subscriptions.get(self._key) is self:
             del self._topic.subscriptions[self._key]

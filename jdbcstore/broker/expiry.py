@@ -16,8 +16,10 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.identifiers import MessageId
@@ -123,9 +125,13 @@ class ExpirySweep:
                 for queue in queues:
                     reading.enter_context(queue.being_read())
                 messages, done = await broker.read(_load, store, waiting, broker.options.page_bytes_max)
-                if not broker.is_running:
-                    return
+                deadline_s = perf_counter() + SLICE_S
                 for one in waiting[:done]:
+                    if perf_counter() > deadline_s:
+                        await asyncio.sleep(0)  # the others have a turn
+                        deadline_s = perf_counter() + SLICE_S
+                    if not broker.is_running:
+                        return
                     message = messages.get(one.sequence)
                     if message is None:
                         continue  # gone meanwhile, or nobody can read it

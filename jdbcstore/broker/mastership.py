@@ -156,7 +156,7 @@ class Mastership:
             await self._serve_terms(None)
             return
         if lease.term != self._last_term + 1:
-            self._realm.forget()
+            await self._realm.forget()
         self._last_term, self._loss = lease.term, None
         keeper = LockKeeper(self._locker, self._renewed, self._lost)
         self._broker.trusted_until_ns = lease.trusted_until_ns

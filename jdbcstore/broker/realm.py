@@ -129,14 +129,10 @@ class Realm:
             queue.reopen()
             yield
 
-    def forget(self) -> None:
-        """Somebody else was master in between: forget also what was in memory only."""
+    async def forget(self) -> None:
+        """Somebody else was master in between: forget also what was in memory only. No client is there."""
         broker = self._broker
-        messages = sum(queue.depth for queue in broker.queues.values())
-        if messages:
-            log.warning("another broker was master, non-persistent messages are dropped messages=%d", messages)
-        for queue in broker.queues.values():
-            queue.close()
+        await broker.slices.complete(self._closing_queues())
         broker.queues.clear()
         broker.topics.clear()
         broker.durables.forget()
@@ -144,6 +140,15 @@ class Realm:
         if broker.authorization is not None:
             broker.authorization.forget()
         broker.drop_spool()
+
+    def _closing_queues(self) -> Iterator[None]:
+        messages = 0
+        for queue in list(self._broker.queues.values()):
+            messages += queue.depth
+            queue.close()
+            yield
+        if messages:
+            log.warning("another broker was master, non-persistent messages are dropped messages=%d", messages)
 
     # -- the clean end -------------------------------------------------------------------------------------------
 
@@ -161,6 +166,7 @@ class Realm:
             for session in broker.sessions:
                 session.hold()
             await self._all_answered(deadline_s)
+            await broker.slices.drained()  # the last of them may answer somebody
             broker.is_running = False
             broker.turn()
             broker.say_everything()

@@ -93,6 +93,8 @@ class Session:
         self.is_choked = False
         self.is_connected = False
         self.subscriptions: dict[str, Consumer] = {}
+        #: Their keys by destination, in order: in STOMP 1.0 they may have no other name.
+        self._by_destination: dict[Destination, dict[str, None]] = {}
         self.access = Access(broker, wire.peer)
         self._broker = broker
         self._wire = wire
@@ -724,6 +726,7 @@ class Session:
         consumer.kept_bytes = subscription_bytes(event, destination)
         self.holding.keep(consumer.kept_bytes, "This subscription", "Unsubscribe another one first")
         self.subscriptions[key] = consumer
+        self._by_destination.setdefault(destination, {})[key] = None
         if (form := event.headers.get("transformation")) is not None:
             self._transformations[consumer] = form
         # Nothing is delivered before the end of this turn: the RECEIPT goes out first. That of a durable subscription
@@ -762,8 +765,17 @@ class Session:
     def _drop(self, key: str, consumer: Consumer) -> None:
         """A subscription has failed."""
         if self.subscriptions.get(key) is consumer:
-            del self.subscriptions[key]
+            self._take_subscription(key)
             self._broker.slices.run(self._unsubscribing(consumer))
+
+    def _take_subscription(self, key: str | None) -> Consumer | None:
+        consumer = None if key is None else self.subscriptions.pop(key, None)
+        if key is not None and consumer is not None:
+            keys = self._by_destination[consumer.destination]
+            del keys[key]
+            if not keys:
+                del self._by_destination[consumer.destination]
+        return consumer
 
     def _subscribed_durably(
         self, key: str, consumer: DurableConsumer, receipt: str | None, error: BaseException | None
@@ -788,8 +800,8 @@ class Session:
         key = event.id
         if key is None and event.destination is not None:
             destination = parse_stomp_destination(event.destination, self._temporaries.get)
-            key = next((k for k, consumer in self.subscriptions.items() if consumer.destination == destination), None)
-        consumer = None if key is None else self.subscriptions.pop(key, None)
+            key = next(iter(self._by_destination.get(destination, ())), None)
+        consumer = self._take_subscription(key)
         if consumer is None:
             raise ProtocolError("No subscription matched.")
         self._work(self._unsubscribing(consumer), event, partial(self._done, event.receipt))

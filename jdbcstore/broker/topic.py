@@ -39,6 +39,8 @@ __all__ = ["Topic", "TopicConsumer"]
 
 #: What may wait for a subscriber while there is little memory.
 _PENDING_BYTES_SHORT: Final = 64 << 10
+#: Subscribers that get a message in one go. More of them get it a slice at a time.
+_SUBSCRIBERS_AT_ONCE: Final = 500
 
 
 class TopicConsumer(Consumer):
@@ -172,7 +174,7 @@ class TopicConsumer(Consumer):
 class _Publication:
     """A message on its way to those who are there: it waits for its commit, and for those before it."""
 
-    __slots__ = ("admitted", "is_done", "is_failed", "message", "publisher")
+    __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "message", "publisher")
 
     def __init__(self, message: Message, publisher: Session | None) -> None:
         self.message = message
@@ -180,13 +182,28 @@ class _Publication:
         #: The durable subscriptions that have taken note of it.
         self.admitted: list[tuple[Lane, Delivery | None]] = []
         self.is_done = self.is_failed = False
+        #: Whether its publisher is held back until it is out.
+        self.is_holding = False
+
+    def hold_publisher(self) -> None:
+        """It waits for the slices of another one: its publisher sends no more meanwhile, so that few wait."""
+        if self.publisher is not None and not self.is_holding:
+            self.is_holding = True
+            self.publisher.hold()
+
+    def let_publisher_go(self) -> None:
+        """It is out."""
+        if self.publisher is not None and self.is_holding:
+            self.is_holding = False
+            self.publisher.let_go()
 
 
 class Topic:
     """One topic of the running broker: who gets its messages.
 
     A persistent message is stored, once, if the topic has durable subscriptions. Those of them that are in use take
-    note of it, and the other subscribers get it when it is stored, each in the order of publication.
+    note of it, and the other subscribers get it when it is stored, each in the order of publication. If they are very
+    many they get it in slices; what is published meanwhile waits, and so do those who publish it.
 
     Args:
         broker: gives the store, the inbox and the clock.
@@ -195,6 +212,7 @@ class Topic:
 
     __slots__ = (
         "_broker",
+        "_is_sending",
         "_publications",
         "_store",
         "consumers",
@@ -217,11 +235,13 @@ class Topic:
         self._broker = broker
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
+        #: Whether one of them is on its way, and has come to only some of the subscribers.
+        self._is_sending = False
 
     @property
     def is_used(self) -> bool:
         """Whether the object has to stay."""
-        return bool(self.consumers or self.durable or self.subscriptions or self._publications)
+        return bool(self.consumers or self.durable or self.subscriptions or self._publications or self._is_sending)
 
     def open_store(self) -> TopicMessageStore:
         """The topic's messages, and its durable subscriptions.
@@ -267,10 +287,12 @@ class Topic:
                 return
             self._broker.inbox.expect(completion, self._stored, (self.admit(message, publisher), answer))
             return
-        if self._publications:
+        subscribers = len(self.consumers) + len(self.subscriptions)
+        if self._publications or self._is_sending or subscribers > _SUBSCRIBERS_AT_ONCE:
             publication = _Publication(message, publisher)
             publication.is_done = True
             self._publications.append(publication)
+            self._advance(publication)
         else:
             self._send(message, publisher)
         answer(None)
@@ -297,11 +319,54 @@ class Topic:
         for lane, entry in publication.admitted:
             lane.added(entry, error)
         publication.is_done, publication.is_failed = True, error is not None
+        self._advance(publication)
+
+    def _advance(self, publication: _Publication) -> None:
+        """This one waits for nothing but those before it: send what can be sent, in the order of publication."""
+        if self._is_sending:
+            publication.hold_publisher()
+            return
         publications = self._publications
         while publications and publications[0].is_done:
+            if len(self.consumers) + len(self.subscriptions) > _SUBSCRIBERS_AT_ONCE:
+                self._is_sending = True
+                self._broker.slices.run(self._sending(), self._sent)
+                return
             first = publications.popleft()
+            first.let_publisher_go()
             if not first.is_failed:
                 self._send(first.message, first.publisher)
+
+    def _sending(self) -> Iterator[None]:
+        """Send what waits for nothing any more; a job. A message is for those who are there at its beginning."""
+        publications = self._publications
+        while publications and publications[0].is_done:
+            publication = publications.popleft()
+            if publication.is_failed:
+                publication.let_publisher_go()
+                continue
+            publication.hold_publisher()
+            try:
+                yield from self._sending_one(publication.message, publication.publisher)
+            finally:
+                publication.let_publisher_go()
+
+    def _sending_one(self, message: Message, publisher: Session | None) -> Iterator[None]:
+        self.published += 1
+        for consumer in list(self.consumers):
+            if consumer in self.consumers:
+                consumer.publish(message, publisher)
+            yield
+        if not message.persistent:
+            for subscription in list(self.subscriptions.values()):
+                if not subscription.has_ended:
+                    subscription.offer(message)
+                yield
+
+    def _sent(self) -> None:
+        self._is_sending = False
+        if self._publications and self._publications[0].is_done:  # only after a defect
+            self._advance(self._publications[0])
 
     def _send(self, message: Message, publisher: Session | None) -> None:
         self.published += 1

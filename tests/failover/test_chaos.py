@@ -24,6 +24,7 @@ LATE = [Fault("late_statements", 0.5, True, 1.0), Fault("pause_before_commit", 0
 ATTEMPTS = 3
 
 
+@pytest.mark.whole_machine
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("database", SECONDS)
 def test_nothing_is_lost_whatever_breaks(database: str, tmp_path: Path) -> None:
@@ -34,6 +35,7 @@ def test_nothing_is_lost_whatever_breaks(database: str, tmp_path: Path) -> None:
     assert outcome.history.counts[What.ACKED] > 1000
 
 
+@pytest.mark.whole_machine
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("database", [database for database in SECONDS if database != "kahadb"])
 @pytest.mark.parametrize("is_fenced", [False, True], ids=["unfenced", "fenced"])

@@ -10,9 +10,11 @@ import pytest
 from tests.ordering import arranged
 
 
-def item(name: str, seconds: float = 0, *fixtures: str) -> Any:
-    mark = SimpleNamespace(args=(seconds,)) if seconds else None
-    return SimpleNamespace(name=name, fixturenames=fixtures, get_closest_marker=lambda _: mark)
+def item(name: str, seconds: float = 0, *fixtures: str, whole_machine: bool = False) -> Any:
+    marks = {"timeout": SimpleNamespace(args=(seconds,))} if seconds else {}
+    if whole_machine:
+        marks["whole_machine"] = SimpleNamespace(args=())
+    return SimpleNamespace(name=name, fixturenames=fixtures, get_closest_marker=marks.get)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
@@ -30,6 +32,22 @@ def test_the_long_ones_are_at_the_heads_of_the_pieces() -> None:
     pieces = [[each.name for each in found[start : start + 4]] for start in (0, 4, 8)]
     assert pieces == [["spark", "short 0", "short 1", "short 2"], ["120", "short 3", "short 4", "short 5"],
                       ["90", "60", "short 6", "short 7"]]  # fmt: skip
+
+
+def test_those_that_need_the_whole_machine_run_one_after_the_other() -> None:
+    short = [item(f"short {number}") for number in range(4)]
+    alone = [item(f"alone {number}", 90, whole_machine=True) for number in range(2)]
+    found = arranged([*alone, *short, item("60", 60), item("spark", 0, "spark")], 2)
+    assert [each.name for each in found] == [
+        "spark",
+        "60",
+        "short 0",
+        "short 1",
+        "alone 0",
+        "alone 1",
+        "short 2",
+        "short 3",
+    ]
 
 
 def test_more_long_ones_than_fit_into_a_piece() -> None:

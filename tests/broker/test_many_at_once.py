@@ -1,0 +1,208 @@
+"""What one message or commit makes very many wait for is done in slices: nobody sees that in what he gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jdbcstore import Broker, PersistenceAdapter, Queue, Topic
+from jdbcstore.broker import expiry, publications, slices, topic
+from jdbcstore.broker.durable import DurableSubscription
+from jdbcstore.broker.queue import Queue as BrokerQueue
+from jdbcstore.broker.topic import TopicConsumer
+from tests.broker.client import Address, Client
+from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.test_dead_letters import texts
+from tests.waiting import wait_until
+
+SEVERAL = 3
+
+
+@pytest.fixture(autouse=True)
+def one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few are very many, and a slice is one step."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    monkeypatch.setattr(expiry, "SLICE_S", 0.0)
+    monkeypatch.setattr(topic, "_SUBSCRIBERS_AT_ONCE", SEVERAL)
+    monkeypatch.setattr(publications, "_AT_ONCE", SEVERAL)
+
+
+@pytest.fixture
+def in_one_go(brokers: list[Broker], monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], list[int]]:
+    """Counts calls of a method by turn of the broker's loop; call it before the clients do what is counted."""
+
+    def count(of: Any, name: str) -> list[int]:
+        loop, method, counts = brokers[0].loop, getattr(of, name), [0]
+        is_counting = False
+
+        def turned() -> None:
+            nonlocal is_counting
+            is_counting = False
+            counts.append(0)
+
+        def counted(*arguments: Any, **more: Any) -> Any:
+            nonlocal is_counting
+            counts[-1] += 1
+            if not is_counting:
+                is_counting = True
+                loop.call_soon(turned)
+            return method(*arguments, **more)
+
+        monkeypatch.setattr(of, name, counted)
+        return counts
+
+    return count
+
+
+def subscribers(open_client: OpenClient, address: Address, destination: str, count: int = 5) -> list[Client]:
+    """Two connections, each with so many subscriptions."""
+    clients = [open_client(address), open_client(address)]
+    for client in clients:
+        for number in range(count):
+            client.subscribe(destination, id=str(number))
+    return clients
+
+
+def test_all_subscribers_of_a_topic_get_all_messages_in_one_order(
+    start_broker: StartBroker, open_client: OpenClient, in_one_go: Callable[[Any, str], list[int]]
+) -> None:
+    address = start_broker()
+    clients = subscribers(open_client, address, "/topic/T")
+    counts = in_one_go(TopicConsumer, "publish")
+    publishers = [open_client(address), open_client(address)]
+    for number in range(20):
+        for name, publisher in zip("ab", publishers, strict=True):
+            publisher.send("SEND", {"destination": "/topic/T"}, f"{name}{number}")
+    got: dict[tuple[int, str], list[str]] = {}
+    for place, client in enumerate(clients):
+        for _ in range(5 * 40):
+            message = client.message()
+            got.setdefault((place, message.headers["subscription"]), []).append(message.text)
+    orders = list(got.values())
+    assert len(orders) == 10
+    assert all(order == orders[0] for order in orders)
+    for name in "ab":
+        assert [text for text in orders[0] if text[0] == name] == [f"{name}{number}" for number in range(20)]
+    assert max(counts) <= 2
+    assert sum(counts) == 10 * 40
+
+
+def test_who_leaves_meanwhile_gets_nothing_and_costs_nothing(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_broker()
+    staying, leaving = subscribers(open_client, address, "/topic/T")
+    open_client(address).send("SEND", {"destination": "/topic/T"}, "x")
+    leaving.drop()
+    assert [staying.message().text for _ in range(5)] == ["x"] * 5
+    wait_until(lambda: len(brokers[0].topics[Topic("T")].consumers) == 5 and brokers[0].memory.used == 0)
+    open_client(address).publish("/topic/T", "y")
+    assert [staying.message().text for _ in range(5)] == ["y"] * 5
+
+
+def test_a_publisher_that_goes_meanwhile_has_published(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker()
+    clients = subscribers(open_client, address, "/topic/T")
+    publisher = open_client(address)
+    for number in range(5):
+        publisher.send("SEND", {"destination": "/topic/T"}, str(number))
+    publisher.done("DISCONNECT")
+    publisher.drop()
+    open_client(address).publish("/topic/T", "last")
+    for client in clients:
+        assert sorted(client.message().text for _ in range(30)) == sorted([*"01234", "last"] * 5)
+
+
+def test_stored_and_other_messages_of_a_topic_keep_their_order(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    address = start_broker(sqlite_store)
+    durable = open_client(address, client_id="d")
+    durable.subscribe("/topic/T", id="durable", **{"activemq.subscriptionName": "d"})
+    client, _ = subscribers(open_client, address, "/topic/T")
+    publisher = open_client(address)
+    for number in range(30):
+        persistent = "true" if number % 3 else "false"
+        publisher.send("SEND", {"destination": "/topic/T", "persistent": persistent}, str(number))
+    got: dict[str, list[str]] = {}
+    for _ in range(5 * 30):
+        message = client.message()
+        got.setdefault(message.headers["subscription"], []).append(message.text)
+    assert list(got.values()) == [[str(number) for number in range(30)]] * 5
+    assert sorted(int(durable.message().text) for _ in range(30)) == list(range(30))
+
+
+def test_other_messages_reach_all_durable_subscriptions(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    in_one_go: Callable[[Any, str], list[int]],
+) -> None:
+    address = start_broker(sqlite_store)
+    client = open_client(address, client_id="d")
+    for number in range(6):
+        client.subscribe("/topic/T", id=str(number), **{"activemq.subscriptionName": f"d{number}"})
+    counts = in_one_go(DurableSubscription, "offer")
+    client.done("SEND", {"destination": "/topic/T"}, "x")
+    assert {client.message().headers["subscription"] for _ in range(6)} == set("012345")
+    assert max(counts) <= 2
+
+
+def test_what_a_commit_does_not_store_keeps_its_order(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    in_one_go: Callable[[Any, str], list[int]],
+    brokers: list[Broker],
+) -> None:
+    client = open_client(start_broker(sqlite_store))
+    counts = in_one_go(BrokerQueue, "add")
+    for name in "st":
+        client.send("BEGIN", {"transaction": name})
+        for number in range(20):
+            client.send("SEND", {"destination": "/queue/A", "transaction": name}, f"{name}{number}")
+    for name in "st":
+        client.send("COMMIT", {"transaction": name, "receipt": name})
+    assert [client.frame().headers["receipt-id"] for _ in "st"] == ["s", "t"]
+    client.done("SEND", {"destination": "/queue/A"}, "last")
+    assert max(counts) <= 2
+    sent = [f"{name}{number}" for name in "st" for number in range(20)]
+    assert texts(client, "/queue/A") == [*sent, "last"]
+    wait_until(lambda: brokers[0].memory.uncommitted == 0)
+
+
+def test_all_queues_of_a_virtual_topic_get_a_copy(
+    start_broker: StartBroker, open_client: OpenClient, in_one_go: Callable[[Any, str], list[int]]
+) -> None:
+    client = open_client(start_broker())
+    for number in range(10):
+        client.subscribe(f"/queue/Consumer.c{number}.VirtualTopic.T", id=str(number))
+    counts = in_one_go(BrokerQueue, "add")
+    client.send("SEND", {"destination": "/topic/VirtualTopic.T"}, "1")
+    client.send("SEND", {"destination": "/topic/VirtualTopic.T"}, "2")
+    got: dict[str, list[str]] = {}
+    for _ in range(20):
+        message = client.message()
+        got.setdefault(message.headers["subscription"], []).append(message.text)
+    assert list(got.values()) == [["1", "2"]] * 10
+    assert max(counts) <= 2
+
+
+def test_all_wildcards_take_part_in_a_new_queue(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    in_one_go: Callable[[Any, str], list[int]],
+    brokers: list[Broker],
+) -> None:
+    address = start_broker()
+    staying, leaving = subscribers(open_client, address, "/queue/new.>", 10)
+    counts = in_one_go(BrokerQueue, "add_consumer")
+    staying.send("SEND", {"destination": "/queue/new.1"}, "x")
+    leaving.drop()
+    assert staying.message().text == "x"
+    queue = brokers[0].queues[Queue("new.1")]
+    wait_until(lambda: len(queue.consumers) == 10)
+    assert {consumer.subscription_id for consumer in queue.consumers} == {str(number) for number in range(10)}
+    assert max(counts) <= 2

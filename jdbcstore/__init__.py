@@ -24,7 +24,7 @@ from jdbcstore.version import VERSION
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.host import running, serve
+    from jdbcstore.broker.runner import running, serve
     from jdbcstore.broker.options import BrokerOptions
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
@@ -131,7 +131,7 @@ __version__ = VERSION
 #: Module → what it gives. Errors are the rest.
 _HOMES: Final = {
     "jdbcstore.broker.broker": ("Broker",),
-    "jdbcstore.broker.host": ("running", "serve"),
+    "jdbcstore.broker.runner": ("running", "serve"),
     "jdbcstore.broker.options": ("BrokerOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),

@@ -9,7 +9,7 @@ from jdbcstore.broker.delivery import Delivery
 
 if TYPE_CHECKING:
     from jdbcstore.broker.producers import Number
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["AcknowledgementAnswer", "NumberedAnswer", "SendAnswer"]
 

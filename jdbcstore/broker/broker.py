@@ -44,7 +44,7 @@ from jdbcstore.broker.security.authorization import Authorization, Authorization
 from jdbcstore.broker.security.given import authentication_of, warn_of_strangers
 from jdbcstore.broker.slices import SLICE_S, Slices
 from jdbcstore.broker.spool import Spool
-from jdbcstore.broker.tls import ServerTls, TlsOptions
+from jdbcstore.transport.tls import ServerTls, TlsOptions
 from jdbcstore.broker.topic import Topic, TopicConsumer
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.watchdog import Watchdog
@@ -79,7 +79,7 @@ from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Broker"]
 

@@ -22,7 +22,7 @@ from jdbcstore.store.contract import Cursor, MessageStore, Page
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
     from jdbcstore.broker.queue import Queue
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Browser"]
 

@@ -14,7 +14,7 @@ from jdbcstore.stomp.events import AckMode
 
 if TYPE_CHECKING:
     from jdbcstore.broker.queue import Queue
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Consumer", "give_back", "giving_back"]
 
@@ -86,7 +86,7 @@ class Consumer:
         #: What is counted for it.
         self.kept_bytes = 0
         #: By the name that the client's ACK will use, in the order of delivery, except for what was put back
-        #: (`jdbcstore.broker.ledger`).
+        #: (`jdbcstore.broker.pending_acks`).
         self.unacknowledged: dict[str, Delivery] = {}
         #: Those of them that were put back, a heap by their old place; only where an ACK covers those before it.
         self.restored: list[tuple[int, Delivery]] = []

@@ -51,7 +51,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
     from jdbcstore.broker.topic import Topic
 
 __all__ = ["DurableConsumer", "DurableSubscription", "Durables", "SubscriptionStore", "settlements"]

@@ -10,7 +10,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Holding"]
 

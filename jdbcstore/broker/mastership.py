@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.blocking import BlockingCalls, GivenUp
 from jdbcstore.broker.life import State
-from jdbcstore.broker.server import ListenError
+from jdbcstore.transport.listener import ListenError
 from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.keeper import LockKeeper

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
     from jdbcstore.broker.delivery import Delivery
     from jdbcstore.broker.queue import Answer
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Number", "Numbering", "Producers"]
 

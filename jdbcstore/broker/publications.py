@@ -14,7 +14,7 @@ from jdbcstore.broker.slices import Slices
 from jdbcstore.message import Message
 
 if TYPE_CHECKING:
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Publications"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.blocking import BlockingCalls
-from jdbcstore.broker.server import Server
+from jdbcstore.transport.listener import Server
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 

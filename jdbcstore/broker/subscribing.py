@@ -18,7 +18,7 @@ from jdbcstore.subscription import SubscriptionKey
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["consumer_for", "subscription_bytes"]
 

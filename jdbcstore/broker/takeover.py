@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jdbcstore.broker.options import BrokerOptions
-    from jdbcstore.broker.session import Session
+    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["contend"]
 

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Final
 
 from jdbcstore.broker.queue import Queue
-from jdbcstore.broker.session import Session
+from jdbcstore.transport.stomp.session import Session
 from jdbcstore.broker.topic import Topic
 from jdbcstore.stomp.events import Event
 

@@ -67,7 +67,7 @@ from jdbcstore.broker.destination_policy import (
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.login import LoginStack
-from jdbcstore.broker.tls import TlsOptions
+from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.authorization import read_authorization
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination

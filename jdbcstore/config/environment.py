@@ -25,7 +25,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.broker.tls import TlsOptions
+from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions

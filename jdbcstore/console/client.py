@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from jdbcstore.broker.addresses import parse_bind
-from jdbcstore.broker.key_files import load_identity, load_trusted
+from jdbcstore.transport.key_files import load_identity, load_trusted
 from jdbcstore.console.output import print_json
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
-from jdbcstore.broker.conversion import stomp_body
+from jdbcstore.transport.stomp.conversion import stomp_body
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
 from jdbcstore.errors import MessageTooLarge
 from jdbcstore.message import Message
@@ -35,7 +35,7 @@ def poisonous(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
             raise ZeroDivisionError("a defect")
         return found
 
-    monkeypatch.setattr("jdbcstore.broker.session.stomp_body", body)
+    monkeypatch.setattr("jdbcstore.transport.stomp.session.stomp_body", body)
     return monkeypatch
 
 

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
 from jdbcstore.broker import host
-from jdbcstore.broker.tls import TlsOptions, openssl_cipher
+from jdbcstore.transport.tls import TlsOptions, openssl_cipher
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker_process import BrokerProcess

@@ -13,7 +13,7 @@ import stompman
 
 from jdbcstore import BrokerOptions, ConfigurationError
 from jdbcstore.broker.addresses import parse_listeners
-from jdbcstore.broker.tls import TlsOptions
+from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.cli import run
 from jdbcstore.config.configuration import read_configuration
 from tests.broker.client import Address

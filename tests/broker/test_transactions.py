@@ -9,7 +9,7 @@ import pytest
 from jdbcstore import Broker, PersistenceAdapter
 from jdbcstore.broker import slices
 from jdbcstore.broker.prepared import PREPARED_LEAST
-from jdbcstore.broker.session import Session
+from jdbcstore.transport.stomp.session import Session
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
 from tests.broker.client import Address, Client

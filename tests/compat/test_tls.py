@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from jdbcstore import Broker, BrokerOptions, ConfigurationError, running
-from jdbcstore.broker.tls import ServerTls, TlsOptions
+from jdbcstore.transport.tls import ServerTls, TlsOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.certificates import Authority

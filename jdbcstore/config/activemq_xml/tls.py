@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.broker.addresses import parse_listeners
-from jdbcstore.broker.tls import ServerTls
+from jdbcstore.transport.tls import ServerTls
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.placeholders import locate

@@ -20,8 +20,8 @@ from jdbcstore import (
     TextMessage,
     Topic,
 )
-from jdbcstore.broker.conversion import message_of, stomp_body, stomp_headers
-from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
+from jdbcstore.transport.stomp.conversion import message_of, stomp_body, stomp_headers
+from jdbcstore.transport.stomp.destination import destination_header, parse_stomp_destination
 from jdbcstore.primitives import Char, Float, Long, Value
 
 NOW_MS = 1_700_000_000_123

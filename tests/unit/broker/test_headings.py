@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jdbcstore.broker.conversion import message_of, stomp_headers
-from jdbcstore.broker.headings import Headings
+from jdbcstore.transport.stomp.conversion import message_of, stomp_headers
+from jdbcstore.transport.stomp.message_headers import Headings
 from jdbcstore.destination import Destination, Queue, TempQueue
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId

@@ -34,7 +34,7 @@ from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.queue import Queue as BrokerQueue
-from jdbcstore.broker.session import Session
+from jdbcstore.transport.stomp.session import Session
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.completion import Completion

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jdbcstore import Message
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.interest import Interest
-from jdbcstore.broker.session import Session
+from jdbcstore.transport.stomp.session import Session
 from jdbcstore.selector import Selector
 from jdbcstore.stomp.events import AckMode
 from tests.unit.broker.test_lane import NAME, STEPS, Client, World, run

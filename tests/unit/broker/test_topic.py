@@ -12,7 +12,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.consumer import Consumer
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.inbox import Inbox
-from jdbcstore.broker.session import Session
+from jdbcstore.transport.stomp.session import Session
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.memory import MemoryPersistenceAdapter, MemoryTopicMessageStore

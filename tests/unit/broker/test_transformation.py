@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore import BytesMessage, MapMessage, MessageId, ProducerId, TextMessage
-from jdbcstore.broker.transformation import transformed_body, untransformed
+from jdbcstore.transport.stomp.transformation import transformed_body, untransformed
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value
 
 EVERYTHING: dict[str, Value] = {

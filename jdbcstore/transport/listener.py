@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.options import open_files_max
-from jdbcstore.broker.peer_certificate import PeerCertificate
-from jdbcstore.broker.peer_watch import PeerWatch, Stall, probe
-from jdbcstore.broker.session import Session
-from jdbcstore.broker.tcp import Socket, set_keep_alive
-from jdbcstore.broker.tls import ServerTls
-from jdbcstore.broker.tls_transport import Handshakes, TlsTransport, peer_name
+from jdbcstore.transport.peer_certificate import PeerCertificate
+from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
+from jdbcstore.transport.stomp.session import Session
+from jdbcstore.transport.tcp import Socket, set_keep_alive
+from jdbcstore.transport.tls import ServerTls
+from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.broker.key_files import load_identity, load_trusted
+from jdbcstore.transport.key_files import load_identity, load_trusted
 from jdbcstore.errors import ConfigurationError
 
 __all__ = ["ServerTls", "TlsOptions", "openssl_cipher"]

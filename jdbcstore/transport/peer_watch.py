@@ -1,4 +1,4 @@
-"""Finds clients that are gone without a word, and those that are not; `jdbcstore.broker.tcp` has the theory.
+"""Finds clients that are gone without a word, and those that are not; `jdbcstore.transport.tcp` has the theory.
 
 Every few seconds each connection is looked at, some at a time. That is not what finds a dead one, which TCP does by
 itself; it keeps those alive that TCP would take for dead, and ends those that are silent beyond what the options allow.
@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.broker.tcp import TcpInfo, set_keep_alive, set_keep_alive_times, set_user_timeout, tcp_info
+from jdbcstore.transport.tcp import TcpInfo, set_keep_alive, set_keep_alive_times, set_user_timeout, tcp_info
 
 if TYPE_CHECKING:
-    from jdbcstore.broker.server import Connection
+    from jdbcstore.transport.listener import Connection
 
 __all__ = ["PeerWatch", "Stall", "probe"]
 

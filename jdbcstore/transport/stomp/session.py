@@ -18,23 +18,23 @@ from jdbcstore.broker.access import Access
 from jdbcstore.broker.answers import AcknowledgementAnswer, NumberedAnswer, SendAnswer
 from jdbcstore.broker.browser import Browser
 from jdbcstore.broker.consumer import Consumer, giving_back
-from jdbcstore.broker.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
+from jdbcstore.transport.stomp.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.broker.delivery import Delivery, by_lane
 from jdbcstore.broker.durable import DurableConsumer
-from jdbcstore.broker.headings import Headings
+from jdbcstore.transport.stomp.message_headers import Headings
 from jdbcstore.broker.holding import Holding
-from jdbcstore.broker.ledger import Ledger
+from jdbcstore.broker.pending_acks import Ledger
 from jdbcstore.broker.memory import TRANSACTION_BYTES, WRITE_BYTES
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.slices import SLICE_S
-from jdbcstore.broker.stomp_destination import destination_header, parse_stomp_destination
+from jdbcstore.transport.stomp.destination import destination_header, parse_stomp_destination
 from jdbcstore.broker.subscribing import consumer_for, subscription_bytes
 from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import Transaction
-from jdbcstore.broker.wire import Wire
+from jdbcstore.transport.wire import Wire
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, LoginRefused, NotAuthorized, ProtocolError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jdbcstore.broker.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
+from jdbcstore.transport.stomp.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message

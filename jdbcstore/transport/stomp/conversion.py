@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from jdbcstore.broker.stomp_destination import (
+from jdbcstore.transport.stomp.destination import (
     OwnTemporary,
     destination_header,
     is_destination,
     parse_reply_to,
     parse_stomp_destination,
 )
-from jdbcstore.broker.transformation import transformed_body, untransformed
+from jdbcstore.transport.stomp.transformation import transformed_body, untransformed
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId

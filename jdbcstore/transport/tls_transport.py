@@ -18,11 +18,11 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from jdbcstore.broker.peer_certificate import PeerCertificate
-from jdbcstore.broker.tls import ServerTls
+from jdbcstore.transport.peer_certificate import PeerCertificate
+from jdbcstore.transport.tls import ServerTls
 
 if TYPE_CHECKING:
-    from jdbcstore.broker.server import Connection
+    from jdbcstore.transport.listener import Connection
 
 __all__ = ["Handshakes", "TlsTransport"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from jdbcstore.broker.peer_certificate import PeerCertificate
+from jdbcstore.transport.peer_certificate import PeerCertificate
 
 __all__ = ["Wire"]
 

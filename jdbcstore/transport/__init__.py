@@ -1,0 +1,1 @@
+"""Whoever brings clients to the broker: sockets, TLS, and one package for each protocol."""

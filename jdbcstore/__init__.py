@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jdbcstore.version import VERSION
 
 if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.runner import running, serve
     from jdbcstore.broker.options import BrokerOptions
+    from jdbcstore.broker.runner import running, serve
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.options import JdbcOptions
     from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.kahadb.options import KahaDBOptions
+    from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
     "BlobMessage",
@@ -130,7 +130,6 @@ __version__ = VERSION
 
 #: Module → what it gives. Errors are the rest.
 _HOMES: Final = {
-    "jdbcstore.broker.broker": ("Broker",),
     "jdbcstore.broker.runner": ("running", "serve"),
     "jdbcstore.broker.options": ("BrokerOptions",),
     "jdbcstore.config.urls": ("open_store",),
@@ -150,14 +149,17 @@ _HOMES: Final = {
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
     "jdbcstore.store.kahadb.adapter": ("KahaDBPersistenceAdapter",),
     "jdbcstore.store.kahadb.options": ("KahaDBOptions",),
+    "jdbcstore.transport.network": ("Broker",),
 }
+#: What is called otherwise at home, where there is a broker without sockets, too.
+_NAME_AT_HOME: Final = {"Broker": "NetworkBroker"}
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'jdbcstore' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF.get(name, "jdbcstore.errors")), name)
+    value = getattr(import_module(_HOME_OF.get(name, "jdbcstore.errors")), _NAME_AT_HOME.get(name, name))
     globals()[name] = value
     return value
 

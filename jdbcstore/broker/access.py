@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from jdbcstore.broker.security.authorization import Action, Permissions
+from jdbcstore.broker.security.authentication import Authentication
+from jdbcstore.broker.security.authorization import Action, Authorization, Permissions
 from jdbcstore.broker.security.login import Credentials, Grant
 from jdbcstore.broker.security.principal import Principal
 from jdbcstore.destination import Destination, Topic
 from jdbcstore.errors import LoginRefused, NotAuthorized
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-
-__all__ = ["Access"]
+__all__ = ["Access", "Guard"]
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +22,20 @@ log = logging.getLogger(__name__)
 _MANAGEMENT: Final = Topic("ActiveMQ.Scheduler.Management")
 #: Between two log lines about one client.
 _TELL_S: Final = 1.0
+
+
+class Guard(Protocol):
+    """A broker, as far as it decides who may do what."""
+
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Who may log in; None for everybody."""
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """Who may do what; None for everything."""
 
 
 class Access:
@@ -36,7 +48,7 @@ class Access:
 
     __slots__ = ("_broker", "_grant", "_is_encrypted", "_login", "_peer", "_told_s", "_untold", "permissions")
 
-    def __init__(self, broker: Broker, peer: str) -> None:
+    def __init__(self, broker: Guard, peer: str) -> None:
         #: What it may do; None if there is nothing to be looked at.
         self.permissions: Permissions | None = None
         self._broker = broker

@@ -2,55 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.producers import Number, Numbering
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.producers import Number
-    from jdbcstore.transport.stomp.session import Session
-
-__all__ = ["AcknowledgementAnswer", "NumberedAnswer", "SendAnswer"]
+__all__ = ["AcknowledgementAnswer", "Asker", "NumberedAnswer", "SendAnswer"]
 
 #: What an acknowledgement counts among the uncommitted bytes of its connection.
 _ACKNOWLEDGEMENT_BYTES: Final = 512
 
 
+class Asker(Protocol):
+    """The client that an answer is for."""
+
+    @property
+    def numbering(self) -> Numbering:
+        """What is missing of producers that number their messages."""
+
+    def asked(self, size: int) -> None:
+        """So many bytes are on their way to the store."""
+
+    def answered(self, size: int, request: object, error: BaseException | None) -> None:
+        """The store has answered."""
+
+    def restore(self, deliveries: Iterable[Delivery]) -> None:
+        """Their acknowledgement failed: the client has them still."""
+
+
 class SendAnswer:
-    """The answer to a SEND or a COMMIT.
+    """The answer to a message or a commit.
 
     Args:
-        session: who asked.
-        receipt: the receipt that was asked for, if any.
+        client: who asked.
+        request: what is completed.
         size: bytes that are on their way to the store until then.
-        acknowledged: what the COMMIT acknowledges; the client has it still if the commit fails.
+        acknowledged: what the commit acknowledges; the client has it still if the commit fails.
     """
 
-    __slots__ = ("_acknowledged", "_receipt", "_session", "_size")
+    __slots__ = ("_acknowledged", "_client", "_request", "_size")
 
-    def __init__(
-        self, session: Session, receipt: str | None, size: int, acknowledged: list[Delivery] | None = None
-    ) -> None:
-        self._session = session
-        self._receipt = receipt
+    def __init__(self, client: Asker, request: object, size: int, acknowledged: list[Delivery] | None = None) -> None:
+        self._client = client
+        self._request = request
         self._size = size
         self._acknowledged = acknowledged
-        session.asked(size)
+        client.asked(size)
 
     def __call__(self, error: BaseException | None) -> None:
         try:
             if error is not None and self._acknowledged:
-                self._session.restore(self._acknowledged)
+                self._client.restore(self._acknowledged)
         finally:
-            self._session.answered(self._size, self._receipt, error)
+            self._client.answered(self._size, self._request, error)
 
 
 class NumberedAnswer(SendAnswer):
-    """The answer to a SEND or a COMMIT of messages that their producers have numbered.
+    """The answer to messages, or a transaction of messages, that their producers have numbered.
 
     Args:
-        session, receipt, size, acknowledged: as `SendAnswer`.
+        client, request, size, acknowledged: as `SendAnswer`.
         numbers: which of them have to be sent again if it is an ERROR.
     """
 
@@ -58,47 +70,47 @@ class NumberedAnswer(SendAnswer):
 
     def __init__(
         self,
-        session: Session,
-        receipt: str | None,
+        client: Asker,
+        request: object,
         size: int,
         numbers: Sequence[Number],
         acknowledged: list[Delivery] | None = None,
     ) -> None:
-        super().__init__(session, receipt, size, acknowledged)
+        super().__init__(client, request, size, acknowledged)
         self._numbers = numbers
 
     def __call__(self, error: BaseException | None) -> None:
         if error is not None:
             for number in self._numbers:
-                self._session.numbering.refused(number)
+                self._client.numbering.refused(number)
         super().__call__(error)
 
 
 class AcknowledgementAnswer:
-    """The answer to an ACK or NACK, known when it is known for all the messages that it covers.
+    """The answer to acknowledgements or a rejection, known when it is known for all the messages that it covers.
 
     Args:
-        session: who asked.
-        receipt: the receipt that was asked for, if any.
+        client: who asked.
+        request: what is completed.
         count: messages that it covers.
     """
 
-    __slots__ = ("_error", "_receipt", "_remaining", "_session", "_size")
+    __slots__ = ("_client", "_error", "_remaining", "_request", "_size")
 
-    def __init__(self, session: Session, receipt: str | None, count: int) -> None:
-        self._session = session
-        self._receipt = receipt
+    def __init__(self, client: Asker, request: object, count: int) -> None:
+        self._client = client
+        self._request = request
         self._remaining = count
         self._error: BaseException | None = None
         self._size = count * _ACKNOWLEDGEMENT_BYTES
-        session.asked(self._size)
+        client.asked(self._size)
 
     def __call__(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         try:
             if error is not None:
                 self._error = error
-                self._session.restore(deliveries)
+                self._client.restore(deliveries)
         finally:
             self._remaining -= len(deliveries)
             if not self._remaining:
-                self._session.answered(self._size, self._receipt, self._error)
+                self._client.answered(self._size, self._request, self._error)

@@ -8,21 +8,17 @@ from collections import deque
 from collections.abc import Iterator
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
+from jdbcstore.broker.host import Host
 from jdbcstore.broker.interest import EVERYTHING, Interest
+from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
-from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.contract import Cursor, MessageStore, Page
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.queue import Queue
-    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Browser"]
 
@@ -51,7 +47,7 @@ class Browser(Consumer):
 
     Args:
         broker: gives limits and the threads that read.
-        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
+        client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
     """
 
     __slots__ = ("_broker", "_closed", "_cursor", "_page_bytes", "_reading", "_ready", "_stores")
@@ -60,15 +56,15 @@ class Browser(Consumer):
 
     def __init__(
         self,
-        broker: Broker,
-        session: Session,
+        broker: Host,
+        client: Receiver,
         subscription_id: str | None,
         destination: Destination,
-        ack_mode: AckMode,
+        mode: AcknowledgeMode,
         prefetch: int,
         interest: Interest = EVERYTHING,
     ) -> None:
-        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
+        super().__init__(client, subscription_id, destination, mode, prefetch, interest)
         self._broker = broker
         self._closed = False
         self._reading = False
@@ -113,7 +109,7 @@ class Browser(Consumer):
                 self._read(*self._stores[0])
         else:
             self._end()
-            self.session.browsed(self)
+            self.client.browsed(self)
 
     def release(self, count: int = 1) -> None:
         """The client has taken so many: show as many more."""
@@ -151,7 +147,7 @@ class Browser(Consumer):
             if (error := future.exception()) is not None:
                 log.warning("browsing failed destination=%s error=%r", self.destination, str(error))
                 self.close()
-                self.session.browsing_failed(self, error)
+                self.client.browsing_failed(self, error)
                 return
             page = future.result()
             is_end = page.cursor == self._cursor or page.cursor.positions[0] >= last

@@ -1,19 +1,167 @@
-"""One message on its way to one consumer."""
+"""Messages on their way to consumers: a delivery, the consumer that has it, and the group that it is under way for.
+
+The three know each other, and nobody else: where a delivery comes from (`jdbcstore.broker.lane`, a queue) and who
+receives it (`jdbcstore.broker.client`) are the faces at the top.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final, Protocol, TypeAlias
 
+from jdbcstore.broker.access import Access
+from jdbcstore.broker.interest import EVERYTHING, Interest
+from jdbcstore.broker.subscription_request import AcknowledgeMode
+from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import MessageStore
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.groups import Group
-    from jdbcstore.broker.lane import Lane
+__all__ = [
+    "Answer",
+    "Consumer",
+    "Delivery",
+    "DeliveryAnswer",
+    "DeliveryQueue",
+    "DeliverySource",
+    "Group",
+    "Receiver",
+    "by_lane",
+    "by_place",
+    "give_back",
+    "giving_back",
+]
 
-__all__ = ["Delivery", "by_lane", "by_place"]
+#: Told once how a write ended: None, or the error.
+Answer: TypeAlias = Callable[[BaseException | None], None]
+#: The same for some of the deliveries that were asked about; told once of each.
+DeliveryAnswer: TypeAlias = Callable[[Sequence["Delivery"], BaseException | None], None]
+
+_by_sent: Final = attrgetter("sent")
+#: The credit of a consumer that is closed.
+_NEVER: Final = -(1 << 62)
+#: Queues that are asked for more in one go.
+_QUEUES_AT_ONCE: Final = 50
+
+
+class DeliverySource(Protocol):
+    """Where a delivery comes from and goes back to: a lane of a queue."""
+
+    @property
+    def queue(self) -> DeliveryQueue:
+        """Whose lane it is."""
+
+    @property
+    def level(self) -> int:
+        """Its place among the lanes of the queue, the higher goes first."""
+
+    @property
+    def store(self) -> MessageStore:
+        """Where its messages are."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether its messages survive the process."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether another lane has taken its place."""
+
+    def hand_out(self, delivery: Delivery) -> int:
+        """A delivery of this lane is in flight now. Returns how many bytes of the lane are."""
+
+    def take_back(self, delivery: Delivery) -> None:
+        """A delivery of this lane is in flight no more."""
+
+    def pop(self) -> Delivery:
+        """Take the first delivery out of the window."""
+
+    def take_out(self, delivery: Delivery) -> None:
+        """Take any delivery out of the window."""
+
+    def remove(self, deliveries: Sequence[Delivery]) -> Completion[None] | None:
+        """Take acknowledged messages out of the store."""
+
+    def removed(self, delivery: Delivery) -> None:
+        """A delivery that was in flight has left the store."""
+
+
+class DeliveryQueue(Protocol):
+    """What gives deliveries to consumers, and takes them back: `jdbcstore.broker.queue.Queue`, which says more."""
+
+    enqueued: int
+
+    @property
+    def destination(self) -> Destination:
+        """Its name."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others have the same messages in the store."""
+
+    def wake(self) -> None:
+        """Something has come, or somebody."""
+
+    def pause(self) -> None:
+        """Deliver nothing for now."""
+
+    def proceed(self) -> None:
+        """Take one pause back."""
+
+    def resume(self, consumer: Consumer) -> None:
+        """A consumer that could not take more can again."""
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Let a consumer go."""
+
+    def giving_back(self, deliveries: Iterable[Delivery]) -> Iterator[None]:
+        """Take back what a consumer did not acknowledge; a job."""
+
+    def acknowledge(self, deliveries: Sequence[Delivery], answer: DeliveryAnswer) -> None:
+        """Consumers are done with messages of one lane."""
+
+    def consumed(self, *deliveries: Delivery) -> None:
+        """Consumers in mode auto have messages of one lane."""
+
+    def settled(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries have left the store."""
+
+    def discard(self, delivery: Delivery) -> None:
+        """Remove a message that nobody waits for."""
+
+    def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """The consumer refuses the message."""
+
+    def cannot_deliver(self, delivery: Delivery, error: BaseException, protocol: str) -> None:
+        """A transport cannot send a message."""
+
+
+class Receiver(Protocol):
+    """The client of a consumer, as the consumer sees it."""
+
+    is_choked: bool
+
+    @property
+    def access(self) -> Access:
+        """What it may do."""
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send a message to it."""
+
+    def awake(self, consumer: Consumer) -> None:
+        """A consumer can take more."""
+
+    def disconnect(self, text: str, *, reason: str) -> None:
+        """End its connection with an error."""
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything."""
+
+    def browsing_failed(self, consumer: Consumer, error: BaseException) -> None:
+        """A browser cannot go on."""
 
 
 class Delivery:
@@ -52,7 +200,7 @@ class Delivery:
     def __init__(
         self,
         message: Message,
-        lane: Lane | None = None,
+        lane: DeliverySource | None = None,
         order: int = 0,
         *,
         stored: bool = False,
@@ -102,9 +250,161 @@ class Delivery:
         )
 
 
-def by_lane(deliveries: Iterable[Delivery]) -> Iterable[tuple[Lane | None, list[Delivery]]]:
+class Consumer:
+    """A subscription. It may hold `prefetch` unacknowledged messages, and gets none while its client does not read.
+
+    Args:
+        client: the client.
+        subscription_id: what the client calls it; None if it gave no name (STOMP 1.0).
+        destination: what it subscribed to, perhaps a wildcard or a composite.
+        mode: how it acknowledges.
+        prefetch: how many messages it may hold.
+        interest: which messages it wants.
+        is_exclusive: whether it wants its queues for itself.
+        priority: -128 to 127; while one of a higher priority can take messages it gets none.
+    """
+
+    __slots__ = (
+        "client",
+        "credit",
+        "destination",
+        "interest",
+        "is_auto",
+        "is_awake",
+        "is_closed",
+        "is_exclusive",
+        "kept_bytes",
+        "mode",
+        "parked",
+        "prefetch",
+        "priority",
+        "queues",
+        "restored",
+        "subscription_id",
+        "tag",
+        "unacknowledged",
+    )
+
+    is_browser = False
+
+    def __init__(
+        self,
+        client: Receiver,
+        subscription_id: str | None,
+        destination: Destination,
+        mode: AcknowledgeMode,
+        prefetch: int,
+        interest: Interest = EVERYTHING,
+        *,
+        is_exclusive: bool = False,
+        priority: int = 0,
+    ) -> None:
+        self.client = client
+        self.subscription_id = subscription_id
+        self.destination = destination
+        self.mode = mode
+        self.is_auto = mode is AcknowledgeMode.AUTO
+        self.prefetch = prefetch
+        self.credit = prefetch
+        self.interest = interest
+        #: What its transport wanted to find here.
+        self.tag: object = None
+        self.is_exclusive = is_exclusive
+        self.priority = priority
+        #: What is counted for it.
+        self.kept_bytes = 0
+        #: By the name that the client's ACK will use, in the order of delivery, except for what was put back
+        #: (`jdbcstore.broker.pending_acks`).
+        self.unacknowledged: dict[str, Delivery] = {}
+        #: Those of them that were put back, a heap by their old place; only where an ACK covers those before it.
+        self.restored: list[tuple[int, Delivery]] = []
+        #: The queues that it takes part in, in order; a dictionary for its order.
+        self.queues: dict[DeliveryQueue, None] = {}
+        #: Those that wait for it to be able to take more, in turn.
+        self.parked: deque[DeliveryQueue] = deque()
+        #: Whether they are going to be told that it is.
+        self.is_awake = False
+        self.is_closed = False
+
+    @property
+    def can_take(self) -> bool:
+        """Whether it may be sent a message now."""
+        return self.credit > 0 and not self.client.is_choked
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send a message to the client."""
+        self.credit -= 1
+        delivery.consumer = self
+        self.client.deliver(self, delivery)
+
+    def release(self, count: int = 1) -> None:
+        """So many messages are acknowledged: there is room for as many."""
+        self.credit += count
+        if self.parked:
+            self.resume()
+
+    def resume(self) -> None:
+        """Ask the queues for more, at the end of this turn of the loop, if there is room."""
+        if self.parked and not self.is_awake and self.can_take:
+            self.is_awake = True
+            self.client.awake(self)
+
+    def dispatch(self) -> bool:
+        """Let the queues that wait for it hand out what they have, in turn, as long as it can take more.
+
+        One that has more than that waits again, behind the others; one that has nothing is not asked again. So each
+        acknowledgement costs one of them, not all.
+
+        Returns:
+            Whether that was all that could be done now.
+        """
+        self.is_awake = False
+        for _ in range(_QUEUES_AT_ONCE):
+            if not self.parked or not self.can_take:
+                return True
+            self.parked.popleft().resume(self)
+        self.resume()
+        return not self.is_awake
+
+    def close(self) -> None:
+        """Leave all queues; what was not acknowledged goes back to them."""
+        for _ in self.closing():
+            pass
+
+    def closing(self) -> Iterator[None]:
+        """`close`, as a job (`jdbcstore.broker.slices`)."""
+        self.is_closed = True
+        self.credit = _NEVER
+        deliveries, self.unacknowledged = sorted(self.unacknowledged.values(), key=_by_sent), {}
+        self.restored.clear()
+        return giving_back(deliveries, self._leaving())
+
+    def _leaving(self) -> Iterator[None]:
+        self.parked.clear()
+        queues, self.queues = self.queues, {}
+        for queue in queues:
+            queue.remove_consumer(self)
+            yield
+
+
+class Group:
+    """A group that a consumer has, or a bucket of groups."""
+
+    __slots__ = ("consumer", "in_flight", "key", "waiting")
+
+    def __init__(self, key: str | int, consumer: Consumer) -> None:
+        self.key = key
+        #: Who has it; None when that consumer has left, and not everything is decided that it had.
+        self.consumer: Consumer | None = consumer
+        #: Messages that were delivered and are neither out of the store nor ready to be delivered again.
+        self.in_flight = 0
+        #: Messages that nobody else may have.
+        self.waiting: dict[Delivery, None] = {}
+
+
+def by_lane(deliveries: Iterable[Delivery]) -> Iterable[tuple[DeliverySource | None, list[Delivery]]]:
     """What of each lane is among deliveries; of None what nobody keeps, a topic's."""
-    found: dict[Lane | None, list[Delivery]] = {}
+    found: dict[DeliverySource | None, list[Delivery]] = {}
     for delivery in deliveries:
         found.setdefault(delivery.lane, []).append(delivery)
     return found.items()
@@ -113,3 +413,35 @@ def by_lane(deliveries: Iterable[Delivery]) -> Iterable[tuple[Lane | None, list[
 def by_place(delivery: Delivery) -> tuple[int, int]:
     """Sorts deliveries of one queue into the order in which they go."""
     return 0 if delivery.lane is None else -delivery.lane.level, delivery.order
+
+
+def give_back(deliveries: Iterable[Delivery]) -> None:
+    """Return deliveries to the queues that they came from; a topic's are gone."""
+    for _ in giving_back(deliveries):
+        pass
+
+
+def giving_back(deliveries: Iterable[Delivery], before: Iterable[None] = ()) -> Iterator[None]:
+    """`give_back`, as a job. No queue delivers anything until it has all of its own back, so that its order holds.
+
+    Args:
+        deliveries: what to give back.
+        before: a job to be done first.
+    """
+    by_queue: dict[DeliveryQueue, list[Delivery]] = {}
+    for delivery in deliveries:
+        if delivery.lane is not None:
+            by_queue.setdefault(delivery.lane.queue, []).append(delivery)
+    for queue in by_queue:
+        queue.pause()
+    try:
+        yield from before
+        while by_queue:
+            queue, returned = by_queue.popitem()
+            try:
+                yield from queue.giving_back(returned)
+            finally:
+                queue.proceed()
+    finally:
+        for queue in by_queue:
+            queue.proceed()

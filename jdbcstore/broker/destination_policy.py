@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, TypeVar
 
-from jdbcstore.broker.groups import GROUP_MAPS
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["DeadLetterStrategy", "DestinationPolicy", "PolicyMap", "RedeliveryPolicy", "default_policy"]
+__all__ = ["GROUP_MAPS", "DeadLetterStrategy", "DestinationPolicy", "PolicyMap", "RedeliveryPolicy", "default_policy"]
+
+#: How groups are remembered, in ActiveMQ's words: all of them, so many buckets of them, so many of them.
+GROUP_MAPS: Final = ("simple", "bucket", "cached")
 
 _STRATEGIES: Final = ("shared", "individual", "discarding")
 #: A year: no delay is longer, whatever it is multiplied by.

@@ -29,14 +29,16 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.queue import Answer, Queue
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.subscription_request import AcknowledgeMode
+from jdbcstore.broker.topic import Topic, TopicSubscription
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
@@ -44,15 +46,9 @@ from jdbcstore.errors import JdbcStoreError, ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.selector import CONVERT_STRINGS
-from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page, SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.transport.stomp.session import Session
-    from jdbcstore.broker.topic import Topic
 
 __all__ = ["DurableConsumer", "DurableSubscription", "Durables", "SubscriptionStore", "settlements"]
 
@@ -126,7 +122,7 @@ class DurableConsumer(Consumer):
 
     Args:
         durables: where it has to be told that it goes.
-        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
+        client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
         key: which durable subscription it uses.
         retroactive: whether a new subscription begins with the oldest stored message.
     """
@@ -136,17 +132,17 @@ class DurableConsumer(Consumer):
     def __init__(
         self,
         durables: Durables,
-        session: Session,
+        client: Receiver,
         subscription_id: str | None,
         destination: Destination,
-        ack_mode: AckMode,
+        mode: AcknowledgeMode,
         prefetch: int,
         interest: Interest,
         key: SubscriptionKey,
         *,
         retroactive: bool,
     ) -> None:
-        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
+        super().__init__(client, subscription_id, destination, mode, prefetch, interest)
         self.key = key
         self.retroactive = retroactive
         self._durables = durables
@@ -162,7 +158,7 @@ class DurableConsumer(Consumer):
         return closed()
 
 
-class DurableSubscription(Queue):
+class DurableSubscription(TopicSubscription):
     """What one durable subscription gets of one topic, while a client uses it.
 
     Args:
@@ -176,7 +172,7 @@ class DurableSubscription(Queue):
     is_shared = True
 
     def __init__(
-        self, broker: Broker, topic: Topic, consumer: DurableConsumer, delivered: dict[int, int], spool: QueueName
+        self, broker: RegionHost, topic: Topic, consumer: DurableConsumer, delivered: dict[int, int], spool: QueueName
     ) -> None:
         self._topic = topic
         self._key = consumer.key
@@ -185,12 +181,10 @@ class DurableSubscription(Queue):
         self._spool = spool
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
-        #: Whether its client does not use it any more.
-        self.has_ended = False
         super().__init__(broker, topic.destination)
         topic.subscriptions[consumer.key] = self
 
-    def begin(self, consumer: DurableConsumer) -> None:
+    def begin(self, consumer: Consumer) -> None:
         """The store has the subscription: read its messages."""
         if not self.has_ended:
             self.add_consumer(consumer)
@@ -339,7 +333,7 @@ class Durables:
         broker: gives the store, the topics and the loop.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
         self._known: dict[SubscriptionKey, _Known] = {}
         #: Those of them that cover several topics.
@@ -415,7 +409,7 @@ class Durables:
         answers = _Together(partial(self._subscribed, consumer, answer))
         for topic in topics:
             # From here on it takes note of what is published; the store is asked after that.
-            if consumer.session.access.may_receive(topic.destination):
+            if consumer.client.access.may_receive(topic.destination):
                 self._take_up(subscribed, topic, consumer)
             self._add(topic, asked, answers, retroactive=consumer.retroactive)
         if known is not None and not is_like:
@@ -457,7 +451,7 @@ class Durables:
         """The queues of all that are in use."""
         for known in self._known.values():
             if known.consumer is not None:
-                yield from known.consumer.queues
+                yield from (queue for queue in known.consumer.queues if isinstance(queue, DurableSubscription))
 
     def left(self, consumer: DurableConsumer) -> None:
         """A client does not use its subscription any more."""
@@ -485,7 +479,7 @@ class Durables:
                 f" {key.subscription_name}"
             )
         if known.consumer is not None:
-            raise ProtocolError("Durable consumer is in use: unsubscribe it first, without activemq.subscriptionName")
+            raise ProtocolError("Durable consumer is in use: end the subscription that uses it first")
         self._remove(known, answer)
 
     def _remove(self, known: _Known, answer: Answer) -> None:
@@ -506,7 +500,7 @@ class Durables:
             consumer = known.consumer
             answers = _Together(partial(self._joined, known, topic))
             asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
-            if consumer is not None and consumer.session.access.may_receive(name):
+            if consumer is not None and consumer.client.access.may_receive(name):
                 self._take_up(known, topic, consumer)
             try:
                 self._add(topic, asked, answers, retroactive=False)

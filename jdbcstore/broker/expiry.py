@@ -17,18 +17,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Expired, MessageStore, TopicMessageStore
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.queue import Queue
 
 __all__ = ["ExpirySweep"]
 
@@ -46,7 +44,7 @@ class ExpirySweep:
         broker: whose.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         #: By period: when it was over the last time, by the loop's clock.

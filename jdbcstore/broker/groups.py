@@ -23,16 +23,11 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery, Group
 
-__all__ = ["GROUP_MAPS", "Group", "MessageGroups"]
-
-#: How groups are remembered, in ActiveMQ's words: all of them, so many buckets of them, so many of them.
-GROUP_MAPS: Final = ("simple", "bucket", "cached")
+__all__ = ["MessageGroups"]
 
 #: How many groups are looked at to find one that can be forgotten.
 _LOOKED_AT_MAX: Final = 8
@@ -40,26 +35,11 @@ _LOOKED_AT_MAX: Final = 8
 _Key: TypeAlias = str | int
 
 
-class Group:
-    """A group that a consumer has, or a bucket of groups."""
-
-    __slots__ = ("consumer", "in_flight", "key", "waiting")
-
-    def __init__(self, key: _Key, consumer: Consumer) -> None:
-        self.key = key
-        #: Who has it; None when that consumer has left, and not everything is decided that it had.
-        self.consumer: Consumer | None = consumer
-        #: Messages that were delivered and are neither out of the store nor ready to be delivered again.
-        self.in_flight = 0
-        #: Messages that nobody else may have.
-        self.waiting: dict[Delivery, None] = {}
-
-
 class MessageGroups:
     """The groups of one queue.
 
     Args:
-        kind: one of `GROUP_MAPS`.
+        kind: one of `jdbcstore.broker.destination_policy.GROUP_MAPS`.
         groups_max: how many groups, or buckets, are remembered; no matter if all of them are.
     """
 

@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from jdbcstore.transport.stomp.session import Session
-
-__all__ = ["Holding"]
+__all__ = ["Holder", "Holding"]
 
 #: A frame that is not larger is read without asking: it is there with its next chunk.
 _SMALL_FRAME_BYTES: Final = 64 << 10
+
+
+class Holder(Protocol):
+    """A client, as its account sees it."""
+
+    def hold(self) -> None:
+        """Do not read from it for now."""
+
+    def let_go(self) -> None:
+        """Take one hold back."""
+
+    def disconnect(self, text: str, *, reason: str) -> None:
+        """End its connection with an error."""
 
 
 class Holding:
     """The account of one connection.
 
     Args:
-        session: whose; it is held back, and let go.
+        client: whose; it is held back, and let go.
         memory: everybody's account.
         options: the limits.
         loop: the event loop.
     """
 
-    __slots__ = ("_frame", "_loop", "_memory", "_options", "_session", "_since_s", "_timer", "_wanted", "kept")
+    __slots__ = ("_client", "_frame", "_loop", "_memory", "_options", "_since_s", "_timer", "_wanted", "kept")
 
-    def __init__(
-        self, session: Session, memory: Memory, options: BrokerOptions, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self._session = session
+    def __init__(self, client: Holder, memory: Memory, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
         self._memory = memory
         self._options = options
         self._loop = loop
@@ -121,11 +129,11 @@ class Holding:
         memory = self._memory
         if not self._wanted:
             memory.waiting[self] = None
-            self._session.hold()
+            self._client.hold()
             self._timer = self._loop.call_later(self._options.memory_timeout_s, self._waited_long)
         self._wanted = size
         if memory.kept > 2 * memory.kept_max:
-            self._session.disconnect(
+            self._client.disconnect(
                 f"There is no memory for a frame of {size} bytes: memory_bytes_max is {memory.bytes_max}. Try again"
                 " later",
                 reason="no memory for a large frame",
@@ -139,7 +147,7 @@ class Holding:
         self._stop_waiting()
         self._since_s = self._loop.time()  # it has not been read meanwhile
         self._count(wanted)
-        self._session.let_go()
+        self._client.let_go()
         return True
 
     def _stop_waiting(self) -> None:
@@ -159,7 +167,7 @@ class Holding:
     def end_if_older(self, than_s: float) -> None:
         """End the connection if its frame is being read since then."""
         if self._since_s <= than_s and not self._wanted:
-            self._session.disconnect(
+            self._client.disconnect(
                 f"A frame of {self._frame} bytes was not complete after {self._options.memory_timeout_s:g} s while"
                 f" others waited for memory: memory_bytes_max is {self._memory.bytes_max}",
                 reason="a large frame that does not end",

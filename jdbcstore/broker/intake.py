@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClosed, TransientStoreError, may_pass
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Commit, SupportsIntake, TakenIn, WaitingLoad
 from jdbcstore.store.intake import START, IntakePage, IntakeStore, Staged
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
 
 __all__ = ["Intake"]
 
@@ -39,7 +37,7 @@ class Intake:
         broker: whose.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         #: Messages that were taken in, and those that could not be, since the broker exists.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from jdbcstore.message import Message
-from jdbcstore.selector import CONVERT_STRINGS, DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
+from jdbcstore.selector import Selector
 
-__all__ = ["EVERYTHING", "Interest", "stomp_selector"]
+__all__ = ["EVERYTHING", "Interest"]
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +46,3 @@ class Interest:
 
 
 EVERYTHING: Final = Interest()
-
-
-def stomp_selector(text: str | None, *, is_durable: bool = False) -> Selector | None:
-    """The selector of a STOMP client: properties are strings there, and converted where numbers are compared.
-
-    Args:
-        text: as the client wrote it; None for none.
-        is_durable: whether it has to fit the store's column.
-
-    Raises:
-        SelectorError: it is none, or too long; the error knows the position.
-    """
-    if text is None:
-        return None
-    return Selector.parse(CONVERT_STRINGS + text, length_max=DURABLE_LENGTH_MAX if is_durable else LENGTH_MAX)

@@ -48,21 +48,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryQueue
+from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.host import Host
+from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.queue import Queue
-
-__all__ = ["Lane"]
+__all__ = ["Lane", "LaneQueue"]
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +70,36 @@ _SPARSE_MESSAGES: Final = 16
 _SPARSE_BYTES: Final = 256 << 10
 _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 10.0
+
+
+class LaneQueue(DeliveryQueue, Protocol):
+    """A queue as its lanes see it."""
+
+    policy: DestinationPolicy
+
+    @property
+    def consumers(self) -> Iterable[Consumer]:
+        """Who takes part."""
+
+    @property
+    def has_consumers(self) -> bool:
+        """Whether anybody may want the next page."""
+
+    @property
+    def selections(self) -> Mapping[Interest, object]:
+        """What those consumers get that do not want everything."""
+
+    def next_order(self) -> int:
+        """The next place in the queue, for a lane's next delivery."""
+
+    def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Those messages of a page that may enter memory."""
+
+    def entered(self, delivery: Delivery) -> None:
+        """A lane's window has a new delivery, and there are selections."""
+
+    def drop(self, delivery: Delivery) -> None:
+        """The store refused a message; it has been taken out of the window."""
 
 
 class Lane:
@@ -116,8 +145,8 @@ class Lane:
 
     def __init__(
         self,
-        broker: Broker,
-        queue: Queue,
+        broker: Host,
+        queue: LaneQueue,
         open_store: Callable[[], MessageStore],
         *,
         memory_first: bool,
@@ -311,7 +340,7 @@ class Lane:
     def _waits_for_spool(self) -> bool:
         """Whether a message that finds no room stays in memory, since the spool is only just being opened: nobody else
         is served while somebody waits for that here. Clients that send more are held back meanwhile
-        (`Session._has_to_wait_for_spool`)."""
+        (`Client.may_send`)."""
         return self._store is None and self._broker.is_spool_opening
 
     def _enter(self, *deliveries: Delivery) -> None:

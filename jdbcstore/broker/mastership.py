@@ -16,21 +16,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from jdbcstore.broker.blocking import BlockingCalls, GivenUp
-from jdbcstore.broker.life import State
-from jdbcstore.transport.listener import ListenError
+from jdbcstore.broker.life import Life, State
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.realm import Realm
+from jdbcstore.broker.server import ListenError
 from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.lease import FOREVER_NS, Lease, boot_time_ns
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.realm import Realm
-
-__all__ = ["Mastership"]
+__all__ = ["Candidate", "Mastership"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +37,22 @@ _PAUSE_FIRST_S: Final = 0.1
 _STEADY_S: Final = 5.0
 #: Of the time for a clean end, what is kept for releasing the lock when a store does not answer.
 _RELEASE_PART: Final = 0.2
+
+
+class Candidate(Protocol):
+    """A broker that wants to be master."""
+
+    loop: asyncio.AbstractEventLoop
+    #: `boot_time_ns` from when on it may not act as master any more.
+    trusted_until_ns: int
+
+    @property
+    def life(self) -> Life:
+        """Where it is in its life."""
+
+    @property
+    def options(self) -> BrokerOptions:
+        """What was chosen."""
 
 
 class Mastership:
@@ -51,7 +65,7 @@ class Mastership:
         calls: asks the locker.
     """
 
-    def __init__(self, broker: Broker, realm: Realm, locker: Locker | None, calls: BlockingCalls) -> None:
+    def __init__(self, broker: Candidate, realm: Realm, locker: Locker | None, calls: BlockingCalls) -> None:
         self._broker = broker
         self._realm = realm
         self._locker = locker

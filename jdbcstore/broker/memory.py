@@ -27,11 +27,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.holding import Holding
+from typing import Final, Protocol
 
 __all__ = [
     "DELIVERY_BYTES",
@@ -41,7 +37,9 @@ __all__ = [
     "TEMPORARY_BYTES",
     "TRANSACTION_BYTES",
     "WRITE_BYTES",
+    "LargeFrame",
     "Memory",
+    "Parked",
 ]
 
 #: A delivery beside its message: the object, and its places in window, ledger and consumer (490 measured).
@@ -68,6 +66,23 @@ _PART_LEAST: Final = 1 << 20
 _MESSAGE_BYTES: Final = 1024
 #: What a client that is let go may send before it is asked again.
 _BURST_BYTES: Final = 256 << 10
+
+
+class Parked(Protocol):
+    """A consumer that holds its share while memory is short."""
+
+    def resume(self) -> None:
+        """Memory is not short any more."""
+
+
+class LargeFrame(Protocol):
+    """A connection with a large frame that is not complete."""
+
+    def try_again(self) -> bool:
+        """Go on with the frame if there is room now. Returns whether there was."""
+
+    def end_if_older(self, than_s: float) -> None:
+        """End the connection if its frame is being read since then."""
 
 
 class Memory:
@@ -106,14 +121,14 @@ class Memory:
         #: How many clients there are.
         self.connections = 0
         #: Connections with a large frame that is not complete, and those of them that wait for room, in order.
-        self.large: dict[Holding, None] = {}
-        self.waiting: dict[Holding, None] = {}
+        self.large: dict[LargeFrame, None] = {}
+        self.waiting: dict[LargeFrame, None] = {}
         #: Consumers that hold their share, and get more when memory is not short any more.
-        self.parked: dict[Consumer, None] = {}
+        self.parked: dict[Parked, None] = {}
         #: Called in turn when there is room for what is sent.
         self.senders: deque[Callable[[], object]] = deque()
         #: The connection whose frame may grow beyond the limit.
-        self._growing: Holding | None = None
+        self._growing: LargeFrame | None = None
 
     @property
     def total(self) -> int:
@@ -148,7 +163,7 @@ class Memory:
         kept = self.kept + size
         return kept <= self.kept_max * 3 // 4 or (kept <= self.kept_max and own + size <= self.share)
 
-    def may_grow(self, holding: Holding, size: int, own: int) -> bool:
+    def may_grow(self, holding: LargeFrame, size: int, own: int) -> bool:
         """Whether the frame of a connection may grow by so many bytes. One of all that ask may in any case."""
         if self.may_keep(size, own):
             return True
@@ -156,7 +171,7 @@ class Memory:
             self._growing = holding
         return self._growing is holding
 
-    def finished(self, holding: Holding) -> None:
+    def finished(self, holding: LargeFrame) -> None:
         """A connection has no large frame any more."""
         self.large.pop(holding, None)
         if self._growing is holding:

@@ -38,20 +38,17 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.topic import Publisher
 from jdbcstore.errors import ProtocolError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.delivery import Delivery
-    from jdbcstore.broker.queue import Answer
-    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Number", "Numbering", "Producers"]
 
@@ -92,7 +89,7 @@ class Producers:
         broker: gives the store, the loop, and does the work.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
         self._known: dict[ProducerId, _Known] = {}
         self._asking: dict[ProducerId, list[Callable[[BaseException | None], object]]] = {}
@@ -141,7 +138,7 @@ class Producers:
         self,
         sends: Sequence[Message],
         acknowledged: Sequence[Delivery],
-        publisher: Session,
+        publisher: Publisher,
         answer: Answer,
         numbered: Collection[ProducerId],
         prepared: Prepared | None = None,

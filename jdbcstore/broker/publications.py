@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.slices import Slices
+from jdbcstore.broker.topic import Publisher
 from jdbcstore.message import Message
-
-if TYPE_CHECKING:
-    from jdbcstore.transport.stomp.session import Session
 
 __all__ = ["Publications"]
 
 #: Messages that are published in one go.
 _AT_ONCE: Final = 100
 
-_Entry: TypeAlias = "tuple[Sequence[Message], Session | None, Callable[[], object]]"
+_Entry: TypeAlias = "tuple[Sequence[Message], Publisher | None, Callable[[], object]]"
 
 
 class Publications:
@@ -29,18 +27,18 @@ class Publications:
 
     Args:
         slices: where that is done if it takes long.
-        publish: publishes one message of a session.
+        publish: publishes one message of a client.
     """
 
     __slots__ = ("_is_working", "_publish", "_slices", "_waiting")
 
-    def __init__(self, slices: Slices, publish: Callable[[Message, Session | None], None]) -> None:
+    def __init__(self, slices: Slices, publish: Callable[[Message, Publisher | None], None]) -> None:
         self._slices = slices
         self._publish = publish
         self._waiting: deque[_Entry] = deque()
         self._is_working = False
 
-    def publish(self, messages: Sequence[Message], publisher: Session | None, done: Callable[[], object]) -> None:
+    def publish(self, messages: Sequence[Message], publisher: Publisher | None, done: Callable[[], object]) -> None:
         """Publish messages, after those that are waiting.
 
         Args:

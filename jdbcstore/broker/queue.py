@@ -12,6 +12,7 @@ did not acknowledge: that is delivered again before everything else, in its old 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_right
 from collections import deque
@@ -20,27 +21,23 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery, by_lane
+from jdbcstore.broker.delivery import Answer, Consumer, Delivery, DeliveryAnswer, by_lane
+from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.groups import MessageGroups
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.returned import Returned
 from jdbcstore.broker.selection import Selection
 from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed, may_pass
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from jdbcstore.broker.broker import Broker
-
-__all__ = ["Answer", "DeliveryAnswer", "Queue"]
+__all__ = ["Queue"]
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +49,6 @@ _SKIPPED_AT_ONCE: Final = 50
 _RETURNED_AT_ONCE: Final = 100
 #: Consumers that are gone, but may still stand among the ready ones, besides half of those.
 _GONE_MAX: Final = 16
-
-#: Told once how a write ended: None, or the error.
-Answer: TypeAlias = Callable[[BaseException | None], None]
-#: The same for some of the deliveries that were asked about; told once of each.
-DeliveryAnswer: TypeAlias = Callable[[Sequence[Delivery], BaseException | None], None]
 
 
 class Queue:
@@ -70,7 +62,7 @@ class Queue:
     #: Whether others have the same messages in the store, so that these are not ours to change.
     is_shared = False
 
-    def __init__(self, broker: Broker, destination: Destination) -> None:
+    def __init__(self, broker: DestinationHost, destination: Destination) -> None:
         self.destination = destination
         #: In the order in which they came; a dictionary for its order.
         self.consumers: dict[Consumer, None] = {}
@@ -831,12 +823,12 @@ class Queue:
             log.exception("defect in making a dead letter message_id=%s", delivery.message_id)
             answer([delivery], error)
 
-    def cannot_deliver(self, delivery: Delivery, error: BaseException) -> None:
-        """No frame can be made of a message: it becomes a dead letter. One that is there already stays, unseen."""
+    def cannot_deliver(self, delivery: Delivery, error: BaseException, protocol: str) -> None:
+        """A transport cannot send a message: it becomes a dead letter. One that is there already stays, unseen."""
         if self._broker.is_for_dead_letters(self.destination):
             self._leave(delivery, error)
         else:
-            delivery.cause = f"Cannot be delivered to a STOMP client: {type(error).__name__}: {error}"
+            delivery.cause = f"Cannot be delivered to a {protocol} client: {type(error).__name__}: {error}"
             self.bury(delivery)
 
     def _leave(self, delivery: Delivery, error: BaseException) -> None:
@@ -994,3 +986,8 @@ def _take_back(delivery: Delivery) -> None:
 def _is_late(delivery: Delivery) -> bool:
     """Whether the store that the delivery came from was closed since."""
     return delivery.lane is not None and delivery.lane.is_closed
+
+
+@subject.register
+def _subject(queue: Queue) -> str:
+    return str(queue.destination)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import socket
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from jdbcstore.broker.blocking import BlockingCalls
-from jdbcstore.transport.listener import Server
+from jdbcstore.broker.client import Client
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.expiry import ExpirySweep
+from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.server import Server
+from jdbcstore.broker.topic import Topic
+from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-
-__all__ = ["Realm"]
+__all__ = ["Realm", "RealmHost"]
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +32,37 @@ _QUICK_S: Final = 0.2
 _SWEEP_S: Final = 10.0
 
 
+class RealmHost(ClientHost, Protocol):
+    """A broker whose store and clients come and go."""
+
+    is_running: bool
+    id_stem: str
+    clients: set[Client]
+    queues: dict[Destination, Queue]
+    topics: dict[Destination, Topic]
+    intake: Intake
+    expiry: ExpirySweep
+    virtual_topics: VirtualTopics
+
+    def new_server(self) -> Server:
+        """What brings clients while it is master, not started yet."""
+
+    def add_queue(self, destination: Destination) -> Queue:
+        """A queue of this name that is not there yet."""
+
+    def drop_spool(self) -> None:
+        """What is in the spool is of no use any more."""
+
+    def sweep(self) -> None:
+        """Drop what nobody uses."""
+
+    def turn(self) -> None:
+        """Dispatch, then write."""
+
+    def say_everything(self) -> None:
+        """Write all there is to say: there may be no other turn."""
+
+
 class Realm:
     """The store and the clients of one broker.
 
@@ -35,7 +71,7 @@ class Realm:
         calls: opens and closes the store; the broker's readers may all be waiting for it.
     """
 
-    def __init__(self, broker: Broker, calls: BlockingCalls) -> None:
+    def __init__(self, broker: RealmHost, calls: BlockingCalls) -> None:
         self._broker = broker
         self._call = calls.call
         self._server: Server | None = None
@@ -78,10 +114,10 @@ class Realm:
     async def listen(self) -> None:
         """Let clients in. Raises ListenError."""
         broker = self._broker
-        server = Server(broker, broker.tls)
+        server = broker.new_server()
         await server.start()
         self._server = server
-        host, port = server.addresses[0]
+        host, port = server.addresses[0] if server.addresses else ("-", secrets.randbelow(1 << 31))
         broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
         broker.is_running = True
         broker.scheduler.begin()
@@ -107,8 +143,8 @@ class Realm:
         broker.expiry.end()
         if self._server is not None:
             self._server.stop_listening()
-        for session in list(broker.sessions):
-            session.dismiss(f"This broker serves nobody now: {reason}. Connect to the other one, or again later")
+        for client in list(broker.clients):
+            client.dismiss(f"This broker serves nobody now: {reason}. Connect to the other one, or again later")
         broker.turn()
         broker.say_everything()
 
@@ -163,16 +199,16 @@ class Realm:
         broker = self._broker
         server = self._leaving = self._take_server()
         if server is not None:
-            for session in broker.sessions:
-                session.hold()
+            for client in broker.clients:
+                client.hold()
             await self._all_answered(deadline_s)
             await broker.slices.drained()  # the last of them may answer somebody
             broker.is_running = False
             broker.turn()
             broker.say_everything()
             await server.close_connections(_QUICK_S)
-            for session in list(broker.sessions):
-                session.close()  # what a slow one has not read goes back while the store is there to know of it
+            for client in list(broker.clients):
+                client.close()  # what a slow one has not read goes back while the store is there to know of it
             await self._broker.slices.drained()
             await self._all_answered(deadline_s)
         stopped = asyncio.ensure_future(self._call(broker.adapter.stop))

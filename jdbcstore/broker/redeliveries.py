@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.host import Host
 from jdbcstore.errors import JdbcStoreError
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
 
 __all__ = ["Redeliveries"]
 
@@ -42,7 +40,7 @@ class Redeliveries:
         broker: gives options and inbox.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self._broker = broker
         self._pending = self._pending_bytes = 0
 

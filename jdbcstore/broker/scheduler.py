@@ -18,8 +18,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from jdbcstore.broker.delivery import Answer
+from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.schedule import JOB_ID, asks_for_schedule, due_message, firing_of, job_of
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError, SchemaMismatch, StoreClosed, may_pass
@@ -28,10 +30,6 @@ from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.queue import Answer
 
 __all__ = ["Scheduler"]
 
@@ -58,7 +56,7 @@ class Scheduler:
         broker: gives the store, the loop, and publishes.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RegionHost) -> None:
         #: The wall clock, epoch milliseconds.
         self.now_ms: Callable[[], int] = broker.now_ms
         #: Messages sent because they were due, and jobs that could not be fired.

@@ -34,28 +34,46 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from jdbcstore.broker.delivery import Delivery, by_place
+from jdbcstore.broker.delivery import Consumer, Delivery, by_place
+from jdbcstore.broker.groups import MessageGroups
+from jdbcstore.broker.host import Host
 from jdbcstore.broker.interest import Interest
+from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.destination import Destination
 from jdbcstore.store.contract import Page
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.consumer import Consumer
-    from jdbcstore.broker.groups import MessageGroups
-    from jdbcstore.broker.lane import Lane
-    from jdbcstore.broker.queue import Queue
-
-__all__ = ["Selection"]
+__all__ = ["SelectedQueue", "Selection"]
 
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
+
+
+class SelectedQueue(Protocol):
+    """A queue as its selections see it."""
+
+    @property
+    def destination(self) -> Destination:
+        """Its name."""
+
+    @property
+    def groups(self) -> MessageGroups | None:
+        """Once a message of a group has come."""
+
+    def lanes(self) -> Sequence[Lane]:
+        """Its lanes, those of higher priorities first."""
+
+    def wake(self) -> None:
+        """There is something to deliver, or to look at."""
+
+    def begin_groups(self) -> None:
+        """A message of a group has come."""
 
 
 class _Scan:
@@ -79,7 +97,7 @@ class Selection:
         interest: what they want.
     """
 
-    def __init__(self, broker: Broker, queue: Queue, interest: Interest) -> None:
+    def __init__(self, broker: Host, queue: SelectedQueue, interest: Interest) -> None:
         self.interest = interest
         #: How many consumers have it.
         self.users = 0

@@ -9,7 +9,7 @@ that bounded:
   turn, in rotation. So however many clients have jobs, in one turn there is one slice of them.
 
 **Order.** Jobs of different clients mix. Of one client nothing does: who begins a job for a client holds it back
-(`Session.hold`) until the job is done. So what the client says afterwards meets its full effect. Whatever else a job
+(`Client.hold`) until the job is done. So what the client says afterwards meets its full effect. Whatever else a job
 leaves half done between its slices is its own business: it yields only where others may look.
 
 A job is never given up. Who closes what jobs work on waits for `drained` before that.

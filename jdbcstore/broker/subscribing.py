@@ -1,49 +1,63 @@
-"""From a SUBSCRIBE frame to a consumer of the right kind."""
+"""From what a client asks for to a consumer of the right kind."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import Protocol
 
 from jdbcstore.broker.browser import Browser
-from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.delivery import Consumer, Receiver
 from jdbcstore.broker.durable import DurableConsumer
-from jdbcstore.broker.interest import EVERYTHING, Interest, stomp_selector
+from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
+from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.topic import TopicConsumer
-from jdbcstore.destination import Destination
 from jdbcstore.errors import ProtocolError
-from jdbcstore.stomp.events import Subscribe
+from jdbcstore.selector import DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 from jdbcstore.subscription import SubscriptionKey
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.transport.stomp.session import Session
-
-__all__ = ["consumer_for", "subscription_bytes"]
+__all__ = ["Subscriber", "consumer_for", "subscription_bytes"]
 
 
-def subscription_bytes(event: Subscribe, destination: Destination) -> int:
+class Subscriber(Receiver, Protocol):
+    """A client that subscribes."""
+
+    client_id: str | None
+
+    @property
+    def connection_id(self) -> str:
+        """Names its connection."""
+
+
+def subscription_bytes(wanted: SubscriptionRequest) -> int:
     """What a subscription takes in memory, as far as it is known before anything is delivered."""
-    size = SUBSCRIPTION_BYTES + len(event.destination) + len(event.id or "")
-    if destination.is_composite:
-        size += MEMBERSHIP_BYTES * len(destination.elements())
-    return size if event.selector is None else size + SELECTION_BYTES
+    size = SUBSCRIPTION_BYTES + len(wanted.label) + len(wanted.subscription_id or "")
+    if wanted.destination.is_composite:
+        size += MEMBERSHIP_BYTES * len(wanted.destination.elements())
+    return size if wanted.selector is None else size + SELECTION_BYTES
 
 
-def consumer_for(broker: Broker, session: Session, event: Subscribe, destination: Destination) -> Consumer:
-    """The consumer that a SUBSCRIBE asks for; it takes no part in anything yet.
+def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest) -> Consumer:
+    """The consumer that a client asks for; it takes no part in anything yet.
 
     Args:
         broker: gives limits.
-        session: the client.
-        event: what it asks for.
-        destination: what its ``destination`` header means.
+        client: who asks.
+        wanted: what for.
 
     Raises:
         ProtocolError: it asks for what there is not, or not yet.
+        SelectorError: its condition is none, or too long.
     """
-    elements = destination.elements()
+    is_queue = _check_destination(broker, client, wanted)
+    consumer = _consumer_for(broker, client, wanted, _prefetch(broker, wanted, is_queue=is_queue), is_queue=is_queue)
+    consumer.tag = wanted.tag
+    return consumer
+
+
+def _check_destination(broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest) -> bool:
+    """Whether it is about queues. Raises ProtocolError if a consumer cannot have that."""
+    elements = wanted.destination.elements()
     parts_max = broker.options.composite_parts_max
     if len(elements) > parts_max:
         raise ProtocolError(
@@ -52,97 +66,91 @@ def consumer_for(broker: Broker, session: Session, event: Subscribe, destination
         )
     kinds = {element.is_queue for element in elements}
     if len(kinds) > 1:
-        raise ProtocolError(f"Cannot subscribe to queues and topics at once: {event.destination}")
+        raise ProtocolError(f"Cannot subscribe to queues and topics at once: {wanted.label}")
     for element in elements:
         broker.check_room_for(element)
         if element.is_temporary and not broker.knows_temporary(element):
             raise ProtocolError(f"The destination {element} does not exist.")
-        if element.is_temporary and not element.physical_name.startswith(f"{session.connection_id}:"):
+        if element.is_temporary and not element.physical_name.startswith(f"{client.connection_id}:"):
             raise ProtocolError(f"Cannot subscribe to remote temporary destination: {element}")  # its name is no secret
     is_queue = kinds == {True}
-    if event.browser:
+    if wanted.is_browser:
         if not is_queue:
             raise ProtocolError("Cannot browse a topic: only queues have something to look at")
         if any(element.is_wildcard for element in elements):
             raise ProtocolError("Cannot browse a wildcard: name the queue")
-    prefetch = _prefetch(broker, event, destination, is_queue=is_queue)
-    if event.subscription_name is not None:
-        return _durable_consumer(broker, session, event, destination, prefetch)
-    interest = _interest(session, event)
-    if event.browser:
-        return Browser(broker, session, event.id, destination, event.ack, prefetch, interest)
-    if is_queue:
-        is_exclusive = _is_true(event, "activemq.exclusive")
-        if "activemq.exclusive" not in event.headers:
-            is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default
-        return Consumer(
-            session,
-            event.id,
-            destination,
-            event.ack,
-            prefetch,
-            interest,
-            is_exclusive=is_exclusive,
-            priority=_priority(event),
-        )
-    return TopicConsumer(broker, session, event.id, destination, event.ack, prefetch, interest)
+    return is_queue
+
+
+def _consumer_for(
+    broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest, prefetch: int, *, is_queue: bool
+) -> Consumer:
+    destination, mode = wanted.destination, wanted.mode
+    if wanted.subscription_name is not None:
+        return _durable_consumer(broker, client, wanted, prefetch)
+    interest = _interest(client, wanted)
+    if wanted.is_browser:
+        return Browser(broker, client, wanted.subscription_id, destination, mode, prefetch, interest)
+    if not is_queue:
+        return TopicConsumer(broker, client, wanted.subscription_id, destination, mode, prefetch, interest)
+    is_exclusive = wanted.is_exclusive
+    if is_exclusive is None:
+        is_exclusive = broker.policy_for(destination).all_consumers_exclusive_by_default
+    return Consumer(
+        client,
+        wanted.subscription_id,
+        destination,
+        mode,
+        prefetch,
+        interest,
+        is_exclusive=is_exclusive,
+        priority=wanted.priority,
+    )
 
 
 def _durable_consumer(
-    broker: Broker, session: Session, event: Subscribe, destination: Destination, prefetch: int
+    broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest, prefetch: int
 ) -> DurableConsumer:
+    destination = wanted.destination
     if destination.is_queue:
         raise ProtocolError("Invalid Subscription: cannot durably subscribe to a Queue destination!")
     if destination.is_composite or destination.is_temporary:
         raise ProtocolError(
-            f"Cannot durably subscribe to {event.destination}: name one topic, or a wildcard that covers several"
+            f"Cannot durably subscribe to {wanted.label}: name one topic, or a wildcard that covers several"
         )
-    if session.client_id is None or not event.subscription_name:
+    if client.client_id is None or not wanted.subscription_name:
         raise ProtocolError(
-            "A durable subscription belongs to a client-id and has a name: give a client-id header in CONNECT, and a"
-            " name in activemq.subscriptionName"
+            "A durable subscription belongs to a client id and has a name: connect with a client id, and give a name"
         )
     return DurableConsumer(
         broker.durables,
-        session,
-        event.id,
+        client,
+        wanted.subscription_id,
         destination,
-        event.ack,
+        wanted.mode,
         prefetch,
-        _interest(session, event),
-        SubscriptionKey(session.client_id, event.subscription_name),
-        retroactive=_is_true(event, "activemq.retroactive") or broker.policy_for(destination).always_retroactive,
+        _interest(client, wanted),
+        SubscriptionKey(client.client_id, wanted.subscription_name),
+        retroactive=wanted.is_retroactive or broker.policy_for(destination).always_retroactive,
     )
 
 
-def _interest(session: Session, event: Subscribe) -> Interest:
-    selector = stomp_selector(event.selector, is_durable=event.subscription_name is not None)
-    if _is_true(event, "activemq.noLocal"):
-        return Interest(selector, session.connection_id)
+def _interest(client: Subscriber, wanted: SubscriptionRequest) -> Interest:
+    selector = None
+    if wanted.selector is not None:
+        length_max = LENGTH_MAX if wanted.subscription_name is None else DURABLE_LENGTH_MAX
+        selector = Selector.parse(wanted.selector, length_max=length_max)
+    if wanted.no_local:
+        return Interest(selector, client.connection_id)
     return EVERYTHING if selector is None else Interest(selector)
 
 
-def _is_true(event: Subscribe, header: str) -> bool:
-    return event.headers.get(header, "").strip().lower() == "true"
-
-
-_PRIORITY: Final = re.compile(r"\s*([+-]?[0-9]{1,3})\s*", re.ASCII)
-
-
-def _priority(event: Subscribe) -> int:
-    text = event.headers.get("activemq.priority", "0")
-    found = _PRIORITY.fullmatch(text)
-    if found is None or not -128 <= int(found[1]) <= 127:
-        raise ProtocolError(f"Invalid activemq.priority header '{text[:40]}': a number from -128 to 127 is needed")
-    return int(found[1])
-
-
-def _prefetch(broker: Broker, event: Subscribe, destination: Destination, *, is_queue: bool) -> int:
-    policy, prefetch = broker.policy_for(destination), event.prefetch
+def _prefetch(broker: ClientHost, wanted: SubscriptionRequest, *, is_queue: bool) -> int:
+    policy, prefetch = broker.policy_for(wanted.destination), wanted.prefetch
     if prefetch is None:
-        if event.browser:
+        if wanted.is_browser:
             prefetch = policy.queue_browser_prefetch
-        elif event.subscription_name is not None:
+        elif wanted.subscription_name is not None:
             prefetch = policy.durable_topic_prefetch
         else:
             prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch

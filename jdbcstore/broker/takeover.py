@@ -10,16 +10,39 @@ and whose commit is still under way, stays acknowledged: the commit does not bel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.options import BrokerOptions
-    from jdbcstore.transport.stomp.session import Session
+from jdbcstore.broker.callbacks import ClientCallbacks
+from jdbcstore.broker.options import BrokerOptions
 
-__all__ = ["contend"]
+__all__ = ["Contender", "contend"]
 
 
-def contend(options: BrokerOptions, holder: Session, newcomer: str, told: Callable[[bool], object]) -> None:
+class Contender(Protocol):
+    """A client that has a client id."""
+
+    client_id: str | None
+
+    @property
+    def callbacks(self) -> ClientCallbacks:
+        """Its transport."""
+
+    @property
+    def peer(self) -> str:
+        """Its address."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is on its way out."""
+
+    def when_gone(self, told: Callable[[bool], object]) -> None:
+        """Call this with False when everything that it had is given back; it `is_closed` already."""
+
+    def make_way(self, text: str | None, reason: str) -> None:
+        """Be gone at once, so that another connection may have the client id."""
+
+
+def contend(options: BrokerOptions, holder: Contender, newcomer: str, told: Callable[[bool], object]) -> None:
     """Decide who has a client id.
 
     Args:
@@ -41,4 +64,4 @@ def contend(options: BrokerOptions, holder: Session, newcomer: str, told: Callab
             holder.make_way(None, f"it does not answer, and {newcomer} has its client id {holder.client_id!r} now")
         told(lives)
 
-    holder.probe(decided)
+    holder.callbacks.probe(decided)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from jdbcstore.broker.access import Access
+from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.memory import TEMPORARY_BYTES
+from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.destination import Destination, TempQueue, TempTopic
 from jdbcstore.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from jdbcstore.broker.access import Access
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.holding import Holding
 
 __all__ = ["Temporaries"]
 
@@ -29,7 +26,7 @@ class Temporaries:
 
     __slots__ = ("_access", "_broker", "_by_name", "_connection_id", "_holding", "names")
 
-    def __init__(self, broker: Broker, connection_id: str, access: Access, holding: Holding) -> None:
+    def __init__(self, broker: RegionHost, connection_id: str, access: Access, holding: Holding) -> None:
         self._holding = holding
         self._access = access
         self._broker = broker
@@ -38,8 +35,8 @@ class Temporaries:
         #: What the client calls them.
         self.names: dict[Destination, str] = {}
 
-    def get(self, name: str) -> Destination:
-        """The destination that the client calls `name`, e.g. ``/temp-queue/replies``.
+    def get(self, name: str, *, is_queue: bool) -> Destination:
+        """The queue or topic that the client calls `name`; the same name always means the same.
 
         Raises:
             ProtocolError: it would be one too many.
@@ -53,7 +50,7 @@ class Temporaries:
                 raise ProtocolError(
                     f"Too many temporary destinations: temporary_destinations_max is {most} for a connection"
                 )
-            kind = TempQueue if name.startswith("/temp-queue/") else TempTopic
+            kind = TempQueue if is_queue else TempTopic
             destination = kind(f"{self._connection_id}:{count + 1}")
             self._access.check_create(destination)
             self._holding.keep(TEMPORARY_BYTES + 2 * len(name), "This temporary destination", "Use fewer of them")

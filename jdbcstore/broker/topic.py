@@ -10,32 +10,29 @@ client must not stop all others.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
+from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.memory import DELIVERY_BYTES
-from jdbcstore.broker.queue import Answer
+from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.subscription_request import AcknowledgeMode
+from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import JdbcStoreError, StoreError
 from jdbcstore.message import Message
-from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 
-if TYPE_CHECKING:
-    from jdbcstore.broker.broker import Broker
-    from jdbcstore.broker.durable import DurableSubscription
-    from jdbcstore.transport.stomp.session import Session
-
-__all__ = ["Topic", "TopicConsumer"]
+__all__ = ["Publisher", "Topic", "TopicConsumer", "TopicSubscription"]
 
 #: What may wait for a subscriber while there is little memory.
 _PENDING_BYTES_SHORT: Final = 64 << 10
@@ -43,27 +40,56 @@ _PENDING_BYTES_SHORT: Final = 64 << 10
 _SUBSCRIBERS_AT_ONCE: Final = 500
 
 
+class Publisher(Protocol):
+    """Who publishes, and may have to wait for slow subscribers."""
+
+    def hold(self) -> None:
+        """Wait. Holds add up."""
+
+    def let_go(self) -> None:
+        """Take one hold back."""
+
+
+class TopicSubscription(Queue, ABC):
+    """A durable subscription that is in use, as its topic sees it (`jdbcstore.broker.durable`)."""
+
+    #: Whether its client does not use it any more.
+    has_ended = False
+
+    @abstractmethod
+    def begin(self, consumer: Consumer) -> None:
+        """The store has the subscription: read its messages."""
+
+    @abstractmethod
+    def admit(self, message: Message) -> tuple[Lane, Delivery | None] | None:
+        """Take note of a message whose write has just been submitted to the topic's store."""
+
+    @abstractmethod
+    def offer(self, message: Message) -> None:
+        """Take a message that is not stored."""
+
+
 class TopicConsumer(Consumer):
     """A subscription to topics, with what it could not be sent yet.
 
     Args:
         broker: gives limits and the loop.
-        session, subscription_id, destination, ack_mode, prefetch, interest: as `Consumer`.
+        client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
     """
 
     __slots__ = ("_broker", "_given", "_held", "_pending", "_pending_bytes", "_pending_bytes_max", "_timer", "topics")
 
     def __init__(
         self,
-        broker: Broker,
-        session: Session,
+        broker: DestinationHost,
+        client: Receiver,
         subscription_id: str | None,
         destination: Destination,
-        ack_mode: AckMode,
+        mode: AcknowledgeMode,
         prefetch: int,
         interest: Interest = EVERYTHING,
     ) -> None:
-        super().__init__(session, subscription_id, destination, ack_mode, prefetch, interest)
+        super().__init__(client, subscription_id, destination, mode, prefetch, interest)
         self.topics: dict[Topic, None] = {}
         self._broker = broker
         self._pending: deque[Delivery] = deque()
@@ -72,10 +98,10 @@ class TopicConsumer(Consumer):
         self._given = 0
         limit_bytes = broker.policy_for(destination).memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
-        self._held: set[Session] = set()
+        self._held: set[Publisher] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def publish(self, message: Message, publisher: Session | None) -> None:
+    def publish(self, message: Message, publisher: Publisher | None) -> None:
         """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much."""
         if not self.interest.wants(message):
             return
@@ -165,7 +191,7 @@ class TopicConsumer(Consumer):
     def _too_slow(self) -> None:
         self._timer = None
         pending = len(self._pending)
-        self.session.disconnect(
+        self.client.disconnect(
             f"Subscription to {self.destination} is too slow: {pending} messages are waiting for it",
             reason="slow consumer",
         )
@@ -176,7 +202,7 @@ class _Publication:
 
     __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "message", "publisher")
 
-    def __init__(self, message: Message, publisher: Session | None) -> None:
+    def __init__(self, message: Message, publisher: Publisher | None) -> None:
         self.message = message
         self.publisher = publisher
         #: The durable subscriptions that have taken note of it.
@@ -223,13 +249,13 @@ class Topic:
         "subscriptions",
     )
 
-    def __init__(self, broker: Broker, destination: Destination) -> None:
+    def __init__(self, broker: DestinationHost, destination: Destination) -> None:
         self.destination = destination
         #: In order of subscription; a dictionary for its order.
         self.consumers: dict[TopicConsumer, None] = {}
         #: All durable subscriptions, and those of them that are in use.
         self.durable: set[SubscriptionKey] = set()
-        self.subscriptions: dict[SubscriptionKey, DurableSubscription] = {}
+        self.subscriptions: dict[SubscriptionKey, TopicSubscription] = {}
         self.published = 0
         self.last_used_s = broker.loop.time()
         self._broker = broker
@@ -271,7 +297,7 @@ class Topic:
         """Whether the message has to be stored."""
         return message.persistent and bool(self.durable)
 
-    def publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
+    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give every subscriber its copy, and answer when it is safe.
 
         Args:
@@ -304,7 +330,7 @@ class Topic:
         finally:
             answer(error)
 
-    def admit(self, message: Message, publisher: Session | None) -> _Publication:
+    def admit(self, message: Message, publisher: Publisher | None) -> _Publication:
         """Take note of a message whose write has just been submitted. `admitted` wants to hear of it again."""
         publication = _Publication(message, publisher)
         for subscription in self.subscriptions.values():
@@ -351,7 +377,7 @@ class Topic:
             finally:
                 publication.let_publisher_go()
 
-    def _sending_one(self, message: Message, publisher: Session | None) -> Iterator[None]:
+    def _sending_one(self, message: Message, publisher: Publisher | None) -> Iterator[None]:
         self.published += 1
         for consumer in list(self.consumers):
             if consumer in self.consumers:
@@ -368,10 +394,15 @@ class Topic:
         if self._publications and self._publications[0].is_done:  # only after a defect
             self._advance(self._publications[0])
 
-    def _send(self, message: Message, publisher: Session | None) -> None:
+    def _send(self, message: Message, publisher: Publisher | None) -> None:
         self.published += 1
         for consumer in self.consumers:
             consumer.publish(message, publisher)
         if not message.persistent:
             for subscription in self.subscriptions.values():
                 subscription.offer(message)
+
+
+@subject.register
+def _subject(topic: Topic) -> str:
+    return str(topic.destination)

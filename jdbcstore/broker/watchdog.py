@@ -17,15 +17,11 @@ import threading
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Iterator
+from functools import singledispatch
 from types import FrameType
 from typing import Final
 
-from jdbcstore.broker.queue import Queue
-from jdbcstore.transport.stomp.session import Session
-from jdbcstore.broker.topic import Topic
-from jdbcstore.stomp.events import Event
-
-__all__ = ["Watchdog", "described"]
+__all__ = ["Watchdog", "described", "subject"]
 
 log = logging.getLogger(__name__)
 
@@ -140,11 +136,11 @@ def described(frame: FrameType | None) -> str:
 
 
 def _about(values: list[object]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, Session):
-            yield f"client {value.connection_id} {value.peer}"
-        elif isinstance(value, Event):
-            destination = getattr(value, "destination", None)
-            yield type(value).__name__.upper() + (f" {destination}" if destination else "")
-        elif isinstance(value, Queue | Topic):
-            yield str(value.destination)
+    return (text for value in values if (text := subject(value)) is not None)
+
+
+@singledispatch
+def subject(value: object) -> str | None:
+    """What the log calls a thing that work is about: a client, its command, a queue. Those who have such things
+    register theirs; all others are nothing."""
+    return None

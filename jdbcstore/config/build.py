@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
@@ -15,11 +14,12 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
+from jdbcstore.transport.network import NetworkBroker
 
 __all__ = ["build_broker", "open_spool"]
 
 
-def build_broker(configuration: Configuration) -> Broker:
+def build_broker(configuration: Configuration) -> NetworkBroker:
     """A broker as configured, not started yet.
 
     Raises:
@@ -34,7 +34,7 @@ def build_broker(configuration: Configuration) -> Broker:
         kahadb = replace(kahadb, lease_holder_id=name)
     options = kahadb if configuration.url.startswith("kahadb:") else replace(configuration.store, lock=lock)
     store = open_store(configuration.url, options)
-    return Broker(
+    return NetworkBroker(
         store,
         configuration.broker,
         open_spool,

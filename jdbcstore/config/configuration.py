@@ -67,7 +67,6 @@ from jdbcstore.broker.destination_policy import (
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.login import LoginStack
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.authorization import read_authorization
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
@@ -75,6 +74,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
+from jdbcstore.transport.tls import TlsOptions
 
 __all__ = ["DEFAULT_URL", "Configuration", "LogOptions", "read_configuration"]
 

@@ -25,12 +25,12 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
+from jdbcstore.transport.tls import TlsOptions
 
 __all__ = ["option_variables", "with_environment"]
 

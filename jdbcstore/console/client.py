@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from jdbcstore.broker.addresses import parse_bind
-from jdbcstore.transport.key_files import load_identity, load_trusted
 from jdbcstore.console.output import print_json
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.stomp.frames import Frame
+from jdbcstore.transport.key_files import load_identity, load_trusted
 
 __all__ = ["receive", "send"]
 

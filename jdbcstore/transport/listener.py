@@ -1,4 +1,4 @@
-"""The sockets. Knows no STOMP: bytes go to the session, bytes come from it, and time passes.
+"""The sockets. Knows no protocol: bytes go to the session, bytes come from it, and time passes.
 
 One small object per connection, no task and no thread: thousands of idle clients cost memory only.
 
@@ -14,26 +14,29 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.options import open_files_max
+from jdbcstore.broker.server import ListenError
+from jdbcstore.stomp.heartbeat import HeartBeat
+from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
-from jdbcstore.transport.stomp.session import Session
 from jdbcstore.transport.tcp import Socket, set_keep_alive
 from jdbcstore.transport.tls import ServerTls
 from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
-from jdbcstore.errors import JdbcStoreError
-from jdbcstore.stomp.heartbeat import HeartBeat
-from jdbcstore.store.lease import boot_time_ns
+from jdbcstore.transport.wire import TransportSession, Wire
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker
 
-__all__ = ["Connection", "ListenError", "Server"]
+__all__ = ["Connection", "NewSession", "SocketServer"]
 
 log = logging.getLogger(__name__)
+
+#: Makes what a new client of a broker talks to, over its socket.
+NewSession: TypeAlias = Callable[["Broker", Wire], TransportSession]
 
 #: How long a client may take to read the last words of a connection that is being closed.
 _LINGER_S: Final = 5.0
@@ -45,10 +48,6 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 _GONE: Final = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class ListenError(JdbcStoreError):
-    """The broker cannot listen where it should."""
-
-
 class Connection(asyncio.Protocol):
     """One client's socket.
 
@@ -57,11 +56,11 @@ class Connection(asyncio.Protocol):
         server: keeps the list of connections.
     """
 
-    def __init__(self, broker: Broker, server: Server) -> None:
+    def __init__(self, broker: Broker, server: SocketServer) -> None:
         self._broker = broker
         self._server = server
         self._transport: asyncio.Transport
-        self._session: Session
+        self._session: TransportSession
         self._receive: Callable[[bytes], object] = self._receive_first
         self._heart_beat: HeartBeat | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,15 +79,15 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
         self.socket = transport.get_extra_info("socket")
-        self._session = Session(self._broker, self)
+        self._session = self._server.new_session(self._broker, self)
         if not self._server.admit(self):
-            self._session.disconnect(
+            self._session.client.disconnect(
                 "The broker has as many clients as it may have, in all (connections_max) or from this address"
                 " (connections_per_address_max); try again later",
                 reason="too many clients",
             )
             return
-        self._broker.sessions.add(self._session)
+        self._broker.clients.add(self._session.client)
         self._timer = self._broker.loop.call_later(self._broker.options.connect_timeout_s, self._connect_timed_out)
 
     def data_received(self, data: bytes) -> None:
@@ -111,13 +110,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The socket is full."""
-        self._session.choke()
+        self._session.client.choke()
 
     def resume_writing(self) -> None:
         """Everything has left."""
         if self._is_over_output:
             self._is_over_output = False
-            self._session.let_go()
+            self._session.client.let_go()
         self._session.unchoke()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -125,7 +124,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         try:
-            self._session.close()
+            self._session.client.close()
         finally:
             self._server.forget(self)
         level = logging.INFO if isinstance(error, OSError) and error.errno in _GONE else logging.DEBUG
@@ -153,11 +152,11 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
         if self._heart_beat is not None:
             self._heart_beat.data_sent(self._broker.loop.time())
-        if self._session.is_choked and not self._is_over_output:
+        if self._session.client.is_choked and not self._is_over_output:
             waiting = self._transport.get_write_buffer_size()
             if waiting > self._broker.options.output_bytes_max:
                 self._is_over_output = True
-                self._session.hold()
+                self._session.client.hold()
 
     def pause(self) -> None:
         """Do not read for now."""
@@ -196,7 +195,7 @@ class Connection(asyncio.Protocol):
     @property
     def owes(self) -> bool:
         """Whether the client has something that others wait for."""
-        return self._session.owes
+        return self._session.client.owes
 
     def probe(self, told: Callable[[bool], object]) -> None:
         """Find out whether the client's machine answers."""
@@ -246,15 +245,17 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-class Server:
+class SocketServer:
     """Listens, and knows who is connected.
 
     Args:
         broker: whose clients they are.
+        new_session: what a new client talks to.
         tls: for those who connect with TLS; None if nobody can.
     """
 
-    def __init__(self, broker: Broker, tls: ServerTls | None = None) -> None:
+    def __init__(self, broker: Broker, new_session: NewSession, tls: ServerTls | None = None) -> None:
+        self.new_session = new_session
         self._broker = broker
         self._tls = tls
         self._handshakes = None if tls is None else Handshakes(broker.loop, tls)

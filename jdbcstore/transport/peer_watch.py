@@ -11,15 +11,12 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.transport.tcp import TcpInfo, set_keep_alive, set_keep_alive_times, set_user_timeout, tcp_info
+from jdbcstore.transport.tcp import Socket, TcpInfo, set_keep_alive, set_keep_alive_times, set_user_timeout, tcp_info
 
-if TYPE_CHECKING:
-    from jdbcstore.transport.listener import Connection
-
-__all__ = ["PeerWatch", "Stall", "probe"]
+__all__ = ["PeerWatch", "Stall", "Watched", "probe"]
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +51,29 @@ class Stall:
         return now_s - self.since_s
 
 
+class Watched(Protocol):
+    """A connection that may turn out to lead nowhere."""
+
+    peer: str
+    socket: Socket
+    stall: Stall
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, or will be."""
+
+    @property
+    def is_heard_regularly(self) -> bool:
+        """Whether the client has promised to say something now and then."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client has something that others wait for."""
+
+    def end(self, reason: str) -> None:
+        """Close it now."""
+
+
 class PeerWatch:
     """Looks at connections as long as it is not stopped.
 
@@ -63,9 +83,7 @@ class PeerWatch:
         connections: all there are.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, options: BrokerOptions, connections: Iterable[Connection]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: BrokerOptions, connections: Iterable[Watched]) -> None:
         self._loop = loop
         self._options = options
         self._connections = connections
@@ -79,7 +97,7 @@ class PeerWatch:
     def _look(self) -> None:
         self._look_on(iter(list(self._connections)))
 
-    def _look_on(self, connections: Iterator[Connection]) -> None:
+    def _look_on(self, connections: Iterator[Watched]) -> None:
         for _ in range(_SLICE):
             connection = next(connections, None)
             if connection is None:
@@ -89,7 +107,7 @@ class PeerWatch:
                 self._look_at(connection)
         self._timer = self._loop.call_later(0, self._look_on, connections)
 
-    def _look_at(self, connection: Connection) -> None:
+    def _look_at(self, connection: Watched) -> None:
         try:
             info = tcp_info(connection.socket)
             if info is not None:
@@ -97,7 +115,7 @@ class PeerWatch:
         except OSError as error:
             log.debug("connection cannot be looked at peer=%s error=%r", connection.peer, error)
 
-    def _judge(self, connection: Connection, info: TcpInfo) -> None:
+    def _judge(self, connection: Watched, info: TcpInfo) -> None:
         now_s, options = self._loop.time(), self._options
         if info.is_closed:  # and nobody reads or writes it, or it would be known
             connection.end("it does not answer")
@@ -113,7 +131,7 @@ class PeerWatch:
         elif options.peer_timeout_s:
             self._move_on(connection, info, now_s)
 
-    def _move_on(self, connection: Connection, info: TcpInfo, now_s: float) -> None:
+    def _move_on(self, connection: Watched, info: TcpInfo, now_s: float) -> None:
         """Give a client more time that reads nothing and answers."""
         stall, timeout_s = connection.stall, self._options.peer_timeout_s
         if not info.is_window_closed:
@@ -128,7 +146,7 @@ class PeerWatch:
 
 
 def probe(
-    loop: asyncio.AbstractEventLoop, connection: Connection, options: BrokerOptions, told: Callable[[bool], object]
+    loop: asyncio.AbstractEventLoop, connection: Watched, options: BrokerOptions, told: Callable[[bool], object]
 ) -> None:
     """Find out whether the machine at the other end answers, now.
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.transport.key_files import load_identity, load_trusted
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.transport.key_files import load_identity, load_trusted
 
 __all__ = ["ServerTls", "TlsOptions", "openssl_cipher"]
 

@@ -16,13 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.tls import ServerTls
-
-if TYPE_CHECKING:
-    from jdbcstore.transport.listener import Connection
 
 __all__ = ["Handshakes", "TlsTransport"]
 
@@ -123,7 +120,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         is_room: whether the broker may have another client.
     """
 
-    def __init__(self, connection: Connection, handshakes: Handshakes, is_room: Callable[[], bool]) -> None:
+    def __init__(self, connection: asyncio.Protocol, handshakes: Handshakes, is_room: Callable[[], bool]) -> None:
         super().__init__()
         self._connection = connection
         self._handshakes = handshakes

@@ -1,13 +1,14 @@
-"""What a session needs of its socket."""
+"""What a session needs of its socket, and a socket of its session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
+from jdbcstore.broker.client import Client
 from jdbcstore.transport.peer_certificate import PeerCertificate
 
-__all__ = ["Wire"]
+__all__ = ["TransportSession", "Wire"]
 
 
 class Wire(Protocol):
@@ -45,3 +46,20 @@ class Wire(Protocol):
     @property
     def peer_certificate(self) -> PeerCertificate | None:
         """By which the client has proved who it is; None if it has not."""
+
+
+class TransportSession(Protocol):
+    """One client of one protocol, as its socket sees it."""
+
+    @property
+    def client(self) -> Client:
+        """What it is to the broker."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have arrived."""
+
+    def unchoke(self) -> None:
+        """Everything written has left."""
+
+    def beat(self) -> None:
+        """It is time to write something, so that the client knows that we are there."""

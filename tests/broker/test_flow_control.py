@@ -201,7 +201,7 @@ def test_two_thousand_idle_clients_cost_little(
             connection = socket.create_connection(address, timeout=30)
             connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
             idle.append(connection)
-        wait_until(lambda: sum(session.is_connected for session in list(brokers[0].sessions)) == 2000, timeout_s=60)
+        wait_until(lambda: sum(client.is_open for client in list(brokers[0].clients)) == 2000, timeout_s=60)
         assert threading.active_count() == threads
         client = open_client(address)
         started_s = time.monotonic()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Queue, open_store, running
-from jdbcstore.transport.stomp.conversion import stomp_body
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy
 from jdbcstore.errors import MessageTooLarge
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
 from jdbcstore.testing.messages import text_message
+from jdbcstore.transport.stomp.conversion import stomp_body
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 from tests.broker.test_dead_letters import DLQ, PERSISTENT, browsed, texts

@@ -282,7 +282,7 @@ def test_a_thousand_clients_are_dropped_quickly(broker: Broker, stack: ExitStack
         assert client.frame().command == "CONNECTED"
     began_s = time.monotonic()
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
-    wait_until(lambda: not broker.sessions)
+    wait_until(lambda: not broker.clients)
     assert time.monotonic() - began_s < 1.0
     for client in clients:
         assert client.error()
@@ -325,6 +325,6 @@ def test_durable_subscribers_lose_nothing_in_a_suspension(broker: Broker, open_c
 def test_a_queue_that_nobody_used_since_is_not_forgotten(broker: Broker, open_client: OpenClient) -> None:
     open_client(broker.address).publish("/queue/ORDERS.A", "x")
     suspend(broker)
-    wait_until(lambda: not broker.sessions)
+    wait_until(lambda: not broker.clients)
     assert broker.queues[Queue("ORDERS.A")].depth == 1
     assert not broker.queues[Queue("ORDERS.A")].idle

@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
-from jdbcstore.broker import host
+from jdbcstore.broker import runner
+from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import TlsOptions, openssl_cipher
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
@@ -33,7 +35,7 @@ BIND = "stomp+ssl://127.0.0.1:0"
 def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker runs on either event loop."""
     if request.param == "asyncio":
-        monkeypatch.setattr(host, "_run", asyncio.run)
+        monkeypatch.setattr(runner, "_run", asyncio.run)
 
 
 def tls_options(server: Identity, **options: object) -> TlsOptions:
@@ -84,7 +86,7 @@ def test_one_who_does_not_read_is_choked_and_what_it_has_not_read_comes_again(
         for _ in range(60):
             sender.publish("/queue/A", "x" * 300_000)
         queue = next(iter(brokers[0].queues.values()))
-        wait_until(lambda: any(session.is_choked for session in brokers[0].sessions))
+        wait_until(lambda: any(client.is_choked for client in brokers[0].clients))
         assert queue.depth > 5, "what was not sent must not count as delivered"
         lazy.drop()
         sender.subscribe("/queue/A", "client", id="2")
@@ -185,8 +187,8 @@ def test_who_a_client_is_can_be_asked(
     ]
     identity = authority.identity("till", subject) if has_one else None
     with connected(address, trusting(authority, identity)):
-        (session,) = brokers[0].sessions
-        found = session._wire.peer_certificate
+        (client,) = brokers[0].clients
+        found = cast(StompSession, client.callbacks)._wire.peer_certificate
     if not has_one:
         assert found is None
     else:

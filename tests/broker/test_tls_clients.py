@@ -13,9 +13,9 @@ import stompman
 
 from jdbcstore import BrokerOptions, ConfigurationError
 from jdbcstore.broker.addresses import parse_listeners
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.cli import run
 from jdbcstore.config.configuration import read_configuration
+from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
 from tests.broker_process import BrokerProcess

@@ -8,8 +8,8 @@ import pytest
 
 from jdbcstore import Broker, PersistenceAdapter
 from jdbcstore.broker import slices
+from jdbcstore.broker.client import Client as BrokerClient
 from jdbcstore.broker.prepared import PREPARED_LEAST
-from jdbcstore.transport.stomp.session import Session
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
 from tests.broker.client import Address, Client
@@ -206,11 +206,11 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
     broker = brokers[0]
     preparing = broker.preparing
 
-    gone: list[Session] = []
+    gone: list[BrokerClient] = []
 
     def preparing_to_go(*arguments: object) -> Iterator[None]:
         yield
-        gone.extend(session for session in broker.sessions if session.subscriptions)
+        gone.extend(client for client in broker.clients if client.subscriptions)
         gone[0].close()
         yield from preparing(*arguments)  # type: ignore[arg-type]
 
@@ -222,7 +222,7 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
     durable.done("ACK", {**durable.named(message), "transaction": "t"})
     many(durable, "t")
     durable.send("COMMIT", {"transaction": "t"})
-    wait_until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.sessions)
+    wait_until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.clients)
     again = open_client(broker.address)
     again.subscribe("/queue/B")
     assert again.message().text == "b"

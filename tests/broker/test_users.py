@@ -13,9 +13,9 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, ConfigurationError
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.broker.security.passcodes import hash_passcode, is_right
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.destination import parse_destination
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.certificates import Authority, Identity

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
-from jdbcstore.broker import host
+from jdbcstore.broker import runner
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.transport.listener import Connection
+from jdbcstore.transport.stomp.session import StompSession
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.network import Network
@@ -88,7 +91,7 @@ def test_what_a_vanished_consumer_had_goes_to_another(
     is_in_flight: bool,
 ) -> None:
     if loop == "asyncio":
-        monkeypatch.setattr(host, "_run", asyncio.run)
+        monkeypatch.setattr(runner, "_run", asyncio.run)
     address = start_over_there(**QUICK)
     vanishing = far(address, "1.0")
     vanishing.publish("/queue/A", "first")
@@ -133,7 +136,7 @@ def test_who_did_not_read_and_is_gone_is_found_too(
         sender.publish("/queue/A", BIG)
     time.sleep(3)
     network.cut()
-    assert until(lambda: len(brokers[0].sessions) == 1) < 8
+    assert until(lambda: len(brokers[0].clients) == 1) < 8
 
 
 def test_a_short_break_of_the_cable_hurts_nobody(
@@ -233,7 +236,7 @@ def test_a_newcomer_that_leaves_while_the_holder_is_asked_changes_nothing(
     hasty = Client(address)
     hasty.send("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": "till"})
     hasty.drop()
-    until(lambda: len(brokers[0].sessions) == 1)
+    until(lambda: len(brokers[0].clients) == 1)
     holder.publish("/queue/A", "still here")
 
 
@@ -291,7 +294,7 @@ def test_who_takes_nothing_may_be_given_up(
     other = open_client(address)
     for _ in range(60):
         other.publish("/queue/A", BIG)
-    assert until(lambda: len(brokers[0].sessions) == 1) < 6
+    assert until(lambda: len(brokers[0].clients) == 1) < 6
     other.subscribe("/queue/A", "client-individual")
     assert len(other.message().body) == len(BIG)
 
@@ -303,8 +306,9 @@ def test_keep_alive_can_be_turned_off(
     open_client(start_broker())
     found = []
     for broker in brokers:
-        (session,) = broker.sessions
-        found.append(session._wire.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))  # type: ignore[attr-defined]
+        (client,) = broker.clients
+        wire = cast(Connection, cast(StompSession, client.callbacks)._wire)
+        found.append(cast(socket.socket, wire.socket).getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
     assert found == [0, 1]
 
 

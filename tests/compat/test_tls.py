@@ -6,14 +6,16 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from jdbcstore import Broker, BrokerOptions, ConfigurationError, running
-from jdbcstore.transport.tls import ServerTls, TlsOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.stomp.session import StompSession
+from jdbcstore.transport.tls import ServerTls, TlsOptions
 from tests.broker.client import Client
 from tests.certificates import Authority
 from tests.servers.server import ServerMissing
@@ -104,7 +106,9 @@ def test_names_are_java_s(tmp_path: Path) -> None:
             with Client(address, tls=context) as client:
                 client.connect("1.2")
                 client.done("BEGIN", {"transaction": "1"})
-                certificate = next(s for s in broker.sessions if s.owes)._wire.peer_certificate
+                certificate = cast(
+                    StompSession, next(c for c in broker.clients if c.owes).callbacks
+                )._wire.peer_certificate
                 assert certificate is not None
                 found.append(certificate.subject)
                 client.done("DISCONNECT")

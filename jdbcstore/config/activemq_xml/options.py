@@ -10,13 +10,13 @@ from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPol
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.login import LoginStack
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
+from jdbcstore.transport.tls import TlsOptions
 
 __all__ = ["Options"]
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
-from jdbcstore.broker.groups import GROUP_MAPS
+from jdbcstore.broker.destination_policy import GROUP_MAPS, DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.config.activemq_xml.beans import Bean, Setting, Text, Value
 from jdbcstore.config.activemq_xml.findings import Place, PlacedError
 from jdbcstore.config.activemq_xml.options import Options

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.broker.addresses import parse_listeners
-from jdbcstore.transport.tls import ServerTls
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.placeholders import locate
@@ -15,6 +14,7 @@ from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.transport.tls import ServerTls
 
 __all__ = ["check_tls", "read_ssl_context", "take_tls_parameter"]
 

@@ -15,6 +15,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
+from jdbcstore.destination import Destination
+from jdbcstore.errors import CodecError, ProtocolError
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.java_text import java_text
+from jdbcstore.message import BytesMessage, Message, TextMessage
+from jdbcstore.primitives import Long, Value, encode_map
 from jdbcstore.transport.stomp.destination import (
     OwnTemporary,
     destination_header,
@@ -23,12 +29,6 @@ from jdbcstore.transport.stomp.destination import (
     parse_stomp_destination,
 )
 from jdbcstore.transport.stomp.transformation import transformed_body, untransformed
-from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, ProtocolError
-from jdbcstore.identifiers import MessageId, ProducerId
-from jdbcstore.java_text import java_text
-from jdbcstore.message import BytesMessage, Message, TextMessage
-from jdbcstore.primitives import Long, Value, encode_map
 
 __all__ = [
     "OWN_HEADERS",

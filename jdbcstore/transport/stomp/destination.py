@@ -9,7 +9,14 @@ from typing import Final, TypeAlias
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, TempQueue, TempTopic, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, ProtocolError
 
-__all__ = ["OwnTemporary", "destination_header", "is_destination", "parse_reply_to", "parse_stomp_destination"]
+__all__ = [
+    "OwnTemporary",
+    "destination_header",
+    "is_destination",
+    "is_temporary_queue",
+    "parse_reply_to",
+    "parse_stomp_destination",
+]
 
 _QUEUE, _TOPIC = "/queue/", "/topic/"
 _TEMP_QUEUE, _TEMP_TOPIC = "/temp-queue/", "/temp-topic/"
@@ -133,3 +140,8 @@ _OUTGOING: Final[dict[type[Destination], str]] = {kind: prefix for prefix, kind 
 def is_destination(text: str) -> bool:
     """Whether the text has the form of a destination, as a ``reply-to`` must to become one."""
     return text.startswith((*_PREFIXES, _TEMP_QUEUE, _TEMP_TOPIC))
+
+
+def is_temporary_queue(name: str) -> bool:
+    """Whether a connection's own temporary destination is a queue; if not, it is a topic."""
+    return name.startswith(_TEMP_QUEUE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from jdbcstore.transport.stomp.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
+from jdbcstore.transport.stomp.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 
 __all__ = ["Headings"]
 

@@ -20,9 +20,9 @@ from jdbcstore import (
     TextMessage,
     Topic,
 )
+from jdbcstore.primitives import Char, Float, Long, Value
 from jdbcstore.transport.stomp.conversion import message_of, stomp_body, stomp_headers
 from jdbcstore.transport.stomp.destination import destination_header, parse_stomp_destination
-from jdbcstore.primitives import Char, Float, Long, Value
 
 NOW_MS = 1_700_000_000_123
 

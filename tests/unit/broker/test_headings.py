@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from jdbcstore.transport.stomp.conversion import message_of, stomp_headers
-from jdbcstore.transport.stomp.message_headers import Headings
 from jdbcstore.destination import Destination, Queue, TempQueue
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.primitives import Value
 from jdbcstore.stomp.dialect import dialect_of
+from jdbcstore.transport.stomp.conversion import message_of, stomp_headers
+from jdbcstore.transport.stomp.message_headers import Headings
 
 MINE = TempQueue("ID:1:1")
 OWN_NAMES: dict[Destination, str] = {MINE: "/temp-queue/mine"}

@@ -29,14 +29,13 @@ from jdbcstore import (
     TransientStoreError,
 )
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.client import Client as BrokerClient
+from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.queue import Queue as BrokerQueue
-from jdbcstore.transport.stomp.session import Session
+from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.identifiers import ProducerId
-from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.testing.messages import text_message
@@ -181,7 +180,7 @@ class World:
         return text_message(self.sent, destination=NAME, producer_id=producer_id, priority=priority(self.sent))
 
     def _subscribe(self, prefetch: int) -> Consumer:
-        consumer = Consumer(cast(Session, Client(self.broker)), "1", NAME, AckMode.CLIENT_INDIVIDUAL, prefetch)
+        consumer = Consumer(cast(BrokerClient, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, prefetch)
         consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer
@@ -214,7 +213,7 @@ class World:
         self.consumer = self._subscribe(3)
 
     def note(self) -> None:
-        client = cast(Client, self.consumer.session)
+        client = cast(Client, self.consumer.client)
         self.first_seen += [d.message_id.producer_sequence_id for d in client.delivered if not d.redeliveries]
         client.delivered.clear()
 
@@ -346,7 +345,7 @@ def test_what_is_stored_with_a_higher_priority_is_next(
         world.note()
         world.first_seen.clear()
         client = Client(world.broker)
-        world.consumer = Consumer(cast(Session, client), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 1)
+        world.consumer = Consumer(cast(BrokerClient, client), "1", NAME, AcknowledgeMode.INDIVIDUAL, 1)
         world.consumer.credit = 0
         world.consumer.queues[world.queue] = None
         world.queue.add_consumer(world.consumer)

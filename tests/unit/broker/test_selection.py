@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jdbcstore import Message
-from jdbcstore.broker.consumer import Consumer
+from jdbcstore.broker.client import Client as BrokerClient
+from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.interest import Interest
-from jdbcstore.transport.stomp.session import Session
+from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.selector import Selector
-from jdbcstore.stomp.events import AckMode
 from tests.unit.broker.test_lane import NAME, STEPS, Client, World, run
 
 #: By JMSPriority: two of a kind, another one, and one that overlaps with both.
@@ -60,7 +60,7 @@ class SelectingWorld(World):
 
     def _select(self, text: str) -> Consumer:
         interest = Interest(Selector.parse(text))
-        consumer = Consumer(cast(Session, Client(self.broker)), "1", NAME, AckMode.CLIENT_INDIVIDUAL, 2, interest)
+        consumer = Consumer(cast(BrokerClient, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, 2, interest)
         consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer
@@ -84,7 +84,7 @@ class SelectingWorld(World):
 
     def note(self) -> None:
         for consumer in self.consumers():
-            client = cast(Client, consumer.session)
+            client = cast(Client, consumer.client)
             for delivery in client.delivered:
                 assert delivery.message is None or consumer.interest.wants(delivery.message), "not what it wants"
                 if not delivery.redeliveries:

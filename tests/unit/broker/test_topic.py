@@ -9,12 +9,11 @@ from typing import cast
 from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.consumer import Consumer
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.client import Client as BrokerClient
+from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.inbox import Inbox
-from jdbcstore.transport.stomp.session import Session
+from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.broker.topic import TopicConsumer
-from jdbcstore.stomp.events import AckMode
 from jdbcstore.store.memory import MemoryPersistenceAdapter, MemoryTopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -61,7 +60,8 @@ def test_after_the_commit_and_in_order() -> None:
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         topic.durable.add(SubscriptionKey("ann", "news"))
-        list(broker.subscribing(TopicConsumer(broker, cast(Session, client), "1", NAME, AckMode.AUTO, 100)))
+        consumer = TopicConsumer(broker, cast(BrokerClient, client), "1", NAME, AcknowledgeMode.AUTO, 100)
+        list(broker.subscribing(consumer))
 
         def publish(number: int, *, persistent: bool) -> None:
             message = text_message(number, destination=NAME)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jdbcstore import BytesMessage, MapMessage, MessageId, ProducerId, TextMessage
-from jdbcstore.transport.stomp.transformation import transformed_body, untransformed
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value
+from jdbcstore.transport.stomp.transformation import transformed_body, untransformed
 
 EVERYTHING: dict[str, Value] = {
     "string": "v <&> ü",

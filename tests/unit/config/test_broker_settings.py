@@ -13,11 +13,11 @@ from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationP
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import Action
 from jdbcstore.broker.security.login import Credentials
-from jdbcstore.transport.tls import TlsOptions
 from jdbcstore.config.activemq_xml.reading import ActiveMqXml
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import LoginRefused
+from jdbcstore.transport.tls import TlsOptions
 from tests.certificates import Authority
 from tests.unit.config.written import STOMP, document, errors, options, read, warnings
 

@@ -1,0 +1,66 @@
+"""What a transport implements for one client, so that the broker can talk back (`jdbcstore.broker.client`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from jdbcstore.broker.delivery import Consumer, Delivery
+
+__all__ = ["ClientCallbacks"]
+
+
+class ClientCallbacks(Protocol):
+    """The transport's side of one client. Everything is called in the event loop, and returns soon.
+
+    Only `deliver` may raise; what it raises costs the message, which becomes a dead letter.
+    """
+
+    @property
+    def protocol(self) -> str:
+        """What the client speaks, as a person calls it, for causes of dead letters: ``STOMP``."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for logs and errors."""
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send `Delivery.message` to the client, for the subscription `consumer`.
+
+        The delivery is what `Client.acknowledge` and `Client.reject` want; `Delivery.key` is the name that
+        `DeliveryNames` gave it. The message belongs to others, too: it is not to be changed, and not to be kept.
+        """
+
+    def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
+        """A request has taken effect (a message is committed), or has failed.
+
+        Args:
+            request: what the transport gave with the request. With None only errors are told, among them those that no
+                request is to blame for: a subscription that the client may not have any more, a browser that failed.
+            error: None, or why it failed.
+            is_fatal: whether the client cannot be served any more.
+        """
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything."""
+
+    def pause(self) -> None:
+        """Make no request until `resume`, and do not read from the client: it is to wait."""
+
+    def resume(self) -> None:
+        """Go on, in another turn of the loop: with what was refused by False, then with what came after it."""
+
+    def write(self) -> None:
+        """`Client.talk` was called: this turn of the loop ends, write what there is to say, in one go."""
+
+    def dismiss(self, text: str) -> None:
+        """Tell the client a last word and end the connection; nothing more reaches it."""
+
+    def cut(self, reason: str) -> None:
+        """End the connection at once, without a word; the reason is for the log."""
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Find out whether the client's machine answers; `told` is called once."""
+
+    def closed(self) -> None:
+        """The client is gone, as `Client.close` was called: forget what it had sent."""

@@ -1,0 +1,71 @@
+"""What clients get of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from jdbcstore.broker.callbacks import ClientCallbacks
+from jdbcstore.broker.delivery import Consumer
+from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.producers import Producers
+from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.scheduler import Scheduler
+from jdbcstore.broker.security.authentication import Authentication
+from jdbcstore.broker.security.authorization import Authorization
+from jdbcstore.broker.takeover import Contender
+from jdbcstore.message import Message
+from jdbcstore.store.contract import PersistenceAdapter
+
+__all__ = ["ClientHost"]
+
+
+class ClientHost(RegionHost, Protocol):
+    """A running broker, as its clients see it; `jdbcstore.broker.broker` says more."""
+
+    is_crowded: bool
+    #: Clients by the client id that they asked for; no two may have the same.
+    client_ids: dict[str, Contender]
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Who may log in; None for everybody."""
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """Who may do what; None for everything."""
+
+    @property
+    def durables(self) -> Durables:
+        """All durable subscriptions."""
+
+    @property
+    def producers(self) -> Producers:
+        """Those that number their messages."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """What is to be sent later."""
+
+    def spool_opening(self) -> asyncio.Future[PersistenceAdapter] | None:
+        """What is done when the spool was opened, or could not be; None if nobody opens it now, and nobody has to."""
+
+    def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
+
+    def subscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer take part in what it subscribed to, now and when more of it appears; a job."""
+
+    def unsubscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer leave, at once; what it has goes back, which is the job."""
+
+    def reconsider(self, consumer: Consumer) -> None:
+        """Let a subscriber to a wildcard take part in what its client may read now, and in nothing else."""
+
+    def talking(self, transport: ClientCallbacks) -> None:
+        """A transport has something to write."""
+
+    def forget(self, client: Contender) -> None:
+        """A client is gone."""

@@ -1,0 +1,48 @@
+"""What queues and topics get of the broker besides what all its parts get: policies, stores, dead letters."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
+from jdbcstore.broker.host import Host
+from jdbcstore.broker.redeliveries import Redeliveries
+from jdbcstore.destination import Destination
+from jdbcstore.destination import Queue as QueueName
+from jdbcstore.message import Message
+from jdbcstore.store.contract import MessageStore, PersistenceAdapter, TopicMessageStore
+
+__all__ = ["DestinationHost"]
+
+
+class DestinationHost(Host, Protocol):
+    """A running broker, as its queues and topics see it."""
+
+    @property
+    def redeliveries(self) -> Redeliveries:
+        """Writes down how often messages were delivered."""
+
+    def policy_for(self, destination: Destination) -> DestinationPolicy:
+        """The policy of a destination."""
+
+    def redelivery_policy_for(self, destination: Destination) -> RedeliveryPolicy:
+        """How often messages of this destination are delivered again, and when."""
+
+    def queue_store(self, adapter: PersistenceAdapter, destination: Destination) -> MessageStore:
+        """The store of a queue in an adapter, in the order that its policy asks for."""
+
+    def topic_store(self, destination: Destination) -> TopicMessageStore | None:
+        """The store of a topic; None if the broker's store keeps no topics."""
+
+    def forget_in_spool(self, queue: QueueName) -> None:
+        """There is nothing of a queue in the spool any more."""
+
+    def is_for_dead_letters(self, destination: Destination) -> bool:
+        """Whether dead letters go there."""
+
+    def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so."""
+
+    def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
+        """Keep a message as a dead letter that had expired when it arrived, or drop it."""

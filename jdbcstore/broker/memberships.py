@@ -1,0 +1,144 @@
+"""Who takes part in which queues and topics: subscriptions, also to wildcards, of which more may appear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from jdbcstore.broker.delivery import Consumer
+from jdbcstore.broker.durable import DurableConsumer
+from jdbcstore.broker.host import Host
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.topic import Topic, TopicConsumer
+from jdbcstore.broker.wildcards import Wildcards
+from jdbcstore.destination import Destination
+
+__all__ = ["KnownDestinations", "Memberships"]
+
+
+class KnownDestinations(Host, Protocol):
+    """A broker, as far as it has queues and topics."""
+
+    @property
+    def queues(self) -> Mapping[Destination, Queue]:
+        """The queues that there are."""
+
+    @property
+    def topics(self) -> Mapping[Destination, Topic]:
+        """The topics that are in use."""
+
+    def queue(self, destination: Destination) -> Queue:
+        """The queue of this name, made at the first use."""
+
+    def topic(self, destination: Destination) -> Topic:
+        """The topic of this name, made at the first use."""
+
+
+class Memberships:
+    """Lets consumers take part in queues and topics, and leave them.
+
+    Args:
+        host: has the queues and topics.
+    """
+
+    def __init__(self, host: KnownDestinations) -> None:
+        self._host = host
+        #: Subscriptions that cover several destinations, and have to hear of new ones.
+        self._wildcards: Wildcards[Consumer] = Wildcards()
+
+    def queue_appeared(self, queue: Queue) -> None:
+        """There is a new queue: wildcards may cover it."""
+        joining = self._wildcards.covering(queue.destination)
+        if joining:
+            if not queue.destination.is_temporary:
+                queue.load()  # what is wrong with its store is told to who needs it, before anybody takes part
+            self._host.slices.run(self._joining(queue, joining))
+
+    def _joining(self, queue: Queue, consumers: Iterable[Consumer]) -> Iterator[None]:
+        """Let subscribers to wildcards take part in a new queue; a job."""
+        for consumer in consumers:
+            if self._host.queues.get(queue.destination) is not queue:
+                return
+            if not consumer.is_closed:
+                _join_queue(consumer, queue)
+            yield
+
+    def topic_appeared(self, topic: Topic) -> None:
+        """The same of a topic."""
+        for consumer in self._wildcards.covering(topic.destination):
+            if isinstance(consumer, TopicConsumer):
+                _join_topic(consumer, topic)
+
+    def subscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer take part in what it subscribed to, now and when more of it appears; a job."""
+        for element in consumer.destination.elements():
+            if element.is_wildcard:
+                self._wildcards.add(element, consumer)
+                known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
+                for name in list(known):
+                    if _covers(element, name):
+                        self._join(consumer, name)
+                    yield
+                    if consumer.is_closed:
+                        return
+            else:
+                self._join(consumer, element)
+                yield
+
+    def _join(self, consumer: Consumer, name: Destination) -> None:
+        if isinstance(consumer, TopicConsumer):
+            _join_topic(consumer, self._host.topic(name))
+        else:
+            _join_queue(consumer, self._host.queue(name))
+
+    def unsubscribing(self, consumer: Consumer) -> Iterator[None]:
+        """Let a consumer leave, at once; what it has goes back, which is the job."""
+        for element in consumer.destination.elements():
+            if element.is_wildcard:
+                self._wildcards.discard(element, consumer)
+        return consumer.closing()
+
+    def reconsider(self, consumer: Consumer) -> None:
+        """Let a subscriber to a wildcard take part in what its client may read now, and in nothing else."""
+        may_receive = consumer.client.access.may_receive
+        for queue in [queue for queue in consumer.queues if not may_receive(queue.destination)]:
+            del consumer.queues[queue]
+            if queue in consumer.parked:
+                consumer.parked.remove(queue)
+            queue.remove_consumer(consumer)
+        if isinstance(consumer, TopicConsumer):
+            for topic in [topic for topic in consumer.topics if not may_receive(topic.destination)]:
+                del consumer.topics[topic]
+                topic.consumers.pop(consumer, None)
+        if isinstance(consumer, DurableConsumer):  # takes up topics when it subscribes
+            return
+        if any(element.is_wildcard for element in consumer.destination.elements()):
+            self._host.slices.run(self.subscribing(consumer))
+
+    def covered(self, element: Destination) -> list[Destination]:
+        """The destinations that a name means at the moment: itself, or those that a wildcard matches."""
+        if not element.is_wildcard:
+            return [element]
+        known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
+        return [name for name in known if _covers(element, name)]
+
+
+def _join_queue(consumer: Consumer, queue: Queue) -> None:
+    if (
+        queue.destination.is_queue
+        and queue not in consumer.queues
+        and not isinstance(consumer, TopicConsumer)
+        and consumer.client.access.may_receive(queue.destination)
+    ):
+        consumer.queues[queue] = None
+        queue.add_consumer(consumer)
+
+
+def _covers(wildcard: Destination, name: Destination) -> bool:
+    return wildcard.matches(name) and not name.is_wildcard and not name.is_composite
+
+
+def _join_topic(consumer: TopicConsumer, topic: Topic) -> None:
+    if topic not in consumer.topics and consumer.client.access.may_receive(topic.destination):
+        consumer.topics[topic] = None
+        topic.consumers[consumer] = None

@@ -1,0 +1,86 @@
+"""What those parts of the broker get of it that look for destinations, or send and settle messages themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Final, Protocol
+
+from jdbcstore.broker.delivery import Answer, Delivery
+from jdbcstore.broker.destination_host import DestinationHost
+from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.topic import Publisher, Topic
+from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit, TopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["NOTHING", "RegionHost"]
+
+#: Nothing else belongs into a commit.
+NOTHING: Final = Commit()
+
+
+class RegionHost(DestinationHost, Protocol):
+    """A running broker, as the parts see it that work with its destinations; `jdbcstore.broker.broker` says more."""
+
+    @property
+    def topics(self) -> Mapping[Destination, Topic]:
+        """The topics that are in use."""
+
+    @property
+    def expiry_periods_ms(self) -> set[int]:
+        """How often expired messages are looked for, by one policy or another."""
+
+    def queue(self, destination: Destination) -> Queue:
+        """The queue of this name, made at the first use."""
+
+    def topic(self, destination: Destination) -> Topic:
+        """The topic of this name, made at the first use."""
+
+    def covered(self, element: Destination) -> list[Destination]:
+        """The destinations that a name means at the moment."""
+
+    def check_room_for(self, destination: Destination) -> None:
+        """Raise ProtocolError if a client wants to use one destination too many."""
+
+    def add_temporary(self, destination: Destination) -> None:
+        """A connection has a new temporary destination."""
+
+    def knows_temporary(self, destination: Destination) -> bool:
+        """Whether a temporary destination's connection is still there."""
+
+    def remove_temporary(self, destination: Destination) -> None:
+        """Forget a temporary destination with everything in it."""
+
+    def next_connection_id(self) -> str:
+        """A new id in ActiveMQ's form."""
+
+    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+        """Give a message to its queue or topic, or keep it for later, and answer when it is safe there."""
+
+    def commit(
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit = NOTHING,
+        prepared: Prepared | None = None,
+    ) -> Completion[None] | None:
+        """Publish and settle several messages: all or nothing, as far as they are in the store."""
+
+    def move(
+        self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
+    ) -> None:
+        """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit."""
+
+    def dead_letter_of(
+        self, message: Message, source: Destination, cause: str | None, subscription: SubscriptionKey | None = None
+    ) -> Message | None:
+        """A message as it goes to the dead letters; None if it is to be dropped."""
+
+    def expiring_in_memory(self, periods_ms: Set[int]) -> Iterator[None]:
+        """Let expired messages go that are not in the broker's store; a job."""

@@ -1,0 +1,327 @@
+"""Routing: where messages go, one or several at once, all or nothing; dead letters among them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
+from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
+from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.durable import SubscriptionStore, settlements
+from jdbcstore.broker.host import Host
+from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.publications import Publications
+from jdbcstore.broker.queue import Queue
+from jdbcstore.broker.region_host import NOTHING
+from jdbcstore.broker.scheduler import Scheduler
+from jdbcstore.broker.topic import Publisher, Topic
+from jdbcstore.broker.virtual_topics import VirtualTopics
+from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, may_pass
+from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit, MessageStore, TopicMessageStore
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["Destinations", "Router"]
+
+log = logging.getLogger(__name__)
+
+#: Who has taken note of a message that is being stored, and what of.
+_Noted: TypeAlias = tuple[Lane | Topic, Any]
+
+
+class Destinations(Host, Protocol):
+    """A broker, as far as it has queues and topics."""
+
+    def queue(self, destination: Destination) -> Queue:
+        """The queue of this name, made at the first use."""
+
+    def topic(self, destination: Destination) -> Topic:
+        """The topic of this name, made at the first use."""
+
+    def policy_for(self, destination: Destination) -> DestinationPolicy:
+        """The policy of a destination."""
+
+
+class Router:
+    """Gives messages to their destinations, and to the store those that have to be kept.
+
+    Args:
+        host: gives destinations, the store and its completions.
+        scheduler: keeps what is to be sent later.
+        virtual_topics: know who gets copies.
+        dead_letters: knows where dead letters go.
+    """
+
+    def __init__(
+        self, host: Destinations, scheduler: Scheduler, virtual_topics: VirtualTopics, dead_letters: DeadLetters
+    ) -> None:
+        self._host = host
+        self._scheduler = scheduler
+        self._virtual_topics = virtual_topics
+        self._dead_letters = dead_letters
+        #: What is published after its commit.
+        self._publications: Publications
+
+    def begin(self) -> None:
+        """The broker runs from now on."""
+        self._publications = Publications(self._host.slices, self._publish_committed)
+
+    def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+        """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
+
+        Its copies go to the queues of a virtual topic.
+        """
+        if self._scheduler.takes(message):
+            self.commit([message], [], publisher, answer)
+            return
+        messages = self._virtual_topics.with_copies(message)
+        if len(messages) > 1 and message.persistent:
+            self._commit(messages, [], publisher, answer)
+            return
+        if len(messages) > 1:
+            self._publications.publish(messages[1:], publisher, partial(self._publish, message, publisher, answer))
+        else:
+            self._publish(message, publisher, answer)
+
+    def _publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+        destination = message.destination
+        if destination is None:
+            raise ValueError("a message needs a destination before it can be published")
+        if destination.is_queue:
+            self._host.queue(destination).add(message, answer)
+        else:
+            self._host.topic(destination).publish(message, publisher, answer)
+
+    def _publish_committed(self, message: Message, publisher: Publisher | None) -> None:
+        try:
+            self._publish(message, publisher, _log_failure)
+        except JdbcStoreError as error:
+            _log_failure(error)
+
+    def commit(
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit = NOTHING,
+        prepared: Prepared | None = None,
+    ) -> Completion[None] | None:
+        """Publish and settle several messages: all or nothing, as far as they are in the store.
+
+        What is not in the store (topics, non-persistent messages) follows when the store has committed. What is to be
+        sent later is kept by the scheduler instead.
+
+        Args:
+            sends, acknowledged: what to publish and to settle.
+            publisher: whose they are; None if they are the broker's own.
+            answer: told how it went.
+            along: what else belongs into the same commit.
+            prepared: what `preparing` did for the messages.
+
+        Returns:
+            The store's completion; None if it refused the order, then `answer` was told.
+        """
+        takes = self._scheduler.takes
+        if any(map(takes, sends)):
+            try:
+                jobs = [self._scheduler.job_of(message) for message in sends if takes(message)]
+            except JdbcStoreError as error:
+                answer(error)
+                return None
+            along = along._replace(jobs=[*along.jobs, *jobs])
+            sends = [message for message in sends if not takes(message)]
+        messages = [message for single in sends for message in self._virtual_topics.with_copies(single)]
+        return self._commit(messages, acknowledged, publisher, answer, along, prepared)
+
+    def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
+        for message in sends:
+            try:
+                if not self._scheduler.takes(message) and (target := self._keeper(message)) is not None:
+                    prepared.prepare(_store_of(_note_taker(target, message)), message)
+            except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
+                return
+            yield
+
+    def _commit(
+        self,
+        sends: Sequence[Message],
+        acknowledged: Sequence[Delivery],
+        publisher: Publisher | None,
+        answer: Answer,
+        along: Commit = NOTHING,
+        prepared: Prepared | None = None,
+    ) -> Completion[None] | None:
+        removes, done_with = settlements(acknowledged)
+        kept: list[tuple[Lane | Topic, Message]] = []
+        others: list[Message] = []
+        try:
+            for message in sends:
+                target = self._keeper(message)
+                if target is None:
+                    others.append(message)
+                else:
+                    kept.append((_note_taker(target, message), message))
+            adds = [(_store_of(taker), message) for taker, message in kept]
+            commit = Commit(
+                adds=adds,
+                prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
+                removes=removes,
+                acknowledged=[*done_with, *along.acknowledged] if along.acknowledged else done_with,
+                producers=along.producers,
+                jobs=along.jobs,
+                taken=along.taken,
+                follows=along.follows,
+            )
+            completion = self._host.adapter.commit_together(commit)
+        except JdbcStoreError as error:
+            answer(error)
+            return None
+        written = [_take_note(taker, message, publisher) for taker, message in kept]
+
+        def take_effect(error: BaseException | None) -> None:
+            for noted in written:
+                _stored(noted, error)
+            if error is None:
+                self._scheduler.changed(along.jobs)
+                for delivery in acknowledged:
+                    if delivery.lane is not None:
+                        queue = delivery.lane.queue
+                        queue.settled([delivery]) if delivery.lane.is_durable else queue.discard(delivery)
+
+        def done(_: object, error: BaseException | None) -> None:
+            try:
+                take_effect(error)
+            finally:
+                if others and error is None:
+                    self._publications.publish(others, publisher, partial(answer, None))
+                else:
+                    answer(error)
+
+        self._host.inbox.expect(completion, done, None)
+        return completion
+
+    def _keeper(self, message: Message) -> Queue | Topic | None:
+        """Who has the broker's store keep a message; None if it does not have to be kept."""
+        destination = message.destination
+        if not message.persistent or destination is None or destination.is_temporary:
+            return None
+        if destination.is_queue:
+            return self._host.queue(destination)
+        topic = self._host.topic(destination)
+        return topic if topic.keeps(message) else None
+
+    # -- dead letters --------------------------------------------------------------------------------------------
+
+    def dead_letter_of(
+        self, message: Message, source: Destination, cause: str | None, subscription: SubscriptionKey | None = None
+    ) -> Message | None:
+        """A message as it goes to the dead letters; None if it is to be dropped.
+
+        Args:
+            message: expired, refused, or delivered too often.
+            source: the queue or topic that it is in.
+            cause: why, if it has not expired; None for a refused one.
+            subscription: the durable subscription that is done with it, if it is one.
+        """
+        strategy, now_ms = self._host.policy_for(source).dead_letter_strategy, self._host.now_ms()
+        target = self._dead_letters.target(strategy, message, source, now_ms, subscription)
+        if target is None:
+            return None
+        cause = expiry_cause(message) if message.expired(now_ms) else cause
+        expiration = now_ms + strategy.expiration_ms if strategy.expiration_ms else 0
+        return dead_letter(message, target, cause=cause, expiration=expiration)
+
+    def is_for_dead_letters(self, destination: Destination) -> bool:
+        """Whether dead letters go there."""
+        return self._dead_letters.holds(destination)
+
+    def dead_letter(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
+        """Move a delivered message to the dead letters, in one commit, or drop it if its policy says so.
+
+        If the store refuses it there for good, it goes to the shared dead-letter queue as it is. After an error it is
+        where it was.
+        """
+        message, lane = delivery.message, delivery.lane
+        if message is None or lane is None:
+            raise ValueError(f"{delivery!r} holds no message to move")
+        source = lane.queue.destination
+        subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
+        moved = self.dead_letter_of(message, source, delivery.cause, subscription)
+        if moved is None:
+            if not message.expired(self._host.now_ms()):
+                log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
+            lane.queue.acknowledge([delivery], answer)
+            return
+
+        def moved_or_not(error: BaseException | None) -> None:
+            if error is None or may_pass(error):
+                answer([delivery], error)
+                return
+            log.warning(
+                "dead letter refused, it is kept as it is message_id=%s error=%r", message.message_id, str(error)
+            )
+            shared = self._dead_letters.shared_queue(self._host.policy_for(source).dead_letter_strategy)
+            as_it_is = dead_letter(message, shared, is_told=False)
+            self._commit([as_it_is], [delivery], None, lambda error: answer([delivery], error))
+
+        self._commit([moved], [delivery], None, moved_or_not)
+
+    def move(
+        self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
+    ) -> None:
+        """Let go of what durable subscriptions have that nobody uses, and keep the dead letters, in one commit. If the
+        store refuses, it is done the next time."""
+        self._commit(dead, [], None, _log_kept, Commit(acknowledged=acknowledged))
+
+    def dead_letter_arrival(self, message: Message, answer: Answer) -> None:
+        """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""
+        source = message.destination
+        moved = None if source is None else self.dead_letter_of(message, source, None)
+        if moved is None:
+            answer(None)
+        else:
+            self.publish(moved, None, answer)
+
+
+def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:
+    """Who takes note of a message that is stored."""
+    return target.persistent(message) if isinstance(target, Queue) else target
+
+
+def _store_of(taker: Lane | Topic) -> MessageStore:
+    return taker.open_store() if isinstance(taker, Topic) else taker.store
+
+
+def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | None) -> _Noted:
+    """A write has just been submitted; returns what `_stored` has to be told when the store has answered."""
+    if isinstance(taker, Topic):
+        return taker, taker.admit(message, publisher)
+    return taker, taker.admit(message, visible=False)
+
+
+def _stored(noted: _Noted, error: BaseException | None) -> None:
+    taker, entry = noted
+    if isinstance(taker, Topic):
+        taker.admitted(entry, error)
+    else:
+        taker.added(entry, error)
+        taker.queue.enqueued += error is None
+
+
+def _log_kept(error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("expired messages could not be removed error=%r", str(error))
+
+
+def _log_failure(error: BaseException | None) -> None:
+    if error is not None:
+        log.error("a non-persistent message of a committed transaction was lost error=%r", str(error))

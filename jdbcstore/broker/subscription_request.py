@@ -1,0 +1,59 @@
+"""What a client asks for when it subscribes, in no protocol's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from jdbcstore.destination import Destination
+
+__all__ = ["AcknowledgeMode", "SubscriptionRequest"]
+
+
+class AcknowledgeMode(Enum):
+    """How messages of a subscription are acknowledged; JMS's modes by what they mean."""
+
+    AUTO = "auto"
+    """By the broker, as soon as the transport has handed them over (`Client.flushed`)."""
+    CUMULATIVE = "cumulative"
+    """By the client; an acknowledgement covers everything sent before on the same subscription, too."""
+    INDIVIDUAL = "individual"
+    """By the client, each message alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionRequest:
+    """A subscription as a client asks for it.
+
+    Args:
+        key: names the subscription among those of its client, for `Client.unsubscribe`.
+        destination: queues, or topics: one, a wildcard or a composite.
+        mode: how messages are acknowledged.
+        label: what the client calls the destination, for errors.
+        subscription_id: what the client calls the subscription, as the transport will find it at the consumer; None if
+            it has no name.
+        tag: anything that the transport wants to find at the consumer.
+        selector: a SQL-92 condition; None for all messages.
+        prefetch: how many messages the client may have unacknowledged; None for what the destination's policy says.
+        is_browser: show what is in the queues, take nothing, and end.
+        subscription_name: makes a subscription to topics durable, under this name and the client's id.
+        is_exclusive: whether it wants its queues for itself; None for what the policy says.
+        priority: -128 to 127; while a consumer of a higher priority can take messages it gets none.
+        no_local: leave out what the same client has sent.
+        is_retroactive: a new durable subscription begins with the oldest stored message.
+    """
+
+    key: str
+    destination: Destination
+    mode: AcknowledgeMode
+    label: str
+    subscription_id: str | None = None
+    tag: object = None
+    selector: str | None = None
+    prefetch: int | None = None
+    is_browser: bool = False
+    subscription_name: str | None = None
+    is_exclusive: bool | None = None
+    priority: int = 0
+    no_local: bool = False
+    is_retroactive: bool = False

@@ -1,0 +1,76 @@
+"""A broker that clients reach over the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from jdbcstore.broker.addresses import parse_listeners
+from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.security.authentication import Authentication
+from jdbcstore.broker.security.authorization import AuthorizationMap
+from jdbcstore.broker.security.given import warn_of_strangers
+from jdbcstore.broker.server import Server
+from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.listener import NewSession, SocketServer
+from jdbcstore.transport.stomp.session import StompSession
+from jdbcstore.transport.tls import ServerTls, TlsOptions
+
+__all__ = ["NetworkBroker"]
+
+#: What clients of the listeners of `BrokerOptions.bind` speak.
+_NEW_SESSION: Final[NewSession] = StompSession
+
+
+class NetworkBroker(Broker):
+    """A message broker over a store, for STOMP clients: `jdbcstore.Broker`.
+
+    Args:
+        adapter, options, spool, policies, redelivery_policies, authentication, authorization: as
+            `jdbcstore.broker.broker.Broker`.
+        tls: for the listeners of `BrokerOptions.bind` that are ``stomp+ssl://``.
+
+    Raises:
+        ConfigurationError: a listener needs TLS, and a certificate or key cannot be used; or there is authorisation
+            without users.
+    """
+
+    def __init__(
+        self,
+        adapter: PersistenceAdapter,
+        options: BrokerOptions | None = None,
+        spool: Callable[[], PersistenceAdapter] = MemoryPersistenceAdapter,
+        policies: Iterable[DestinationPolicy] = (),
+        redelivery_policies: Iterable[RedeliveryPolicy] = (),
+        tls: TlsOptions | None = None,
+        authentication: Authentication | None = None,
+        authorization: AuthorizationMap | None = None,
+    ) -> None:
+        options = options or BrokerOptions()
+        needs_tls = any(listener.is_tls for listener in parse_listeners(options.bind))
+        #: The certificate and what belongs to it; None if no listener needs one.
+        self.tls = ServerTls(tls or TlsOptions()) if needs_tls else None
+        super().__init__(
+            adapter,
+            options,
+            spool,
+            policies,
+            redelivery_policies,
+            authentication=authentication,
+            authorization=authorization,
+        )
+
+    async def start(self) -> None:
+        warn_of_strangers(self.options.bind, self.authentication)
+        await super().start()
+
+    def new_server(self) -> Server:
+        return SocketServer(self, _NEW_SESSION, self.tls)
+
+    def reload(self) -> None:
+        if self.tls is not None:
+            asyncio.get_running_loop().run_in_executor(None, self.tls.reload)

@@ -135,6 +135,7 @@ class Proxy:
         line = self._loop.create_task(self._carry(from_client, to_client))
         self._lines.add(line)
         line.add_done_callback(self._lines.discard)
+        line.add_done_callback(lambda _: to_client.transport.abort())  # also if it is cancelled before it has begun
 
     async def _carry(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """One client's connection, until either side or an outage ends it."""

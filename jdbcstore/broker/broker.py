@@ -205,7 +205,7 @@ class Broker:
         self.inbox = Inbox(self.loop, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)
         self.slices = Slices(self.loop)
-        self._publications = Publications(self.slices, self._publish_committed)
+        self._publications = Publications(self.slices, partial(self._publish, answer=_log_failure))
         calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
         self._realm = Realm(self, calls)
@@ -602,19 +602,17 @@ class Broker:
             self._publish(message, publisher, answer)
 
     def _publish(self, message: Message, publisher: Session | None, answer: Answer) -> None:
+        """Give a message to its queue or topic. What these refuse is answered, never raised: who asks may be gone."""
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be published")
-        if destination.is_queue:
-            self.queue(destination).add(message, answer)
-        else:
-            self.topic(destination).publish(message, publisher, answer)
-
-    def _publish_committed(self, message: Message, publisher: Session | None) -> None:
         try:
-            self._publish(message, publisher, _log_failure)
+            if destination.is_queue:
+                self.queue(destination).add(message, answer)
+            else:
+                self.topic(destination).publish(message, publisher, answer)
         except JdbcStoreError as error:
-            _log_failure(error)
+            answer(error)
 
     def commit(
         self,

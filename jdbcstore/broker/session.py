@@ -566,8 +566,7 @@ class Session:
         """Whether there is no memory for another write until the store has answered some. Then nothing is heard."""
         if event.transaction is None and event.headers.get("persistent") != "true":
             return False
-        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
-        self.hold()
+        self._hold_before(event)
         self._memory.senders.append(self.let_go)
         return True
 
@@ -579,10 +578,14 @@ class Session:
         opening = self._broker.spool_opening()
         if opening is None:
             return False
-        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
-        self.hold()
+        self._hold_before(event)
         opening.add_done_callback(lambda _: self.let_go())
         return True
+
+    def _hold_before(self, event: Event) -> None:
+        """Hold the client back. This is heard again when it is let go, before all that comes behind it."""
+        self._unheard.insert(0, event)
+        self.hold()
 
     @staticmethod
     def _size_of(messages: Iterable[Message]) -> int:
@@ -662,8 +665,7 @@ class Session:
             finally:
                 self.let_go()
 
-        self._unheard.insert(0, event)  # it is heard again, before all that comes behind it
-        self.hold()
+        self._hold_before(event)
         self._broker.producers.learn(unknown, learned)
         return True
 

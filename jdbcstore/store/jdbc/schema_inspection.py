@@ -6,6 +6,8 @@ brought older ones to that shape except the statements that a Java broker tries,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -74,12 +76,14 @@ def inspect_schema(connection: Connection, names: TableNames | str = "") -> Sche
     Raises:
         ConfigurationError: they cannot be names.
     """
-    return _Inspection(connection, Tables.on(connection, names)).report()
+    with _one_moment(connection):
+        return _Inspection(connection, Tables.on(connection, names)).report()
 
 
 def inspect_messages(connection: Connection, names: TableNames | str = "") -> MessagesTable | None:
     """The same of the message table alone, for those who only read it; None when it is missing."""
-    return _Inspection(connection, Tables.on(connection, names)).messages()
+    with _one_moment(connection):
+        return _Inspection(connection, Tables.on(connection, names)).messages()
 
 
 def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[str, str, str]]:
@@ -92,6 +96,22 @@ def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[s
     has_another = exists().where(and_(*(other.c[name] == alone.c[name] for name in names)), other.c.PRIORITY != 5)
     query = select(*(alone.c[name] for name in names)).where(alone.c.PRIORITY == 5, ~has_another)
     return [(container, client_id, sub_name) for container, client_id, sub_name in connection.execute(query)]
+
+
+@contextmanager
+def _one_moment(connection: Connection) -> Iterator[None]:
+    """All answers are of one moment on SQLite, which is asked for an index's name first, and for its columns then.
+
+    In between another process may drop the index, as a bulk load does. The other databases answer at once.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    connection.exec_driver_sql("SAVEPOINT inspection")  # begins a transaction unless there is one
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql("RELEASE inspection")
 
 
 class _Inspection:

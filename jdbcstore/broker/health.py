@@ -16,6 +16,7 @@ from typing import Final
 
 import h11
 
+from jdbcstore.broker.accepting import Acceptor
 from jdbcstore.broker.addresses import parse_bind
 from jdbcstore.broker.life import State, Status
 from jdbcstore.errors import JdbcStoreError
@@ -41,7 +42,7 @@ class Health:
     def __init__(self, bind: str, status: Callable[[], Status]) -> None:
         self._bind = bind
         self._status = status
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.address = ("", 0)
 
@@ -52,22 +53,29 @@ class Health:
             JdbcStoreError: the address is taken or not ours.
         """
         host, port = parse_bind(self._bind)
+        acceptor = Acceptor(asyncio.get_running_loop(), self._protocol, _CONNECTIONS_MAX)
         try:
-            self._server = await asyncio.start_server(self._serve, host or None, port)
+            await acceptor.start(host, port)
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise JdbcStoreError(f"cannot listen for health checks on {self._bind}: {reason}") from error
-        bound = self._server.sockets[0].getsockname()
+        self._acceptor = acceptor
+        bound = acceptor.sockets[0].getsockname()
         self.address = (bound[0], bound[1])
 
     async def stop(self) -> None:
         """Listen no more, and be done with those who have not asked yet."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+            await self._acceptor.all_arrived()
+            await asyncio.sleep(0)  # those who serve the last of them begin
         for writer in self._writers:
             writer.transport.abort()
         while self._writers:
             await asyncio.sleep(0)
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

@@ -6,13 +6,15 @@ takes longest, to turn them into bytes, does not have to be part of that.
 
 from __future__ import annotations
 
+from typing import Final
+
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
 
 __all__ = ["PREPARED_LEAST", "Prepared"]
 
 #: A commit of fewer messages is short enough.
-PREPARED_LEAST = 500
+PREPARED_LEAST: Final = 500
 
 
 class Prepared:

@@ -71,7 +71,7 @@ class Router:
 
     def begin(self) -> None:
         """The broker runs from now on."""
-        self._publications = Publications(self._host.slices, self._publish_committed)
+        self._publications = Publications(self._host.slices, partial(self._publish, answer=_log_failure))
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
@@ -91,19 +91,17 @@ class Router:
             self._publish(message, publisher, answer)
 
     def _publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
+        """Give a message to its queue or topic. What these refuse is answered, never raised: who asks may be gone."""
         destination = message.destination
         if destination is None:
             raise ValueError("a message needs a destination before it can be published")
-        if destination.is_queue:
-            self._host.queue(destination).add(message, answer)
-        else:
-            self._host.topic(destination).publish(message, publisher, answer)
-
-    def _publish_committed(self, message: Message, publisher: Publisher | None) -> None:
         try:
-            self._publish(message, publisher, _log_failure)
+            if destination.is_queue:
+                self._host.queue(destination).add(message, answer)
+            else:
+                self._host.topic(destination).publish(message, publisher, answer)
         except JdbcStoreError as error:
-            _log_failure(error)
+            answer(error)
 
     def commit(
         self,

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from jdbcstore.broker.accepting import Acceptor
 from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
@@ -80,6 +81,9 @@ class Connection(asyncio.Protocol):
         self.peer = peer_name(transport)
         self.socket = transport.get_extra_info("socket")
         self._session = self._server.new_session(self._broker, self)
+        if self._server.is_over:
+            self._transport.abort()  # accepted in the moment of the end
+            return
         if not self._server.admit(self):
             self._session.client.disconnect(
                 "The broker has as many clients as it may have, in all (connections_max) or from this address"
@@ -260,12 +264,14 @@ class SocketServer:
         self._tls = tls
         self._handshakes = None if tls is None else Handshakes(broker.loop, tls)
         self._connections: set[Connection] = set()
-        self._listening: list[asyncio.Server] = []
+        self._listening: list[Acceptor] = []
         self._files_timer: asyncio.TimerHandle | None = None
         self._watch: PeerWatch | None = None
         self._connections_max = broker.options.connections_max
         self._per_address_max = broker.options.connections_per_address_max
         self._by_address: dict[str, int] = {}
+        #: Nobody is accepted any more.
+        self.is_over = False
         #: Host and port of each listener, as `BrokerOptions.bind` names them.
         self.addresses: list[tuple[str, int]] = []
 
@@ -284,10 +290,9 @@ class SocketServer:
             await self._broker.loop.run_in_executor(None, self._tls.reload_if_changed)  # a standby may have waited long
             self._look_at_files_later(self._tls)
         for listener in parse_listeners(options.bind):
+            listening = Acceptor(self._broker.loop, self._protocol(listener), options.backlog_max)
             try:
-                listening = await self._broker.loop.create_server(
-                    self._protocol(listener), listener.host or None, listener.port, backlog=options.backlog_max
-                )
+                await listening.start(listener.host, listener.port)
             except OSError as error:
                 self.stop_listening()
                 reason = os.strerror(error.errno).lower() if error.errno else str(error)
@@ -343,6 +348,7 @@ class SocketServer:
 
     def stop_listening(self) -> None:
         """Accept nobody any more."""
+        self.is_over = True
         for listening in self._listening:
             listening.close()
         if self._files_timer is not None:
@@ -362,6 +368,8 @@ class SocketServer:
         """Cut off those who have not taken what was written to them."""
         if self._watch is not None:
             self._watch.stop()
+        for listening in self._listening:
+            await listening.all_arrived()
         for connection in list(self._connections):
             connection.abort()
         while self._connections:

@@ -52,13 +52,16 @@ class Handshakes:
         #: By address: each of them has its turn, or one that opens thousands would keep all others out.
         self._waiting: dict[str, deque[TlsTransport]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     def __len__(self) -> int:
         return len(self._running) + sum(map(len, self._waiting.values()))
 
     def enter(self, transport: TlsTransport) -> None:
         """Let a client begin, or wait until another one has ended."""
-        if len(self._running) < self._tls.options.handshakes_max:
+        if self._is_over:
+            transport.abort()  # accepted in the moment of the end
+        elif len(self._running) < self._tls.options.handshakes_max:
             self._begin(transport)
         else:
             self._waiting.setdefault(transport.address, deque()).append(transport)
@@ -71,7 +74,8 @@ class Handshakes:
             self._put_back(transport.address, deque(other for other in waiting if other is not transport))
 
     def abort(self) -> None:
-        """End them all."""
+        """End them all, and whoever comes."""
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         for transport in (*chain.from_iterable(self._waiting.values()), *self._running):

@@ -212,6 +212,19 @@ def test_an_address_that_is_taken_is_said() -> None:
     asyncio.run(start())
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_who_is_accepted_in_the_moment_of_the_stop_is_dropped(turns: int) -> None:
+    async def start_and_stop() -> None:
+        async with endpoint() as asked:
+            client = socket.create_connection(asked.address, 5)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+    asyncio.run(start_and_stop())
+
+
 def test_stopped_it_does_not_listen_and_drops_who_has_not_asked_yet(caplog: pytest.LogCaptureFixture) -> None:
     async def start_and_stop() -> None:
         async with endpoint() as asked:

@@ -18,10 +18,13 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, JdbcOptions, Queue, open_store
 from jdbcstore.broker.life import State
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_flow_control import pour
 from tests.broker_process import BrokerProcess
+from tests.certificates import Identity
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
 from tests.waiting import wait_until
@@ -548,6 +551,25 @@ def test_a_signal_in_the_first_moment_ends_it_all_the_same(url: str) -> None:
         async with asyncio.timeout(5):
             await starting
         assert broker.life.state is State.STOPPING
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+def test_who_is_accepted_in_the_moment_of_the_stop_is_dropped(encrypted: bool, turns: int, server: Identity) -> None:
+    tls = TlsOptions(certificate=str(server.certificate), key=str(server.key))
+    bind = f"{'stomp+ssl://' if encrypted else ''}127.0.0.1:0"
+
+    async def live() -> None:
+        broker = Broker(MemoryPersistenceAdapter(), BrokerOptions(bind=bind), tls=tls if encrypted else None)
+        await broker.start()
+        client = socket.create_connection(broker.address, 5)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await broker.stop()
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
 
     asyncio.run(live())
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue, Topic
+from jdbcstore import Broker, PersistenceAdapter, Queue, StoreError, Topic
 from jdbcstore.broker import expiry, publications, slices, topic
 from jdbcstore.broker.durable import DurableSubscription
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.destination import Destination
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
@@ -206,3 +207,25 @@ def test_all_wildcards_take_part_in_a_new_queue(
     wait_until(lambda: len(queue.consumers) == 10)
     assert {consumer.subscription_id for consumer in queue.consumers} == {str(number) for number in range(10)}
     assert max(counts) <= 2
+
+
+@pytest.mark.parametrize("copies", [0, 5], ids=["by itself", "with copies"])
+def test_what_its_destination_refuses_is_answered_and_counted_no_more(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+    copies: int,
+) -> None:
+    def refuse(self: Broker, destination: Destination) -> None:
+        raise StoreError("it cannot be had")
+
+    address = start_broker()
+    name = "/topic/VirtualTopic.T"
+    for number in range(copies):
+        open_client(address).subscribe(f"/queue/Consumer.{number}.VirtualTopic.T")
+    client = open_client(address)
+    monkeypatch.setattr(Broker, "topic", refuse)
+    assert "it cannot be had" in client.request("SEND", {"destination": name}, "x").headers["message"]
+    assert brokers[0].memory.uncommitted == 0
+    client.done("DISCONNECT")

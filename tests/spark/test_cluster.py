@@ -28,13 +28,13 @@ def run(*arguments: str) -> str:
     }
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
-        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path) -> None:
     with open_store(postgresql_url) as store:
         queue = store.queue_message_store(Queue("A"))

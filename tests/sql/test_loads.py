@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, event, inspect
 
 from jdbcstore import faults
 from jdbcstore.config.urls import open_engine, store_options, store_url
@@ -223,6 +224,25 @@ def test_who_is_second_at_a_part_waits_for_the_first(url: str) -> None:
         assert second.result(WAIT_S) == ROWS
     load.commit({0: ROWS, 1: 0})
     assert stored(url) == [*range(ROWS)]
+
+
+def test_an_index_may_go_while_somebody_looks_at_the_tables(tmp_path: Path) -> None:
+    """SQLite is asked for the names of indexes first, and for what each of them is then."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'jdbcstore.db'}")
+    upgrade_schema(engine)
+    with engine.connect() as looking, engine.connect() as loading:
+        loading.exec_driver_sql("PRAGMA journal_mode=WAL")
+
+        def drop(connection: object, cursor: object, statement: str, *_: object) -> None:
+            if "type = 'index'" in statement:
+                for index in inspect(loading).get_indexes("ACTIVEMQ_MSGS"):
+                    loading.exec_driver_sql(f"DROP INDEX {index['name']}")
+
+        event.listen(looking, "before_cursor_execute", drop)
+        assert not inspect_schema(looking).missing_indexes
+        event.remove(looking, "before_cursor_execute", drop)
+        assert inspect_schema(looking).missing_indexes
+    engine.dispose()
 
 
 @pytest.mark.parametrize("has_earlier", [False, True], ids=["first-run", "after-a-dead-run"])

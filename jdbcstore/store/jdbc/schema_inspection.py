@@ -61,12 +61,16 @@ def inspect_schema(connection: Connection, names: TableNames | str = "") -> Sche
     Raises:
         ConfigurationError: they cannot be names.
     """
-    return _Inspection(connection, Tables.on(connection, names)).report()
+    tables = Tables.on(connection, names)
+    with tables.schema.looked_at(connection):
+        return _Inspection(connection, tables).report()
 
 
 def inspect_messages(connection: Connection, names: TableNames | str = "") -> MessagesTable | None:
     """The same of the message table alone, for those who only read it; None when it is missing."""
-    return _Inspection(connection, Tables.on(connection, names)).messages()
+    tables = Tables.on(connection, names)
+    with tables.schema.looked_at(connection):
+        return _Inspection(connection, tables).messages()
 
 
 def hidden_subscriptions(connection: Connection, tables: Tables) -> list[tuple[str, str, str]]:

@@ -76,7 +76,7 @@ class KahaDBMessageStore(MessageStore):
     def add_message(self, message: Message) -> Completion[int]:
         adapter = self._adapter
         completion: Completion[int] = Completion()
-        prepared = self.prepared_add(message)
+        prepared = self.prepare(message)
         with adapter.order:
             if not self.is_needed:
                 adapter.require_open()
@@ -88,7 +88,7 @@ class KahaDBMessageStore(MessageStore):
             )
         return completion
 
-    def prepared_add(self, message: Message, xid: XATransactionId | None = None) -> PreparedAdd:
+    def prepare(self, message: Message, xid: XATransactionId | None = None) -> PreparedAdd:
         """The record of a message, and its bytes. Raises `CodecError`, `MessageTooLarge`, `StoreError`."""
         message_id = message.message_id
         if message_id is None or message_id.producer_id is None:
@@ -101,9 +101,6 @@ class KahaDBMessageStore(MessageStore):
             )
         command = AddMessage(xid, self.destination, str(message_id), data, message.priority, self.prioritized)
         return PreparedAdd(command, encode(command))
-
-    def prepare(self, message: Message) -> PreparedAdd:
-        return self.prepared_add(message)
 
     def number(self, message: Message) -> int:
         """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""
@@ -134,7 +131,7 @@ class KahaDBMessageStore(MessageStore):
         completion: Completion[None] = Completion()
         if message.message_id is None or message.message_id.broker_sequence_id <= 0:
             raise StoreError("only a message that came from the store, with its sequence, can be updated")
-        command, _ = self.prepared_add(message)
+        command, _ = self.prepare(message)
         update = Update(self.known, Meant.of(message.message_id), command, message.expiration)
         self._adapter.committer.submit(Write(completion, parts=(update,)))
         return completion

@@ -82,7 +82,7 @@ class KahaDBTransactionStore(BufferedTransactionStore):
         for store, message in transaction.adds:
             message.transaction_id = xid
             own = adapter.own(store)
-            targets.append((own, message, own.prepared_add(message, xid)))
+            targets.append((own, message, own.prepare(message, xid)))
         removes = [(adapter.own(store).known, Meant.of(one)) for store, one in transaction.removes]
         done = [
             (adapter.own_topic(store).known, subscription_text(key), one)

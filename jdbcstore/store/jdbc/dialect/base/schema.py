@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, LargeBinary, TextClause
@@ -82,6 +82,13 @@ class Schema:
         return {}
 
     # -- catalogues ----------------------------------------------------------------------------------------------
+
+    def looked_at(self, connection: Connection) -> AbstractContextManager[None]:
+        """Whatever the catalogues are asked inside is about one moment, where a table is described in several answers.
+
+        The transaction that the connection is in goes on.
+        """
+        return nullcontext()
 
     def message_column(self, found: TypeEngine[Any]) -> tuple[str, int]:
         """The type of a column MSG in the database's words, lower case, and the most bytes it takes."""

@@ -29,6 +29,15 @@ class SQLiteSchema(Schema):
     def index_options(self, condition: TextClause) -> dict[str, Any]:
         return {"sqlite_where": condition}
 
+    @contextmanager
+    def looked_at(self, connection: Connection) -> Iterator[None]:
+        # Indexes are listed first, and each is looked up then. In between a bulk load may drop one.
+        connection.exec_driver_sql("SAVEPOINT inspection")  # begins a transaction unless there is one
+        try:
+            yield
+        finally:
+            connection.exec_driver_sql("RELEASE inspection")
+
     def key_change(self, connection: Connection, table: str, columns: Sequence[str], *, has_key: bool) -> str | None:
         return None
 

@@ -180,7 +180,7 @@ def test_what_is_the_driver_s_stays_the_driver_s() -> None:
         ("locker=leases", "locker 'leases' is none of lease, database, none, lease-database-locker, database-locker"),
         ("locker=lease&lease_ms=10s", "option lease_ms in the URL must be a whole number, got '10s'"),
         ("locker=lease&lock_keep_alive_period_ms=5000", "less than half"),
-        ("locker=database", "SQLite"),
+        ("locker=database", "not possible on sqlite"),
         ("lockKeepAlivePeriod=30000", "lockKeepAlivePeriod.* 30000 must be less than half of lease_ms 10000.* 4999"),
         ("lockAcquireSleepInterval=30000", "lockAcquireSleepInterval.* 30000 must be 1 to lease_ms 10000"),
         ("maxAllowableDiffFromDBTime=-1", "maxAllowableDiffFromDBTime"),

@@ -12,7 +12,7 @@ _PAUSE_MAX_S = 0.05
 
 
 def wait_until(
-    condition: Callable[[], object], what: str | Callable[[], str] = "the condition holds", *, timeout_s: float = 30.0
+    condition: Callable[[], object], what: str | Callable[[], str] = "the condition holds", *, timeout_s: float = 90.0
 ) -> None:
     """Return when a condition holds; look often at first, and less often the longer it takes.
 

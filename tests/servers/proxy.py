@@ -15,6 +15,7 @@ from typing import Self
 
 from sqlalchemy import make_url
 
+from jdbcstore.broker.accepting import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536
@@ -32,7 +33,7 @@ class Proxy:
         self.port = free_port()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
-        self._listener: asyncio.Server | None = None
+        self._listener: Acceptor | None = None
         self._lines: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
@@ -131,6 +132,9 @@ class Proxy:
     def _run(self, action: Coroutine[None, None, None]) -> None:
         asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=30)
 
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)
+
     def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         line = self._loop.create_task(self._carry(from_client, to_client))
         self._lines.add(line)
@@ -222,6 +226,7 @@ class Proxy:
     async def _refuse(self) -> None:
         if self._listener is not None:
             self._listener.close()
+            await self._listener.all_arrived()
             self._listener = None
 
     async def _pause(self) -> None:
@@ -235,7 +240,8 @@ class Proxy:
         self._released.set()
         self._delay_s = 0.0
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+            self._listener = Acceptor(self._loop, self._protocol, 100)
+            await self._listener.start("127.0.0.1", self.port)
 
     async def _set(self, trap: Trap) -> None:
         self._trap = trap

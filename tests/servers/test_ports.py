@@ -20,8 +20,8 @@ def test_processes_that_run_together_share_no_port() -> None:
     for process in processes:
         assert process.stdout is not None
         told.append({int(port) % 32 for port in process.stdout.readline().split()})
+    shares = [*told, {free_port() % 32, free_port() % 32}]
     for process in processes:
         process.communicate("\n", timeout=30)
-    shares = [*told, {free_port() % 32, free_port() % 32}]
     assert [len(share) for share in shares] == [1, 1, 1]
     assert len(set.union(*shares)) == 3

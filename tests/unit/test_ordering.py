@@ -40,12 +40,12 @@ def test_those_that_need_the_whole_machine_run_one_after_the_other() -> None:
     found = arranged([*alone, *short, item("60", 60), item("spark", 0, "spark")], 2)
     assert [each.name for each in found] == [
         "spark",
-        "60",
         "short 0",
         "short 1",
+        "short 2",
         "alone 0",
         "alone 1",
-        "short 2",
+        "60",
         "short 3",
     ]
 

@@ -189,7 +189,7 @@ def begun(source: str, target: str, *, more_than: int) -> subprocess.Popen[str]:
     """A migration in a process of its own that has copied something."""
     command = [sys.executable, "-c", RUN, "pipeline", "migrate", source, target, "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: process.poll() is not None or count_of(target) > more_than)
+    wait_until(lambda: process.poll() is not None or count_of(target) > more_than, "something is copied")
     return process
 
 

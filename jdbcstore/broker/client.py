@@ -375,6 +375,10 @@ class Client:
             return RuntimeError("internal error of the broker"), True
         return error, bool(getattr(error, "fatal", False))
 
+    def _job_failed(self, request: object, error: Exception) -> None:
+        told, is_fatal = self.error_of(error, "a job")
+        self._complete(request, told, is_fatal=is_fatal)
+
     def _work(self, job: Iterator[None], request: object, done: Callable[[], object]) -> None:
         """Do what may take long. The client is held before it is done; what goes wrong is told to it.
 
@@ -391,8 +395,7 @@ class Client:
                 yield from job
             except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
                 has_failed = True
-                text, is_fatal = self.error_of(error, "a job")
-                self._complete(request, text, is_fatal=is_fatal)
+                self._job_failed(request, error)
 
         def ended() -> None:
             self.let_go()

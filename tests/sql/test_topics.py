@@ -452,6 +452,7 @@ def test_a_topic_that_is_prioritised_no_more_goes_on(database_url: str, java_pri
         assert adapter.clean_up() == 12
 
 
+@pytest.mark.has_tables(False)
 def test_a_key_of_three_columns_has_room_for_one_mark(sql_server_url: str, caplog: pytest.LogCaptureFixture) -> None:
     engine = open_engine(sql_server_url)
     start_java_broker(engine)
@@ -517,6 +518,7 @@ def test_rows_of_other_kinds_are_shown_and_left_alone(database_url: str, connect
     assert connection.execute(text("SELECT COUNT(*) FROM ACTIVEMQ_ACKS")).scalar() == 4
 
 
+@pytest.mark.has_tables(False)
 @pytest.mark.parametrize("server", ["mariadb_url", "mysql_url"])
 def test_subscriptions_that_a_collation_confuses_are_told_apart_or_refused(
     request: pytest.FixtureRequest, server: str

@@ -187,8 +187,11 @@ class StompSession:
         try:
             handler(self, event)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
-            text, is_fatal = self.client.error_of(error, type(event).__name__)
-            self._error(text, None if event is None else event.receipt, fatal=is_fatal)
+            self._failed(error, event)  # no name here may keep it: it knows this frame, and would keep the message
+
+    def _failed(self, error: Exception, event: Event | None) -> None:
+        told, is_fatal = self.client.error_of(error, type(event).__name__)
+        self._error(told, None if event is None else event.receipt, fatal=is_fatal)
 
     def _again(self, event: Event) -> None:
         """The client has to wait: this is heard again, before all that comes behind it."""

@@ -11,6 +11,11 @@ A broker in two::
     broker = jdbcstore.Broker(jdbcstore.open_store("postgresql://user:secret@db/activemq"))
     jdbcstore.serve(broker)
 
+A broker inside of a program, without a socket (`jdbcstore.client`)::
+
+    with jdbcstore.connect("sqlite:///data/orders.db") as connection:
+        connection.send("ORDERS", "three apples")
+
 The names below are the public API; they are imported when they are first used, so that ``import jdbcstore`` costs
 nothing.
 """
@@ -23,13 +28,26 @@ from typing import TYPE_CHECKING, Any, Final
 from jdbcstore.version import VERSION
 
 if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker as EmbeddedBroker
     from jdbcstore.broker.options import BrokerOptions
     from jdbcstore.broker.runner import running, serve
+    from jdbcstore.broker.subscription_request import AcknowledgeMode
+    from jdbcstore.client.asynchronous import (
+        AsyncConnection,
+        AsyncReceivedMessage,
+        AsyncSubscription,
+        AsyncTransaction,
+        SubscribeOptions,
+    )
+    from jdbcstore.client.blocking import Connection, ReceivedMessage, Subscription, Transaction
+    from jdbcstore.client.opening import connect, connect_async
+    from jdbcstore.client.outgoing import SendOptions
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
         CodecError,
         ConfigurationError,
+        ConnectionClosed,
         DuplicateMessage,
         IndexDamaged,
         JdbcStoreError,
@@ -71,6 +89,11 @@ if TYPE_CHECKING:
     from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
+    "AcknowledgeMode",
+    "AsyncConnection",
+    "AsyncReceivedMessage",
+    "AsyncSubscription",
+    "AsyncTransaction",
     "BlobMessage",
     "Broker",
     "BrokerOptions",
@@ -79,9 +102,12 @@ __all__ = [
     "Commit",
     "Completion",
     "ConfigurationError",
+    "Connection",
+    "ConnectionClosed",
     "Cursor",
     "Destination",
     "DuplicateMessage",
+    "EmbeddedBroker",
     "IndexDamaged",
     "JdbcOptions",
     "JdbcStoreError",
@@ -105,22 +131,29 @@ __all__ = [
     "ProducerId",
     "ProtocolError",
     "Queue",
+    "ReceivedMessage",
     "SchemaMismatch",
     "SecurityError",
     "SelectorError",
+    "SendOptions",
     "StoreClosed",
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
     "StreamMessage",
+    "SubscribeOptions",
+    "Subscription",
     "TempQueue",
     "TempTopic",
     "TextMessage",
     "Topic",
+    "Transaction",
     "TransientStoreError",
     "UnknownTransaction",
     "__version__",
+    "connect",
+    "connect_async",
     "open_store",
     "running",
     "serve",
@@ -130,8 +163,20 @@ __version__ = VERSION
 
 #: Module → what it gives. Errors are the rest.
 _HOMES: Final = {
+    "jdbcstore.broker.broker": ("EmbeddedBroker",),
     "jdbcstore.broker.runner": ("running", "serve"),
     "jdbcstore.broker.options": ("BrokerOptions",),
+    "jdbcstore.broker.subscription_request": ("AcknowledgeMode",),
+    "jdbcstore.client.asynchronous": (
+        "AsyncConnection",
+        "AsyncReceivedMessage",
+        "AsyncSubscription",
+        "AsyncTransaction",
+        "SubscribeOptions",
+    ),
+    "jdbcstore.client.blocking": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
+    "jdbcstore.client.opening": ("connect", "connect_async"),
+    "jdbcstore.client.outgoing": ("SendOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
     "jdbcstore.identifiers": ("MessageId", "ProducerId"),
@@ -152,7 +197,7 @@ _HOMES: Final = {
     "jdbcstore.transport.network": ("Broker",),
 }
 #: What is called otherwise at home, where there is a broker without sockets, too.
-_NAME_AT_HOME: Final = {"Broker": "NetworkBroker"}
+_NAME_AT_HOME: Final = {"Broker": "NetworkBroker", "EmbeddedBroker": "Broker"}
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 

@@ -24,6 +24,7 @@
     │   ├── LoginRefused          login or passcode is wrong; the text does not say which
     │   └── NotAuthorized         the user may not do this; the text says who, what and with which destination
     ├── SelectorError             a selector cannot be read; the text says where and what would be right
+    ├── ConnectionClosed          a connection to a broker in this process is closed, or there is none
     ├── ProtocolError             the peer's bytes break STOMP
     └── CodecError                bytes that are not OpenWire, or a value that cannot be written as OpenWire
 
@@ -35,6 +36,7 @@ from __future__ import annotations
 __all__ = [
     "CodecError",
     "ConfigurationError",
+    "ConnectionClosed",
     "DuplicateMessage",
     "IndexDamaged",
     "JdbcStoreError",
@@ -161,6 +163,19 @@ class SelectorError(JdbcStoreError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.expected, self.found, self.position)
+
+
+class ConnectionClosed(JdbcStoreError):
+    """A connection to a broker in this process has ended, or cannot be made; the text says why.
+
+    Args:
+        message: why.
+        is_unknown: whether what was asked for may have taken effect: it was under way when the connection ended.
+    """
+
+    def __init__(self, message: str, *, is_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.is_unknown = is_unknown
 
 
 class ProtocolError(JdbcStoreError):

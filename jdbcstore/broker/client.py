@@ -91,8 +91,6 @@ log = logging.getLogger(__name__)
 
 #: How many messages that were acknowledged one after the other become one write.
 _ACKNOWLEDGED_MAX: Final = 1000
-#: Credit that a consumer does not have before its subscription is answered: the answer goes out first.
-_WITHHELD: Final = 1 << 40
 
 
 class Client:
@@ -735,7 +733,7 @@ class Client:
         except JdbcStoreError:
             self._drop(key, consumer)
             raise
-        consumer.credit -= _WITHHELD
+        consumer.withhold()  # the answer goes out first
         self._work(self._subscribing(key, consumer), request, partial(self._subscribed, consumer, request))
 
     def _subscribing(self, key: str, consumer: Consumer) -> Iterator[None]:
@@ -747,7 +745,7 @@ class Client:
 
     def _subscribed(self, consumer: Consumer, request: object) -> None:
         self._complete(request)
-        consumer.release(_WITHHELD)
+        consumer.grant()
 
     def _subscribed_durably(
         self, key: str, consumer: DurableConsumer, request: object, error: BaseException | None

@@ -43,6 +43,8 @@ DeliveryAnswer: TypeAlias = Callable[[Sequence["Delivery"], BaseException | None
 _by_sent: Final = attrgetter("sent")
 #: The credit of a consumer that is closed.
 _NEVER: Final = -(1 << 62)
+#: Credit that is taken from a consumer that is to get nothing for now.
+_WITHHELD: Final = 1 << 40
 #: Queues that are asked for more in one go.
 _QUEUES_AT_ONCE: Final = 50
 
@@ -341,6 +343,16 @@ class Consumer:
         """So many messages are acknowledged: there is room for as many."""
         self.credit += count
         if self.parked:
+            self.resume()
+
+    def withhold(self) -> None:
+        """Deliver nothing to this subscription until `grant`; to others of the same client, yes."""
+        self.credit -= _WITHHELD
+
+    def grant(self) -> None:
+        """Take one `withhold` back."""
+        if not self.is_closed:
+            self.credit += _WITHHELD
             self.resume()
 
     def resume(self) -> None:

@@ -579,7 +579,8 @@ class Queue:
     def _mark(self, first: Delivery) -> None:
         """Let the store know what is going to be delivered: as much as the consumers that are ready can take."""
         self._broker.redeliveries.mark(first)
-        room = min(sum(consumer.credit for consumer in self._ready), self._broker.options.page_messages_max)
+        credit = sum([max(consumer.credit, 0) for consumer in self._ready])  # below 0: one that is withheld
+        room = min(credit, self._broker.options.page_messages_max)
         waiting = chain(self._returned, *(lane.window for lane in self.lanes()))
         for delivery in islice(waiting, room):
             if delivery.visible and not delivery.is_marked and delivery.message is not None:

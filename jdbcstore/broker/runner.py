@@ -14,7 +14,7 @@ from typing import Any
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.life import State, Status
 
-__all__ = ["running", "serve"]
+__all__ = ["run_in_loop", "running", "serve"]
 
 
 def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None) -> None:
@@ -36,7 +36,7 @@ def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     broker.life.listeners.append(told)
-    _run(_serve(broker))
+    run_in_loop(_serve(broker))
 
 
 async def _serve(broker: Broker) -> None:
@@ -92,7 +92,7 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
 
     def thread() -> None:
         try:
-            _run(run())
+            run_in_loop(run())
         except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
             if not failure:
                 failure.append(error)
@@ -112,8 +112,8 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
         raise failure[0]
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on the fastest event loop there is."""
+def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine on a new event loop, the fastest that there is, until it is done."""
     if sys.platform != "win32":
         try:
             import uvloop

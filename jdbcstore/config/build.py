@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
-from jdbcstore.config.urls import open_store
-from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
 
-__all__ = ["build_broker", "open_spool"]
+__all__ = ["build_broker"]
 
 
 def build_broker(configuration: Configuration) -> NetworkBroker:
@@ -44,10 +41,3 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         authentication_of(configuration.broker, configuration.login_stack, configuration.encrypted_login_stack),
         configuration.authorization,
     )
-
-
-def open_spool() -> PersistenceAdapter:
-    """A store for what need not survive: a SQLite file of its own, deleted when it stops. Not started yet."""
-    from jdbcstore.config.spool import Spool  # a broker on KahaDB needs no SQL until then
-
-    return Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ __all__ = [
     "is_kahadb",
     "kahadb_options",
     "open_engine",
+    "open_spool",
     "open_store",
     "shown_url",
     "store_file",
@@ -149,6 +151,13 @@ def open_store(
     if (file := store_file(url)) is not None:
         make_directory(file.parent)
     return JdbcPersistenceAdapter(url, jdbc)
+
+
+def open_spool() -> PersistenceAdapter:
+    """A store for what need not survive: a SQLite file of its own, deleted when it stops. Not started yet."""
+    from jdbcstore.config.spool import Spool  # a broker on KahaDB needs no SQL until then
+
+    return Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))
 
 
 def is_kahadb(text: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.security.authorization import AuthorizationMap
-from jdbcstore.config.build import open_spool
+from jdbcstore.config.urls import open_spool
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address, Client

@@ -12,7 +12,7 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Topic, open_store, running
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
-from jdbcstore.config.build import open_spool
+from jdbcstore.config.urls import open_spool
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame

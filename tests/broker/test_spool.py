@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, running
-from jdbcstore.config.build import open_spool
+from jdbcstore.config.urls import open_spool
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
-from jdbcstore.config.build import open_spool
+from jdbcstore.config.urls import open_spool
 from tests.broker.client import Address, Client
 from tests.broker.groups import ConsumerGroup, send_group
 from tests.compat.activemq import ActiveMQ

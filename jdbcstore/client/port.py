@@ -1,0 +1,448 @@
+"""One client of the broker's face (`jdbcstore.broker.client`): its requests are futures, its deliveries mailboxes.
+
+This is all that a transport is: `jdbcstore.client.asynchronous` and `jdbcstore.client.blocking` are comfort on top of
+it. Everything happens in the broker's event loop.
+
+**Requests** are made in the order in which they are asked for. While the broker holds the client they wait here; what
+cannot begin yet (it returned False) is made again, before those behind it. Acknowledgements of one turn of the loop are
+one write: they are collected, and settled before the next other request, or at the end of the turn.
+
+**The end.** Whatever ends the connection, every future is answered: with what the store has said, or with
+`ConnectionClosed`, which tells whether the request may have taken effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.client import Client
+from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.subscription_request import AcknowledgeMode, SubscriptionRequest
+from jdbcstore.client.mailbox import Mailbox
+from jdbcstore.client.outgoing import Outgoing
+from jdbcstore.client.received import Arrival
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ConnectionClosed, JdbcStoreError, ProtocolError
+from jdbcstore.store.lease import boot_time_ns
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["Port"]
+
+log = logging.getLogger(__name__)
+
+#: Acknowledgements that are one write.
+_SETTLED_AT_ONCE: Final = 500
+_numbers = count(1)
+
+#: Makes a request of the broker, which completes the future; returns False if it has to be made again.
+_Run = Callable[[asyncio.Future[Any]], "bool | None"]
+
+
+class _Request(NamedTuple):
+    run: _Run
+    future: asyncio.Future[Any]
+    size: int
+    is_acknowledgement: bool
+
+
+class Port:
+    """A client in the process of its broker.
+
+    Args:
+        broker: master, and running in this event loop.
+
+    Attributes:
+        client: what it is to the broker.
+        peer: what it is called in logs.
+    """
+
+    protocol = "in-process"
+
+    def __init__(self, broker: Broker) -> None:
+        self.peer = f"in-process:{next(_numbers)}"
+        self._broker = broker
+        self.client = Client(broker, self)
+        broker.clients.add(self.client)
+        self._waiting: deque[_Request] = deque()
+        #: What was begun and is not answered, with what its future is to give.
+        self._asked: dict[asyncio.Future[Any], object] = {}
+        #: Acknowledgements that are collected.
+        self._settling: list[asyncio.Future[Any]] = []
+        self._is_settling_soon = self._is_next = False
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._keys = count(1)
+        #: Why it has ended; None as long as nobody but the application has ended it.
+        self._reason: str | None = None
+        self._is_leaving = False
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._is_leaving or self.client.is_over
+
+    async def open(self, client_id: str | None, login: str | None, passcode: str | None) -> None:
+        """Be let in. Raises LoginRefused, ProtocolError if the client id is taken; the port is closed then."""
+        decided: asyncio.Future[None] = self._broker.loop.create_future()
+        self._asked[decided] = None
+        try:
+            self.client.open(client_id, Credentials(login, passcode), lambda error: self._answer(decided, error))
+            await decided
+        except BaseException:
+            self.client.close()
+            raise
+
+    async def close(self) -> None:
+        """Say goodbye: everything that was asked for is answered before, what is not acknowledged goes back."""
+        if not self.is_over:
+            left = self.ask(lambda future: self.client.leave(future, lambda: self._answer(future)))
+            self._is_leaving = True
+            for mailbox in self._take_mailboxes():
+                mailbox.end()
+            try:
+                await left
+            except ConnectionClosed:
+                log.debug("the broker has ended a connection that was closing peer=%s", self.peer)
+            finally:
+                self.client.end()
+                self.client.close()
+
+    def _ended(self, *, is_unknown: bool) -> ConnectionClosed:
+        why = self._reason or ("it was closed" if self._is_leaving else "the broker has stopped")
+        then = "it may have taken effect or not" if is_unknown else "nothing was done"
+        return ConnectionClosed(f"The connection has ended ({why}): {then}", is_unknown=is_unknown)
+
+    def _take_mailboxes(self) -> list[Mailbox]:
+        mailboxes = list(self._mailboxes.values())
+        self._mailboxes.clear()
+        return mailboxes
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def ask(self, run: _Run, size: int = 0, *, is_acknowledgement: bool = False) -> asyncio.Future[Any]:
+        """Make a request, in its turn.
+
+        Args:
+            run: makes it; raises what refuses it.
+            size: bytes that it keeps while it waits.
+            is_acknowledgement: whether it is collected.
+
+        Returns:
+            Done when the request has taken effect. Who cancels it does not take back what has begun.
+        """
+        if boot_time_ns() >= self._broker.trusted_until_ns:
+            self._broker.distrust()  # a process that was stopped, and goes on
+        request = _Request(run, self._broker.loop.create_future(), size, is_acknowledgement)
+        if self.is_over:
+            request.future.set_exception(self._ended(is_unknown=False))
+        elif self._waiting or self.client.is_held or not self._make(request):
+            self._waiting.append(request)
+            self._count_waiting()
+        return request.future
+
+    def _make(self, request: _Request) -> bool:
+        """Returns whether that is done; if not, it is to be made again when the broker lets us go on."""
+        client, future = self.client, request.future
+        if client.acknowledged and not request.is_acknowledgement:
+            self._settle()
+            if client.is_held:
+                return False
+        if future.cancelled():
+            return True
+        self._asked[future] = None
+        try:
+            if request.run(future) is False:
+                del self._asked[future]
+                return False
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told to who has asked
+            told, is_fatal = client.error_of(error, "a request")
+            self._answer(future, told)
+            if is_fatal:
+                self.dismiss(str(told))
+        return True
+
+    def _answer(self, future: asyncio.Future[Any], error: BaseException | None = None) -> None:
+        result = self._asked.pop(future, None)
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def _count_waiting(self) -> None:
+        self.client.holding.backlog_is(sum([request.size for request in self._waiting]))
+
+    def _go_on(self) -> None:
+        """Make the requests that wait, for a slice of time."""
+        self._is_next = False
+        client, deadline_s = self.client, perf_counter() + SLICE_S
+        while self._waiting and not client.is_held and not client.is_over:
+            request = self._waiting.popleft()
+            if not self._make(request):
+                self._waiting.appendleft(request)
+                break
+            if perf_counter() > deadline_s:
+                break
+        if client.is_over:
+            return
+        if client.acknowledged and not client.is_held:
+            self._settle()
+        self._count_waiting()
+        if self._waiting and not client.is_held:
+            self.resume()
+
+    # -- what the broker says --------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """A message for a subscription."""
+        if delivery.message is None:
+            raise ValueError(f"{delivery!r} holds no message")
+        message = delivery.message.copy()
+        message.redelivery_counter = delivery.redeliveries
+        mailbox = consumer.tag
+        if isinstance(mailbox, Mailbox):
+            mailbox.put(Arrival(consumer, delivery, message))
+
+    def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
+        """A request is a future, or a list of them."""
+        if isinstance(request, asyncio.Future):
+            self._answer(request, error)
+        elif isinstance(request, list):
+            for future in request:
+                self._answer(future, error)
+        elif error is not None:
+            self._subscriptions_failed(error)
+        if is_fatal:
+            self.dismiss(str(error))
+
+    def _subscriptions_failed(self, error: BaseException) -> None:
+        """The broker has ended subscriptions, it does not say which."""
+        consumers = self.client.subscriptions
+        for key, mailbox in list(self._mailboxes.items()):
+            consumer = consumers.get(key)
+            if consumer is None or consumer.is_closed:
+                del self._mailboxes[key]
+                mailbox.end(error)
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything: it is of no use any more."""
+        mailbox = consumer.tag
+        if isinstance(mailbox, Mailbox):
+            mailbox.finish()
+            self.unsubscribe(mailbox)
+
+    def pause(self) -> None:
+        """Nothing: `Client.is_held` is looked at."""
+
+    def resume(self) -> None:
+        """Go on in another turn of the loop."""
+        if not self._is_next:
+            self._is_next = True
+            self._broker.loop.call_soon(self._go_on)
+
+    def write(self) -> None:
+        """There is nothing to be written."""
+
+    def dismiss(self, text: str) -> None:
+        """The broker ends the connection."""
+        if self._reason is None:
+            self._reason = text
+        self.client.end()
+        self._broker.loop.call_soon(self.client.close)
+
+    def cut(self, reason: str) -> None:
+        """Likewise; `Client.close` follows."""
+        self._reason = self._reason or reason
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """The client lives as long as its broker."""
+        told(not self.client.is_over)
+
+    def closed(self) -> None:
+        """The client is gone: answer all who wait."""
+        waiting, self._waiting = self._waiting, deque()
+        for request in waiting:
+            self._answer(request.future, self._ended(is_unknown=False))
+        for future in list(self._asked):
+            self._answer(future, self._ended(is_unknown=True))
+        for mailbox in self._take_mailboxes():
+            mailbox.end(self._ended(is_unknown=False))
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, outgoing: Outgoing, transaction: str | None = None) -> asyncio.Future[str]:
+        """Send a message. The future gives its id: when it is stored, or kept in the transaction."""
+        return self.ask(lambda future: self._send(outgoing, future, transaction), outgoing.message.size)
+
+    def _send(self, outgoing: Outgoing, future: asyncio.Future[Any], transaction: str | None) -> bool:
+        client, memory, broker = self.client, self.client.memory, self._broker
+        if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.may_send(
+            is_persistent=outgoing.message.persistent,
+            is_temporary=outgoing.message.destination is not None and outgoing.message.destination.is_temporary,
+            is_in_transaction=transaction is not None,
+        ):
+            return False
+        if (number := outgoing.number) is not None:
+            message_id = outgoing.id_of(number)
+            self._asked[future] = str(message_id)
+            return client.send_numbered(
+                number, lambda: outgoing.stamped(message_id, broker.now_ms()), future, transaction
+            )
+        message = outgoing.stamped(client.next_message_id(), broker.now_ms())
+        self._asked[future] = str(message.message_id)
+        client.send(message, future, transaction)
+        return True
+
+    def temporary(self, *, is_queue: bool) -> asyncio.Future[Destination]:
+        """A new temporary destination, which lives as long as the connection."""
+        name = f"temporary-{next(self._keys)}"
+
+        def run(future: asyncio.Future[Any]) -> None:
+            self._asked[future] = self.client.temporary(name, is_queue=is_queue)
+            self._answer(future)
+
+        return self.ask(run)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def next_key(self) -> str:
+        """Names a subscription."""
+        return f"subscription-{next(self._keys)}"
+
+    def subscribe(self, wanted: SubscriptionRequest, mailbox: Mailbox) -> asyncio.Future[None]:
+        """Begin a subscription, whose `SubscriptionRequest.tag` is the mailbox and whose key is the mailbox's."""
+
+        def run(future: asyncio.Future[Any]) -> None:
+            self._mailboxes[mailbox.key] = mailbox
+            try:
+                self.client.subscribe(wanted, future)
+            except JdbcStoreError:
+                self._mailboxes.pop(mailbox.key, None)
+                raise
+
+        return self.ask(run)
+
+    def unsubscribe(self, mailbox: Mailbox) -> asyncio.Future[None]:
+        """End a subscription; what was not acknowledged goes back."""
+        self._mailboxes.pop(mailbox.key, None)
+        mailbox.end()
+
+        def run(future: asyncio.Future[Any]) -> None:
+            if mailbox.key in self.client.subscriptions:
+                self.client.unsubscribe(mailbox.key, future)
+            else:
+                self._answer(future)
+
+        return self.ask(run)
+
+    def remove_durable(self, subscription_name: str) -> asyncio.Future[None]:
+        """Remove a durable subscription for good."""
+
+        def run(future: asyncio.Future[Any]) -> None:
+            if self.client.client_id is None:
+                raise ProtocolError("A durable subscription belongs to a client id: connect with one")
+            self.client.remove_durable(SubscriptionKey(self.client.client_id, subscription_name), future)
+
+        return self.ask(run)
+
+    # -- acknowledging ---------------------------------------------------------------------------------------------
+
+    def acknowledge(self, arrival: Arrival, transaction: str | None = None) -> asyncio.Future[None]:
+        """Be done with a message; in mode cumulative also with those before it."""
+        return self.ask(
+            lambda future: self._acknowledge(arrival, future, transaction), is_acknowledgement=transaction is None
+        )
+
+    def _acknowledge(self, arrival: Arrival, future: asyncio.Future[Any], transaction: str | None) -> None:
+        consumer, delivery = arrival.consumer, arrival.delivery
+        _check_pending(arrival)
+        if transaction is not None:
+            self.client.acknowledge(consumer, delivery, future, transaction)
+            return
+        self._settling.append(future)
+        if consumer.mode is AcknowledgeMode.CUMULATIVE:  # perhaps more than are collected: it is settled at once
+            settling, self._settling = self._settling, []
+            self.client.acknowledge(consumer, delivery, settling)
+            return
+        self.client.acknowledge(consumer, delivery, None)
+        if len(self._settling) >= _SETTLED_AT_ONCE:
+            self._settle()
+        elif not self._is_settling_soon:
+            self._is_settling_soon = True
+            self._broker.loop.call_soon(self._settle_soon)
+
+    def _settle_soon(self) -> None:
+        self._is_settling_soon = False
+        client = self.client
+        if client.acknowledged and not client.is_held and not client.is_over:
+            self._settle()
+
+    def _settle(self) -> None:
+        settling, self._settling = self._settling, []
+        try:
+            self.client.settle(settling)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told to who has asked
+            self.completed(settling, self.client.error_of(error, "acknowledgements")[0])
+
+    def acknowledge_taken(self, arrival: Arrival) -> None:
+        """Acknowledge what a subscription of mode auto has handed over; who receives next hears if that fails."""
+        mailbox = arrival.consumer.tag
+        if isinstance(mailbox, Mailbox) and mailbox.is_ended:
+            return  # a browser that has shown everything
+
+        def told(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None and isinstance(mailbox, Mailbox) and not mailbox.is_ended:
+                mailbox.trouble(error)
+
+        self.acknowledge(arrival).add_done_callback(told)
+
+    def reject(self, arrival: Arrival) -> asyncio.Future[None]:
+        """Refuse a message: it becomes a dead letter."""
+
+        def run(future: asyncio.Future[Any]) -> None:
+            _check_pending(arrival)
+            self.client.reject(arrival.consumer, arrival.delivery, future)
+
+        return self.ask(run)
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> asyncio.Future[None]:
+        """Begin a transaction."""
+        return self._at_once(lambda: self.client.begin(name))
+
+    def commit(self, name: str) -> asyncio.Future[None]:
+        """Let a transaction take effect; if that fails it is rolled back."""
+        return self.ask(lambda future: self.client.commit(name, future))
+
+    def abort(self, name: str) -> asyncio.Future[None]:
+        """Roll a transaction back."""
+        return self._at_once(lambda: self.client.abort(name))
+
+    def _at_once(self, act: Callable[[], None]) -> asyncio.Future[None]:
+        def run(future: asyncio.Future[Any]) -> None:
+            act()
+            self._answer(future)
+
+        return self.ask(run)
+
+
+def _check_pending(arrival: Arrival) -> None:
+    delivery = arrival.delivery
+    if arrival.consumer.unacknowledged.get(delivery.key) is not delivery:
+        raise ProtocolError(
+            f"Message {delivery.message_id} waits for no acknowledgement: it was acknowledged or rejected before, or"
+            " its subscription has ended, and it is delivered again"
+        )

@@ -1,0 +1,275 @@
+"""Who has the broker: its life, standby, several connections, loss of mastership and of the store, and the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import jdbcstore
+from jdbcstore import (
+    Broker,
+    BrokerOptions,
+    ConfigurationError,
+    Connection,
+    ConnectionClosed,
+    EmbeddedBroker,
+    JdbcOptions,
+    LockHeld,
+    LoginRefused,
+    ProtocolError,
+    StoreError,
+    open_store,
+    running,
+)
+from jdbcstore.broker.life import State
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from tests.servers.proxy import Proxy
+from tests.waiting import wait_until
+
+
+def test_the_broker_ends_with_its_connection_and_takes_the_others_along(url: str) -> None:
+    with jdbcstore.connect(url) as connection:
+        other = jdbcstore.connect(connection.broker)
+        subscription = other.subscribe("A")
+        assert connection.broker.life.state is State.MASTER
+        assert connection.broker.addresses == []
+    assert connection.is_closed
+    assert other.is_closed
+    with pytest.raises(ConnectionClosed):
+        subscription.receive()
+    with pytest.raises(ConnectionClosed) as caught:
+        other.send("A", "x")
+    assert caught.value.is_unknown in (True, False)
+    other.close()
+    connection.close()  # once more
+
+
+def test_a_receiver_that_waits_is_told_of_the_end(url: str) -> None:
+    connection = jdbcstore.connect(url)
+    other = jdbcstore.connect(connection.broker)
+    subscription = other.subscribe("A")
+    raised: list[BaseException] = []
+
+    def receive() -> None:
+        try:
+            subscription.receive()
+        except ConnectionClosed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    wait_until(lambda: subscription._mailbox._waiters)
+    connection.close()
+    thread.join(30)
+    assert "has ended" in str(raised[0])
+
+
+def test_a_receiver_that_waits_ends_when_its_own_connection_is_closed(
+    connection: Connection, other: Connection
+) -> None:
+    subscription = other.subscribe("A")
+    got: list[list[object]] = []
+    thread = threading.Thread(target=lambda: got.append(list(subscription)))
+    thread.start()
+    wait_until(lambda: subscription._mailbox._waiters)
+    other.close()
+    thread.join(30)
+    assert got == [[]]
+
+
+def test_a_client_id_is_one_connections(connection: Connection) -> None:
+    with pytest.raises(ProtocolError, match="shop already connected from in-process"):
+        jdbcstore.connect(connection.broker, client_id="shop")
+    with jdbcstore.connect(connection.broker, client_id="mall") as mall:
+        assert mall.client_id == "mall"
+    jdbcstore.connect(connection.broker, client_id="mall").close()
+
+
+def test_users_log_in() -> None:
+    options = BrokerOptions(users={"joe": "secret"}, login_delay_max_s=0)
+    with jdbcstore.connect("memory:", login="joe", passcode="secret", options=options) as connection:
+        connection.send("A", "x")
+        with pytest.raises(LoginRefused):
+            jdbcstore.connect(connection.broker, login="joe", passcode="wrong")
+        with pytest.raises(LoginRefused):
+            jdbcstore.connect(connection.broker)
+        assert len(connection.broker.clients) == 1
+    with pytest.raises(LoginRefused):
+        jdbcstore.connect("memory:", options=options)
+
+
+def test_a_broker_that_listens_may_be_connected_to_from_inside() -> None:
+    broker = Broker(MemoryPersistenceAdapter(), BrokerOptions(bind="127.0.0.1:0"))
+    with running(broker), jdbcstore.connect(broker) as connection:
+        connection.send("A", "x")
+        assert connection.subscribe("A").receive(timeout_s=30).body == "x"
+    assert connection.is_closed
+
+
+def test_a_broker_that_does_not_run_is_told() -> None:
+    with pytest.raises(RuntimeError, match="does not run"):
+        jdbcstore.connect(EmbeddedBroker(MemoryPersistenceAdapter()))
+    with pytest.raises(ConfigurationError, match="not a store URL"):
+        jdbcstore.connect("nonsense")
+    with jdbcstore.connect("memory:") as connection, pytest.raises(ValueError, match="has its own"):
+        jdbcstore.connect(connection.broker, options=BrokerOptions())
+    with pytest.raises(ConnectionClosed, match="stopp"):
+        jdbcstore.connect(connection.broker)
+
+
+def test_a_store_that_cannot_be_opened_is_told(tmp_path: object) -> None:
+    with pytest.raises(StoreError):
+        jdbcstore.connect(
+            "postgresql://nobody@127.0.0.1:1/nothing?retry_s=0.1", options=BrokerOptions(start_timeout_s=0.1)
+        )
+
+
+def test_a_standby_is_told_and_may_wait(sqlite_url: str) -> None:
+    lasting = f"{sqlite_url}?lockAcquireSleepInterval=50"
+    first = jdbcstore.connect(lasting)
+    with pytest.raises(LockHeld, match="is master"):
+        jdbcstore.connect(lasting)
+    first.send("A", "x")
+    got: list[object] = []
+
+    def stand_by() -> None:
+        with jdbcstore.connect(lasting, master_timeout_s=30) as second:
+            got.extend(message.body for message in second.browse("A"))
+
+    thread = threading.Thread(target=stand_by)
+    thread.start()
+    first.close()
+    thread.join(60)
+    assert got == ["x"]
+
+
+def test_the_loss_of_mastership_ends_the_connection_and_another_one_goes_on(sqlite_url: str) -> None:
+    with jdbcstore.connect(sqlite_url) as connection:
+        broker = connection.broker
+        subscription = connection.subscribe("A")
+        broker.loop.call_soon_threadsafe(broker.distrust)
+        with pytest.raises(ConnectionClosed, match="the lease was not renewed in time"):
+            subscription.receive()
+        with pytest.raises(ConnectionClosed, match="nothing was done") as caught:
+            connection.send("A", "x")
+        assert not caught.value.is_unknown
+        assert connection.is_closed
+        with jdbcstore.connect(broker, master_timeout_s=30) as again:
+            again.send("A", "y")
+            assert again.subscribe("A").receive(timeout_s=30).body == "y"
+
+
+def test_a_store_that_is_gone_is_told_and_comes_back(postgresql_url: str) -> None:
+    port = int(postgresql_url.rpartition(":")[2].partition("/")[0])
+    with (
+        Proxy(port) as proxy,
+        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3&query_timeout_s=3") as connection,
+    ):
+        connection.send("A", "stored")
+        proxy.cut()
+        with pytest.raises((ConnectionClosed, StoreError)):
+            connection.send("A", "lost")
+        with pytest.raises(ConnectionClosed, match="the store failed"):
+            while True:
+                connection.send("A", "lost")
+        proxy.resume()
+        with jdbcstore.connect(connection.broker, master_timeout_s=30) as again:
+            bodies = [message.body for message in again.browse("A")]
+            assert bodies[0] == "stored"
+            again.send("A", "next")
+
+
+def test_with_ignore_each_request_is_told_and_the_connection_stays(postgresql_url: str) -> None:
+    port = int(postgresql_url.rpartition(":")[2].partition("/")[0])
+    options = BrokerOptions(on_store_failure="ignore")
+    with (
+        Proxy(port) as proxy,
+        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3&query_timeout_s=3", options=options) as connection,
+    ):
+        connection.send("A", "1")
+        connection.send("A", "2")
+        manual, auto = connection.subscribe("A", prefetch=1), connection.subscribe("A", mode="auto", prefetch=1)
+        message = manual.receive(timeout_s=30)
+        proxy.cut()
+        with pytest.raises(StoreError):
+            message.acknowledge()
+        with pytest.raises(StoreError), connection.transaction() as transaction:
+            transaction.acknowledge(message)
+        auto.receive(timeout_s=30)
+        with pytest.raises(StoreError):  # of what was just received
+            auto.receive(timeout_s=30)
+        proxy.resume()
+        while True:
+            try:
+                message.acknowledge()
+                break
+            except StoreError:
+                pass
+        auto.close()
+        manual.close()
+        assert [left.body for left in connection.browse("A")] == ["2"]
+
+
+def test_a_thread_of_the_loop_may_not_wait_for_itself(connection: Connection) -> None:
+    raised: list[BaseException] = []
+    done = threading.Event()
+
+    def call() -> None:
+        try:
+            connection.send("A", "x")
+        except RuntimeError as error:
+            raised.append(error)
+        done.set()
+
+    connection.broker.loop.call_soon_threadsafe(call)
+    assert done.wait(30)
+    assert "connect_async" in str(raised[0])
+
+
+def test_an_error_of_the_block_goes_before_one_of_the_end() -> None:
+    with pytest.raises(ZeroDivisionError) as caught, jdbcstore.connect("memory:") as connection:
+        connection.send_nowait("A.>", "x")
+        raise ZeroDivisionError
+    assert "a wildcard is for subscriptions" in caught.value.__notes__[0]
+
+
+def test_everything_may_be_closed_by_anybody_in_any_order(url: str) -> None:
+    connection = jdbcstore.connect(url)
+    with connection.subscribe("A") as subscription, connection.browse("A") as browser:
+        transaction = connection.transaction().__enter__()
+        transaction.send("A", "x")
+        connection.close()
+        with pytest.raises(ConnectionClosed, match="nothing was done"):
+            transaction.__exit__(None, None, None)
+        transaction.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+        subscription.close()
+        browser.close()
+
+
+def test_a_program_that_closes_nothing_ends(tmp_path: object) -> None:
+    program = "import jdbcstore; jdbcstore.connect('memory:').send('A', 'x'); print('done')"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (finished.stdout, finished.stderr) == ("done\n", "")
+
+
+def test_a_client_needs_no_socket_and_no_database_library() -> None:
+    program = """
+import sys, jdbcstore
+with jdbcstore.connect("memory:") as connection:
+    connection.send("A", "x")
+    connection.subscribe("A").receive().acknowledge()
+print([name for name in ("jdbcstore.transport", "jdbcstore.stomp", "sqlalchemy") if name in sys.modules])
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert finished.stdout == "[]\n"
+
+
+def test_a_batch_of_options_goes_to_the_store(sqlite_url: str) -> None:
+    store = open_store(sqlite_url, JdbcOptions(batch_rows_max=10))
+    broker = EmbeddedBroker(store)
+    with running(broker), jdbcstore.connect(broker) as connection:
+        connection.send("A", "x")
+        assert [message.body for message in connection.browse("A")] == ["x"]

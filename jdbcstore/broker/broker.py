@@ -234,8 +234,12 @@ class Broker:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens first: host and port. Raises as `addresses`."""
-        return self.addresses[0]
+        """Where it listens first: host and port; ``("", 0)`` if nobody reaches it but from its own process.
+
+        Raises:
+            RuntimeError: as `addresses`.
+        """
+        return next(iter(self.addresses), ("", 0))
 
     @property
     def addresses(self) -> list[tuple[str, int]]:

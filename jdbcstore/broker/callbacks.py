@@ -54,10 +54,14 @@ class ClientCallbacks(Protocol):
         """`Client.talk` was called: this turn of the loop ends, write what there is to say, in one go."""
 
     def dismiss(self, text: str) -> None:
-        """Tell the client a last word and end the connection; nothing more reaches it."""
+        """Tell the client a last word and end the connection; nothing more reaches it.
+
+        `Client.end` and `Client.close` are called by the transport, the latter in another turn of the loop: this may
+        be called in the middle of a delivery.
+        """
 
     def cut(self, reason: str) -> None:
-        """End the connection at once, without a word; the reason is for the log."""
+        """End the connection at once, without a word; the reason is for the log. `Client.close` follows."""
 
     def probe(self, told: Callable[[bool], object]) -> None:
         """Find out whether the client's machine answers; `told` is called once."""

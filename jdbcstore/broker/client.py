@@ -5,7 +5,8 @@ by which the broker talks back. Everything happens in the broker's event loop, o
 
 **A client's life** has the phases of `jdbcstore.broker.phase`::
 
-    client = Client(broker, callbacks)
+    client = Client(broker, callbacks)                # while ``broker.is_running``, and in the broker's event loop
+    broker.clients.add(client)                        # so that it is told of the end; `close` takes it out again
     client.open(client_id, credentials, told)         # told(None): let in; told(error): tell the client, and end
     …                                                 # requests
     client.leave(request, told)                       # it says goodbye: told() when everything before is answered
@@ -14,7 +15,11 @@ by which the broker talks back. Everything happens in the broker's event loop, o
 What a client had not acknowledged when it left or was closed goes back to its queues and is delivered again, first and
 in its old order, with its count of redeliveries raised; its open transactions are rolled back; its temporary
 destinations are removed. What it had sent or acknowledged before stays sent and acknowledged, whether the store has
-answered or not. After `close` no callback is called any more but `ClientCallbacks.closed`.
+answered or not. After `close` no callback is called any more but `ClientCallbacks.closed`: requests that were not
+completed by then never are, who waits for one has to be told there. The broker calls `close`, too, when it stops; when
+it has to end a client it calls ``callbacks.dismiss``, and leaves `end` and `close` to the transport. A transport looks
+at ``broker.trusted_until_ns`` before it makes requests, and calls ``broker.distrust()`` when that time has passed: a
+process that was stopped, and goes on, may not be master any more.
 
 **Requests.** Those that take a ``request`` are answered once by ``callbacks.completed(request, error)``: when they have
 taken effect, which for a persistent message is after the store's commit, or when they have failed. That may be before
@@ -36,7 +41,11 @@ A request that is refused at once *raises* a `JdbcStoreError` instead, and nothi
 
 **Order.** Requests take effect in the order in which they are made, with one thing for the transport to do:
 acknowledgements are collected, so that those that arrive together are one write. Call `settle` before the first request
-that is none, and when all that has arrived at once is done; `acknowledged` tells whether there is anything to settle.
+that is none, and when all that has arrived at once is done; `acknowledged` tells whether there is anything to settle,
+and `settle` is not called when there is not. `acknowledge` settles by itself what is more than `ACKNOWLEDGED_MAX`, and
+what has a request: that answers for all that was collected, so who waits for the commit of a collected one gives a
+request to `settle`. Only what is pending may be acknowledged or rejected, which is what the transport has to know:
+``consumer.unacknowledged.get(delivery.key) is delivery``, or its `DeliveryNames`.
 
 **Flow control.** When the client has to wait (for the store, for slow subscribers, for memory, for a request that takes
 long) the broker *holds* it: `is_held` becomes true and ``callbacks.pause()`` is called, perhaps in the middle of a
@@ -47,8 +56,12 @@ its own uses `hold` and `let_go`, too.
 
 In the other direction: ``callbacks.deliver`` is called as long as the subscription has credit and `is_choked` is false.
 Set it when the client does not read (`choke`), and call `unchoke` when it does. Call `flushed` when everything that was
-delivered has left: messages of mode AUTO are acknowledged then, and not before. What the transport keeps for requests
-that are not complete is told to `holding`.
+delivered has left: messages of mode AUTO are acknowledged then, and not before. `choke` is for all subscriptions of the
+client; ``consumer.withhold()`` and ``consumer.grant()`` for one. What the transport keeps for requests that are not
+complete is told to ``client.holding``: ``frame_is`` while one arrives, ``backlog_is`` while they wait for their turn.
+
+**Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
+`jdbcstore.transport.stomp.session`.
 """
 
 from __future__ import annotations
@@ -85,12 +98,12 @@ from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, P
 from jdbcstore.message import Message
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["Client"]
+__all__ = ["ACKNOWLEDGED_MAX", "Client"]
 
 log = logging.getLogger(__name__)
 
 #: How many messages that were acknowledged one after the other become one write.
-_ACKNOWLEDGED_MAX: Final = 1000
+ACKNOWLEDGED_MAX: Final = 1000
 
 
 class Client:
@@ -864,14 +877,14 @@ class Client:
             self._complete(request)
             return
         self.acknowledged += self._pending_acks.take(consumer, delivery)
-        if request is not None or len(self.acknowledged) >= _ACKNOWLEDGED_MAX:
+        if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
             self.settle(request)
 
     def settle(self, request: object = None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self.acknowledged = self.acknowledged, []
         answer = AcknowledgementAnswer(self, request, len(acknowledged))
-        if len(acknowledged) <= _ACKNOWLEDGED_MAX:
+        if len(acknowledged) <= ACKNOWLEDGED_MAX:
             _settle(acknowledged, answer)
         else:
             self._work(_settling(acknowledged, answer), request, lambda: None)
@@ -1014,8 +1027,8 @@ def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> No
 
 
 def _settling(deliveries: list[Delivery], answer: AcknowledgementAnswer) -> Iterator[None]:
-    for first in range(0, len(deliveries), _ACKNOWLEDGED_MAX):
-        _settle(deliveries[first : first + _ACKNOWLEDGED_MAX], answer)
+    for first in range(0, len(deliveries), ACKNOWLEDGED_MAX):
+        _settle(deliveries[first : first + ACKNOWLEDGED_MAX], answer)
         yield
 
 

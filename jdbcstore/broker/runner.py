@@ -64,7 +64,7 @@ async def _until_ended(broker: Broker) -> None:
 
 @contextmanager
 def running(broker: Broker) -> Iterator[tuple[str, int]]:
-    """Run a broker in a thread of its own for the duration of the block; the value is its host and port.
+    """Run a broker in a thread of its own for the duration of the block; the value is its `Broker.address`.
 
     Waits until it is master. What ends it for good before the block does is raised at the end of the block.
 

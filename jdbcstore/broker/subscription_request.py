@@ -30,9 +30,9 @@ class SubscriptionRequest:
         destination: queues, or topics: one, a wildcard or a composite.
         mode: how messages are acknowledged.
         label: what the client calls the destination, for errors.
-        subscription_id: what the client calls the subscription, as the transport will find it at the consumer; None if
-            it has no name.
-        tag: anything that the transport wants to find at the consumer.
+        subscription_id: what the client calls the subscription, as the transport will find it at the consumer
+            (`Consumer.subscription_id`); None if it has no name.
+        tag: anything that the transport wants to find at the consumer (`Consumer.tag`), its own subscription say.
         selector: a SQL-92 condition; None for all messages.
         prefetch: how many messages the client may have unacknowledged; None for what the destination's policy says.
         is_browser: show what is in the queues, take nothing, and end.

@@ -66,11 +66,13 @@ class Outgoing:
         message: complete but for these.
         ttl_ms: how long it lives; 0 for ever.
         number: which message of its producer it is, if that numbers them.
+        is_delayed: whether it is to be sent later.
     """
 
     message: Message
     ttl_ms: int = 0
     number: Number | None = None
+    is_delayed: bool = False
 
     @staticmethod
     def id_of(number: Number) -> MessageId:
@@ -128,7 +130,9 @@ def outgoing(destination: Destination | str, body: Body, options: SendOptions) -
     _set_properties(message, options.get("properties"), options.get("delay_ms"))
     ttl_ms = _number("ttl_ms", options.get("ttl_ms") or 0, 0, _LONG_MAX)
     number = options.get("number")
-    return Outgoing(message, ttl_ms, None if number is None else _numbered(*number))
+    return Outgoing(
+        message, ttl_ms, None if number is None else _numbered(*number), is_delayed=bool(options.get("delay_ms"))
+    )
 
 
 def _message_of(body: Body) -> Message:

@@ -287,6 +287,8 @@ class Port:
 
     def _send(self, outgoing: Outgoing, future: asyncio.Future[Any], transaction: str | None) -> bool:
         client, memory, broker = self.client, self.client.memory, self._broker
+        if outgoing.is_delayed and not broker.options.scheduler_support:
+            raise ProtocolError("delay_ms needs a broker that keeps messages for later: set its scheduler_support")
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.may_send(
             is_persistent=outgoing.message.persistent,
             is_temporary=outgoing.message.destination is not None and outgoing.message.destination.is_temporary,

@@ -120,8 +120,11 @@ def test_a_timeout_loses_nothing(connection: Connection) -> None:
 def test_selectors_compare_values_of_their_type(connection: Connection) -> None:
     for weight in (1, 10, 9):
         connection.send("A", str(weight), properties={"weight": weight})
-    with connection.subscribe("A", selector="weight > 5", mode="auto") as heavy:
-        assert take(heavy, 2) == ["10", "9"]
+    with connection.subscribe("A", selector="weight > 5") as heavy:
+        for body in ("10", "9"):
+            message = heavy.receive(timeout_s=30)
+            assert message.body == body
+            message.acknowledge()
     assert [message.body for message in connection.browse("A")] == ["1"]
     with pytest.raises(SelectorError, match="Selector"):
         connection.subscribe("A", selector="weight >")
@@ -199,7 +202,7 @@ def test_browsing_takes_nothing_and_ends(connection: Connection) -> None:
         with pytest.raises(ProtocolError, match=text):
             connection.browse(name)
     shown = connection.browse("A").receive(timeout_s=30)
-    with pytest.raises(ProtocolError, match="it was only shown"):
+    with pytest.raises(ProtocolError, match="waits for no acknowledgement"):
         shown.reject()
 
 

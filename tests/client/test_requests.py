@@ -11,12 +11,11 @@ from tests.waiting import wait_until
 
 
 def test_many_requests_at_once_get_each_its_answer(connection: Connection, other: Connection) -> None:
-    questions = connection.subscribe("QUESTIONS")
+    questions = connection.subscribe("QUESTIONS", mode="auto")
 
     def serve() -> None:
         for question in questions:
             connection.reply(question, f"answer to {question.body}")
-            question.acknowledge()
 
     server = threading.Thread(target=serve)
     server.start()

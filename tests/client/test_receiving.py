@@ -310,3 +310,19 @@ def test_too_many_subscriptions() -> None:
         with connection.subscribe("A"), pytest.raises(ProtocolError, match="subscriptions_max"):
             connection.subscribe("B")
         connection.subscribe("B")
+
+
+def test_one_that_nobody_reads_does_not_hinder_marked_deliveries_of_the_same_queue(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = BrokerOptions(persist_jms_redelivered=True)
+    with jdbcstore.connect(sqlite_url, options=options) as connection:
+        unread, read = connection.subscribe("A"), connection.subscribe("A", mode="auto")
+        for number in range(12):
+            connection.send("A", "x" * 400_000, properties={"number": number})
+        got = 0
+        while len(unread._mailbox._ready) + got < 12:
+            read.receive(timeout_s=10)
+            got += 1
+        assert unread._mailbox._withheld is not None
+    assert "defect" not in caplog.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
@@ -52,9 +52,7 @@ class _Crossing:
         """
         future = self._begin(coroutine)
         try:
-            while not wait((future,), _LOOK_S).done:
-                self._check(is_unknown=True)
-            return future.result()
+            return self._result_of(future)
         except CancelledError:
             raise _gone(is_unknown=True) from None
         except BaseException:
@@ -63,6 +61,15 @@ class _Crossing:
             elif untaken is not None and not future.cancelled() and future.exception() is None:
                 self.soon(untaken, future.result())
             raise
+
+    def _result_of(self, future: Future[T]) -> T:
+        while True:
+            try:
+                return future.result(_LOOK_S)
+            except TimeoutError:
+                if future.done():
+                    return future.result()  # it may be its own time that is over
+                self._check(is_unknown=True)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         try:

@@ -240,7 +240,7 @@ class Port:
         mailbox = consumer.tag
         if isinstance(mailbox, Mailbox):
             mailbox.finish()
-            self.unsubscribe(mailbox)
+            self.unsubscribe(mailbox).add_done_callback(_retrieved)
 
     def pause(self) -> None:
         """Nothing: `Client.is_held` is looked at."""
@@ -439,6 +439,12 @@ class Port:
             self._answer(future)
 
         return self.ask(run)
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    """What becomes of it is nobody's concern."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _check_pending(arrival: Arrival) -> None:

@@ -48,7 +48,13 @@ class Replies(Mailbox):
         if correlation_id in self._expected:
             raise ValueError(f"an answer to {correlation_id} is expected already: use another correlation_id")
         expected = self._expected[correlation_id] = asyncio.get_running_loop().create_future()
-        expected.add_done_callback(lambda _: self._expected.pop(correlation_id, None))
+
+        def done(future: asyncio.Future[Arrival]) -> None:
+            self._expected.pop(correlation_id, None)
+            if not future.cancelled():
+                future.exception()  # who has asked may hear of the end from elsewhere
+
+        expected.add_done_callback(done)
         return expected
 
     def put(self, arrival: Arrival) -> None:

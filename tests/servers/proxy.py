@@ -19,6 +19,8 @@ from jdbcstore.broker.accepting import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536
+#: What a server is given to act on what it got while its answer is lost.
+ACTS_WITHIN_S = 0.2
 
 
 class Proxy:
@@ -35,6 +37,8 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
         self._listener: Acceptor | None = None
         self._lines: set[asyncio.Task[None]] = set()
+        #: Servers whose answers are lost.
+        self._unheard: set[asyncio.StreamWriter] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._released = asyncio.Event()
@@ -149,12 +153,13 @@ class Proxy:
             writers.append(to_server)
             await asyncio.gather(
                 self._forward_requests(from_client, to_server, to_client),
-                self._forward_answers(from_server, to_client),
+                self._forward_answers(from_server, to_client, to_server),
             )
         except OSError:
             pass  # either side hung up on the other, who is told so below
         finally:
             for writer in writers:
+                self._unheard.discard(writer)
                 writer.transport.abort()
 
     async def _forward_requests(
@@ -170,10 +175,14 @@ class Proxy:
                     await self._released.wait()
                     sink.write(chunk)
                     continue
-                client.transport.abort()
                 if trap.deliver:
+                    self._unheard.add(sink)
                     sink.write(chunk)
+                    # A client that was cut at once might have the server end its session before it has acted.
+                    await asyncio.sleep(ACTS_WITHIN_S)
+                    client.transport.abort()
                 else:
+                    client.transport.abort()
                     sink.transport.abort()
                 trap.sprung.set()
                 break
@@ -183,11 +192,14 @@ class Proxy:
             await sink.drain()
         sink.write_eof()
 
-    async def _forward_answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _forward_answers(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, server: asyncio.StreamWriter
+    ) -> None:
         while chunk := await self._read(source):
             if self._burn(chunk, sink, sink, answers=True):
                 break
-            if not sink.transport.is_closing():  # after a delivered trap, read the answer so that the server can finish
+            # After a delivered trap the answer is read nonetheless, so that the server can finish.
+            if server not in self._unheard and not sink.transport.is_closing():
                 sink.write(chunk)
                 await sink.drain()
         sink.write_eof()

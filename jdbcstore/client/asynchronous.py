@@ -297,8 +297,11 @@ class AsyncConnection:
 
     def watch(self, future: asyncio.Future[str]) -> None:
         """Have `flush` wait for an answer, and raise its error."""
-        self._unanswered.add(future)
-        future.add_done_callback(self._answered)
+        if future.done():
+            self._answered(future)
+        else:
+            self._unanswered.add(future)
+            future.add_done_callback(self._answered)
 
     def _answered(self, future: asyncio.Future[str]) -> None:
         self._unanswered.discard(future)

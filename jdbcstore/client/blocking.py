@@ -246,6 +246,8 @@ class Connection:
         self._port = connection.port
         self._stop = stop
         self._room = threading.BoundedSemaphore(_UNANSWERED_MAX)
+        #: What `send_nowait` has returned and is not answered.
+        self._untold: set[Future[str]] = set()
 
     @classmethod
     def open(
@@ -313,16 +315,19 @@ class Connection:
         message = outgoing(destination, body, options)
         self._crossing.acquire(self._room)
         told: Future[str] = Future()
-        told.set_running_or_notify_cancel()
+        told.set_running_or_notify_cancel()  # it cannot be cancelled
+        self._untold.add(told)
         try:
             self._crossing.soon(self._send_soon, message, told)
         except ConnectionClosed:
+            self._untold.discard(told)
             self._room.release()
             raise
         return told
 
     def _send_soon(self, message: Outgoing, told: Future[str]) -> None:
         def answered(future: asyncio.Future[str]) -> None:
+            self._untold.discard(told)
             self._room.release()
             error = future.exception()
             if error is None:
@@ -332,7 +337,10 @@ class Connection:
 
         future = self._port.send(message)
         self._connection.watch(future)
-        future.add_done_callback(answered)
+        if future.done():  # the loop may have no other turn
+            answered(future)
+        else:
+            future.add_done_callback(answered)
 
     def flush(self) -> None:
         """Wait until all is answered that `send_nowait` has sent. Raises the first error since the last flush."""
@@ -433,6 +441,13 @@ class Connection:
         finally:
             if stop is not None:
                 stop()
+            if self._crossing.is_gone:
+                self._tell_untold()
+
+    def _tell_untold(self) -> None:
+        """What other threads have sent while the loop came to its end: nobody else answers."""
+        while self._untold:
+            self._untold.pop().set_exception(_gone(is_unknown=True))
 
     def __enter__(self) -> Self:
         return self

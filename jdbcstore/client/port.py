@@ -96,6 +96,9 @@ class Port:
         decided: asyncio.Future[None] = self._broker.loop.create_future()
         self._asked[decided] = None
         try:
+            self._look_at_trust()
+            if self.is_over:
+                raise self._ended(is_unknown=False)
             self.client.open(client_id, Credentials(login, passcode), lambda error: self._answer(decided, error))
             await decided
         except BaseException:
@@ -116,6 +119,11 @@ class Port:
             finally:
                 self.client.end()
                 self.client.close()
+
+    def _look_at_trust(self) -> None:
+        """Who is not sure to be master any more, a process that was stopped and goes on say, is asked for nothing."""
+        if boot_time_ns() >= self._broker.trusted_until_ns:
+            self._broker.distrust()
 
     def _ended(self, *, is_unknown: bool) -> ConnectionClosed:
         why = self._reason or ("it was closed" if self._is_leaving else "the broker has stopped")
@@ -140,14 +148,15 @@ class Port:
         Returns:
             Done when the request has taken effect. Who cancels it does not take back what has begun.
         """
-        if boot_time_ns() >= self._broker.trusted_until_ns:
-            self._broker.distrust()  # a process that was stopped, and goes on
+        self._look_at_trust()
         request = _Request(run, self._broker.loop.create_future(), size, is_acknowledgement)
         if self.is_over:
             request.future.set_exception(self._ended(is_unknown=False))
         elif self._waiting or self.client.is_held or not self._make(request):
             self._waiting.append(request)
             self._count_waiting()
+            if not self.client.is_held:
+                self.resume()
         return request.future
 
     def _make(self, request: _Request) -> bool:

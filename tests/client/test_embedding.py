@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +30,7 @@ from jdbcstore import (
     running,
 )
 from jdbcstore.broker.life import State
+from jdbcstore.client.outgoing import outgoing
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.servers.proxy import Proxy
 from tests.waiting import wait_until
@@ -88,6 +94,28 @@ def test_a_client_id_is_one_connections(connection: Connection) -> None:
     jdbcstore.connect(connection.broker, client_id="mall").close()
 
 
+def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(4):
+        connection = jdbcstore.connect("memory:")
+        futures: list[Future[str]] = []
+
+        def send(connection: Connection = connection, futures: list[Future[str]] = futures) -> None:
+            with suppress(ConnectionClosed):
+                while True:
+                    futures.append(connection.send_nowait("A", "x", persistent=False))
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        wait_until(lambda futures=futures: len(futures) > 5)
+        with suppress(ConnectionClosed):
+            connection.close()
+        thread.join(30)
+        for future in futures:
+            assert isinstance(future.exception(timeout=30), ConnectionClosed | None)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
 def test_users_log_in() -> None:
     options = BrokerOptions(users={"joe": "secret"}, login_delay_max_s=0)
     with jdbcstore.connect("memory:", login="joe", passcode="secret", options=options) as connection:
@@ -120,7 +148,7 @@ def test_a_broker_that_does_not_run_is_told() -> None:
         jdbcstore.connect(connection.broker)
 
 
-def test_a_store_that_cannot_be_opened_is_told(tmp_path: object) -> None:
+def test_a_store_that_cannot_be_opened_is_told() -> None:
     with pytest.raises(StoreError):
         jdbcstore.connect(
             "postgresql://nobody@127.0.0.1:1/nothing?retry_s=0.1", options=BrokerOptions(start_timeout_s=0.1)
@@ -144,6 +172,53 @@ def test_a_standby_is_told_and_may_wait(sqlite_url: str) -> None:
     first.close()
     thread.join(60)
     assert got == ["x"]
+
+
+def test_a_process_that_was_stopped_too_long_asks_nothing_of_the_broker(sqlite_url: str) -> None:
+    with jdbcstore.connect(sqlite_url) as connection:
+        broker = connection.broker
+
+        async def wake_up() -> None:
+            broker.trusted_until_ns = 1
+            await connection._port.send(outgoing("A", "x", {}))
+
+        with pytest.raises(ConnectionClosed, match="the lease was not renewed in time"):
+            asyncio.run_coroutine_threadsafe(wake_up(), broker.loop).result(30)
+        assert connection.is_closed
+
+        async def wake_up_again() -> None:
+            await broker.life.reached(State.MASTER)
+            broker.trusted_until_ns = 1
+            await jdbcstore.connect_async(broker)
+
+        with pytest.raises(ConnectionClosed, match="the lease was not renewed in time"):
+            asyncio.run_coroutine_threadsafe(wake_up_again(), broker.loop).result(30)
+
+
+def test_what_send_has_returned_from_survives_kill_and_what_was_not_acknowledged_comes_again(sqlite_url: str) -> None:
+    program = f"""
+import jdbcstore
+connection = jdbcstore.connect({sqlite_url!r})
+orders, auto = connection.subscribe("ORDERS"), connection.subscribe("AUTO", mode="auto")
+for number in range(1_000_000):
+    connection.send("AUTO", str(number))
+    auto.receive()
+    connection.send("ORDERS", str(number))
+    message = orders.receive()
+    if number % 2:
+        message.acknowledge()
+    print(number, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(50):
+            last = int(process.stdout.readline())
+        process.kill()
+        last = int((process.stdout.read().split() or [last])[-1])
+    with jdbcstore.connect(sqlite_url, master_timeout_s=60) as connection:
+        left = [int(str(message.body)) for message in connection.browse("ORDERS")]
+        assert [number for number in left if number <= last] == list(range(0, last + 1, 2))
+        assert len(list(connection.browse("AUTO"))) <= 2  # the last, whose acknowledgement was under way
 
 
 def test_the_loss_of_mastership_ends_the_connection_and_another_one_goes_on(sqlite_url: str) -> None:
@@ -249,7 +324,7 @@ def test_everything_may_be_closed_by_anybody_in_any_order(url: str) -> None:
         browser.close()
 
 
-def test_a_program_that_closes_nothing_ends(tmp_path: object) -> None:
+def test_a_program_that_closes_nothing_ends() -> None:
     program = "import jdbcstore; jdbcstore.connect('memory:').send('A', 'x'); print('done')"
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert (finished.stdout, finished.stderr) == ("done\n", "")
@@ -273,3 +348,15 @@ def test_a_batch_of_options_goes_to_the_store(sqlite_url: str) -> None:
     with running(broker), jdbcstore.connect(broker) as connection:
         connection.send("A", "x")
         assert [message.body for message in connection.browse("A")] == ["x"]
+
+
+def test_a_directory_of_kahadb(tmp_path: Path) -> None:
+    url = f"kahadb:{tmp_path / 'kahadb'}"
+    with jdbcstore.connect(url, client_id="shop") as connection:
+        connection.subscribe("topic://PRICES", durable="audit")
+        connection.send("ORDERS", "three apples")
+        connection.send("topic://PRICES", "1.20")
+    with jdbcstore.connect(url, client_id="shop") as connection:
+        connection.subscribe("ORDERS").receive(timeout_s=30).acknowledge()
+        connection.subscribe("topic://PRICES", durable="audit").receive(timeout_s=30).acknowledge()
+        assert list(connection.browse("ORDERS")) == []

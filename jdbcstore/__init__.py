@@ -37,11 +37,11 @@ if TYPE_CHECKING:
         AsyncReceivedMessage,
         AsyncSubscription,
         AsyncTransaction,
-        SubscribeOptions,
     )
     from jdbcstore.client.blocking import Connection, ReceivedMessage, Subscription, Transaction
     from jdbcstore.client.opening import connect, connect_async
     from jdbcstore.client.outgoing import SendOptions
+    from jdbcstore.client.subscribing import SubscribeOptions
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
@@ -172,11 +172,11 @@ _HOMES: Final = {
         "AsyncReceivedMessage",
         "AsyncSubscription",
         "AsyncTransaction",
-        "SubscribeOptions",
     ),
     "jdbcstore.client.blocking": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
     "jdbcstore.client.opening": ("connect", "connect_async"),
     "jdbcstore.client.outgoing": ("SendOptions",),
+    "jdbcstore.client.subscribing": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
     "jdbcstore.identifiers": ("MessageId", "ProducerId"),

@@ -33,10 +33,12 @@ again. docs/embedding.md has the rest.
 `embedding`          a broker on a store's URL, in this event loop or in a thread
 `asynchronous`       connections, subscriptions, transactions for asyncio
 `blocking`           the same for threads
+`crossing`           from threads into the event loop
 `replies`            requests and their answers
 `port`               one client of the broker's face: its requests are futures
 `mailbox`            what was delivered and not received yet
 `outgoing`           from the arguments of `send` to a message
+`subscribing`        from the arguments of `subscribe` to what the broker is asked for
 `received`           a message as its receiver sees it
 ==================== ===============================================================================================
 """

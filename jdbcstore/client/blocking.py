@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
 from jdbcstore.broker.broker import Broker
-from jdbcstore.client.asynchronous import AsyncConnection, AsyncTransaction, SubscribeOptions, answer_to
+from jdbcstore.client.asynchronous import AsyncConnection, AsyncTransaction
+from jdbcstore.client.crossing import Crossing, ended
 from jdbcstore.client.mailbox import Mailbox
 from jdbcstore.client.outgoing import Body, Outgoing, SendOptions, outgoing
 from jdbcstore.client.port import Port
-from jdbcstore.client.received import Arrival, Received
+from jdbcstore.client.received import Arrival, Received, answer_to
+from jdbcstore.client.subscribing import SubscribeOptions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConnectionClosed
 
@@ -26,88 +28,8 @@ __all__ = ["Connection", "ReceivedMessage", "Subscription", "Transaction"]
 
 #: How many messages of `send_nowait` may be unanswered; the next one waits.
 _UNANSWERED_MAX: Final = 1000
-#: How often a thread that waits looks whether there is still a loop that may answer.
-_LOOK_S: Final = 1.0
 
 T = TypeVar("T")
-
-
-class _Crossing:
-    """From threads into the event loop of a broker."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether nobody answers any more."""
-        return self._loop.is_closed()
-
-    def call(self, coroutine: Coroutine[Any, Any, T], untaken: Callable[[T], object] | None = None) -> T:
-        """Run a coroutine in the loop, and wait for it.
-
-        Args:
-            coroutine: what is to be done.
-            untaken: called in the loop with a result that was there when this thread was interrupted.
-        """
-        future = self._begin(coroutine)
-        try:
-            return self._result_of(future)
-        except CancelledError:
-            raise _gone(is_unknown=True) from None
-        except BaseException:
-            if not future.done():
-                future.cancel()
-            elif untaken is not None and not future.cancelled() and future.exception() is None:
-                self.soon(untaken, future.result())
-            raise
-
-    def _result_of(self, future: Future[T]) -> T:
-        while True:
-            try:
-                return future.result(_LOOK_S)
-            except TimeoutError:
-                if future.done():
-                    return future.result()  # it may be its own time that is over
-                self._check(is_unknown=True)
-
-    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        try:
-            self._check(is_unknown=False)
-            if _running_loop() is self._loop:
-                raise RuntimeError("this would wait for its own event loop: use jdbcstore.connect_async here")
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
-            coroutine.close()
-            raise
-
-    def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop, and do not wait for it."""
-        try:
-            self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:
-            raise _gone(is_unknown=False) from None
-
-    def acquire(self, room: threading.Semaphore) -> None:
-        """Wait until there is room."""
-        while not room.acquire(timeout=_LOOK_S):
-            self._check(is_unknown=False)
-
-    def _check(self, *, is_unknown: bool) -> None:
-        if self.is_gone:
-            raise _gone(is_unknown=is_unknown)
-
-
-def _gone(*, is_unknown: bool) -> ConnectionClosed:
-    then = "it may have taken effect or not" if is_unknown else "nothing was done"
-    return ConnectionClosed(f"The connection has ended (the broker has stopped): {then}", is_unknown=is_unknown)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class ReceivedMessage(Received):
@@ -196,7 +118,7 @@ class Transaction:
     An exception rolls it back: nothing was sent, and what was acknowledged is still here, to be acknowledged again.
     """
 
-    def __init__(self, crossing: _Crossing, transaction: AsyncTransaction) -> None:
+    def __init__(self, crossing: Crossing, transaction: AsyncTransaction) -> None:
         self._crossing = crossing
         self._transaction = transaction
 
@@ -239,7 +161,7 @@ class Connection:
         broker: may have other connections: ``jdbcstore.connect(connection.broker)``.
     """
 
-    def __init__(self, crossing: _Crossing, connection: AsyncConnection, stop: Callable[[], None] | None) -> None:
+    def __init__(self, crossing: Crossing, connection: AsyncConnection, stop: Callable[[], None] | None) -> None:
         self.broker = connection.broker
         self._crossing = crossing
         self._connection = connection
@@ -265,7 +187,7 @@ class Connection:
             opening: opens the port.
             stop: stops what was started for the connection.
         """
-        crossing = _Crossing(loop)
+        crossing = Crossing(loop)
 
         async def made() -> AsyncConnection:
             return AsyncConnection(broker, await opening())
@@ -447,7 +369,7 @@ class Connection:
     def _tell_untold(self) -> None:
         """What other threads have sent while the loop came to its end: nobody else answers."""
         while self._untold:
-            self._untold.pop().set_exception(_gone(is_unknown=True))
+            self._untold.pop().set_exception(ended(is_unknown=True))
 
     def __enter__(self) -> Self:
         return self

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jdbcstore.broker.delivery import Consumer, Delivery
-from jdbcstore.client.outgoing import Body
+from jdbcstore.client.outgoing import Body, Outgoing, SendOptions, outgoing
 from jdbcstore.destination import Destination
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from jdbcstore.primitives import Value
 
-__all__ = ["Arrival", "Received"]
+__all__ = ["Arrival", "Received", "answer_to"]
 
 
 class Arrival(NamedTuple):
@@ -90,3 +90,11 @@ class Received:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.message_id} of {self._arrival.message.destination}>"
+
+
+def answer_to(request: Received, body: Body, options: SendOptions) -> Outgoing:
+    """The answer to a request. Raises ValueError if it wants none, and what `outgoing` raises."""
+    if request.reply_to is None:
+        raise ValueError(f"message {request.message_id} wants no answer: it has no reply_to")
+    options = {"correlation_id": request.correlation_id or request.message_id, **options}
+    return outgoing(request.reply_to, body, options)

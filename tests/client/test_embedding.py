@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import operator
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,7 @@ def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.L
 
         thread = threading.Thread(target=send)
         thread.start()
-        wait_until(lambda futures=futures: len(futures) > 5)
+        wait_until(partial(operator.getitem, futures, slice(5, None)))
         with suppress(ConnectionClosed):
             connection.close()
         thread.join(30)
@@ -214,7 +216,7 @@ for number in range(1_000_000):
         for _ in range(50):
             last = int(process.stdout.readline())
         process.kill()
-        last = int((process.stdout.read().split() or [last])[-1])
+        last = int((process.stdout.read().split() or [str(last)])[-1])
     with jdbcstore.connect(sqlite_url, master_timeout_s=60) as connection:
         left = [int(str(message.body)) for message in connection.browse("ORDERS")]
         assert [number for number in left if number <= last] == list(range(0, last + 1, 2))

@@ -35,7 +35,8 @@ again. docs/embedding.md has the rest.
 `blocking`           the same for threads
 `crossing`           from threads into the event loop
 `replies`            requests and their answers
-`port`               one client of the broker's face: its requests are futures
+`port`               one client of the broker's face
+`requests`           its requests: futures, in their order
 `mailbox`            what was delivered and not received yet
 `outgoing`           from the arguments of `send` to a message
 `subscribing`        from the arguments of `subscribe` to what the broker is asked for

@@ -3,9 +3,7 @@
 This is all that a transport is: `jdbcstore.client.asynchronous` and `jdbcstore.client.blocking` are comfort on top of
 it. Everything happens in the broker's event loop.
 
-**Requests** are made in the order in which they are asked for. While the broker holds the client they wait here; what
-cannot begin yet (it returned False) is made again, before those behind it. Acknowledgements of one turn of the loop are
-one write: they are collected, and settled before the next other request, or at the end of the turn.
+**Requests** are made in the order in which they are asked for (`jdbcstore.client.requests`).
 
 **The end.** Whatever ends the connection, every future is answered: with what the store has said, or with
 `ConnectionClosed`, which tells whether the request may have taken effect.
@@ -15,21 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.security.login import Credentials
-from jdbcstore.broker.slices import SLICE_S
-from jdbcstore.broker.subscription_request import AcknowledgeMode, SubscriptionRequest
+from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.client.mailbox import Mailbox
 from jdbcstore.client.outgoing import Outgoing
 from jdbcstore.client.received import Arrival
+from jdbcstore.client.requests import Requests, Run
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConnectionClosed, JdbcStoreError, ProtocolError
 from jdbcstore.store.lease import boot_time_ns
@@ -39,19 +35,7 @@ __all__ = ["Port"]
 
 log = logging.getLogger(__name__)
 
-#: Acknowledgements that are one write.
-_SETTLED_AT_ONCE: Final = 500
 _numbers = count(1)
-
-#: Makes a request of the broker, which completes the future; returns False if it has to be made again.
-_Run = Callable[[asyncio.Future[Any]], "bool | None"]
-
-
-class _Request(NamedTuple):
-    run: _Run
-    future: asyncio.Future[Any]
-    size: int
-    is_acknowledgement: bool
 
 
 class Port:
@@ -72,12 +56,7 @@ class Port:
         self._broker = broker
         self.client = Client(broker, self)
         broker.clients.add(self.client)
-        self._waiting: deque[_Request] = deque()
-        #: What was begun and is not answered, with what its future is to give.
-        self._asked: dict[asyncio.Future[Any], object] = {}
-        #: Acknowledgements that are collected.
-        self._settling: list[asyncio.Future[Any]] = []
-        self._is_settling_soon = self._is_next = False
+        self._requests = Requests(self.client, broker.loop)
         self._mailboxes: dict[str, Mailbox] = {}
         self._keys = count(1)
         #: Why it has ended; None as long as nobody but the application has ended it.
@@ -94,12 +73,14 @@ class Port:
     async def open(self, client_id: str | None, login: str | None, passcode: str | None) -> None:
         """Be let in. Raises LoginRefused, ProtocolError if the client id is taken; the port is closed then."""
         decided: asyncio.Future[None] = self._broker.loop.create_future()
-        self._asked[decided] = None
+        self._requests.begun(decided)
         try:
             self._look_at_trust()
             if self.is_over:
                 raise self._ended(is_unknown=False)
-            self.client.open(client_id, Credentials(login, passcode), lambda error: self._answer(decided, error))
+            self.client.open(
+                client_id, Credentials(login, passcode), lambda error: self._requests.answer(decided, error)
+            )
             await decided
         except BaseException:
             self.client.close()
@@ -108,7 +89,7 @@ class Port:
     async def close(self) -> None:
         """Say goodbye: everything that was asked for is answered before, what is not acknowledged goes back."""
         if not self.is_over:
-            left = self.ask(lambda future: self.client.leave(future, lambda: self._answer(future)))
+            left = self.ask(lambda future: self.client.leave(future, lambda: self._requests.answer(future)))
             self._is_leaving = True
             for mailbox in self._take_mailboxes():
                 mailbox.end()
@@ -137,79 +118,14 @@ class Port:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def ask(self, run: _Run, size: int = 0, *, is_acknowledgement: bool = False) -> asyncio.Future[Any]:
-        """Make a request, in its turn.
-
-        Args:
-            run: makes it; raises what refuses it.
-            size: bytes that it keeps while it waits.
-            is_acknowledgement: whether it is collected.
-
-        Returns:
-            Done when the request has taken effect. Who cancels it does not take back what has begun.
-        """
+    def ask(self, run: Run, size: int = 0, *, is_acknowledgement: bool = False) -> asyncio.Future[Any]:
+        """Make a request, in its turn: as `Requests.ask`; when the connection has ended, it is refused."""
         self._look_at_trust()
-        request = _Request(run, self._broker.loop.create_future(), size, is_acknowledgement)
         if self.is_over:
-            request.future.set_exception(self._ended(is_unknown=False))
-        elif self._waiting or self.client.is_held or not self._make(request):
-            self._waiting.append(request)
-            self._count_waiting()
-            if not self.client.is_held:
-                self.resume()
-        return request.future
-
-    def _make(self, request: _Request) -> bool:
-        """Returns whether that is done; if not, it is to be made again when the broker lets us go on."""
-        client, future = self.client, request.future
-        if client.acknowledged and not request.is_acknowledgement:
-            self._settle()
-            if client.is_held:
-                return False
-        if future.cancelled():
-            return True
-        self._asked[future] = None
-        try:
-            if request.run(future) is False:
-                del self._asked[future]
-                return False
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told to who has asked
-            told, is_fatal = client.error_of(error, "a request")
-            self._answer(future, told)
-            if is_fatal:
-                self.dismiss(str(told))
-        return True
-
-    def _answer(self, future: asyncio.Future[Any], error: BaseException | None = None) -> None:
-        result = self._asked.pop(future, None)
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    def _count_waiting(self) -> None:
-        self.client.holding.backlog_is(sum([request.size for request in self._waiting]))
-
-    def _go_on(self) -> None:
-        """Make the requests that wait, for a slice of time."""
-        self._is_next = False
-        client, deadline_s = self.client, perf_counter() + SLICE_S
-        while self._waiting and not client.is_held and not client.is_over:
-            request = self._waiting.popleft()
-            if not self._make(request):
-                self._waiting.appendleft(request)
-                break
-            if perf_counter() > deadline_s:
-                break
-        if client.is_over:
-            return
-        if client.acknowledged and not client.is_held:
-            self._settle()
-        self._count_waiting()
-        if self._waiting and not client.is_held:
-            self.resume()
+            refused = self._broker.loop.create_future()
+            refused.set_exception(self._ended(is_unknown=False))
+            return refused
+        return self._requests.ask(run, size, is_acknowledgement=is_acknowledgement)
 
     # -- what the broker says --------------------------------------------------------------------------------------
 
@@ -226,10 +142,10 @@ class Port:
     def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
         """A request is a future, or a list of them."""
         if isinstance(request, asyncio.Future):
-            self._answer(request, error)
+            self._requests.answer(request, error)
         elif isinstance(request, list):
             for future in request:
-                self._answer(future, error)
+                self._requests.answer(future, error)
         elif error is not None:
             self._subscriptions_failed(error)
         if is_fatal:
@@ -256,9 +172,7 @@ class Port:
 
     def resume(self) -> None:
         """Go on in another turn of the loop."""
-        if not self._is_next:
-            self._is_next = True
-            self._broker.loop.call_soon(self._go_on)
+        self._requests.resume()
 
     def write(self) -> None:
         """There is nothing to be written."""
@@ -280,11 +194,7 @@ class Port:
 
     def closed(self) -> None:
         """The client is gone: answer all who wait."""
-        waiting, self._waiting = self._waiting, deque()
-        for request in waiting:
-            self._answer(request.future, self._ended(is_unknown=False))
-        for future in list(self._asked):
-            self._answer(future, self._ended(is_unknown=True))
+        self._requests.end(self._ended(is_unknown=False), self._ended(is_unknown=True))
         for mailbox in self._take_mailboxes():
             mailbox.end(self._ended(is_unknown=False))
 
@@ -306,12 +216,12 @@ class Port:
             return False
         if (number := outgoing.number) is not None:
             message_id = outgoing.id_of(number)
-            self._asked[future] = str(message_id)
+            self._requests.begun(future, str(message_id))
             return client.send_numbered(
                 number, lambda: outgoing.stamped(message_id, broker.now_ms()), future, transaction
             )
         message = outgoing.stamped(client.next_message_id(), broker.now_ms())
-        self._asked[future] = str(message.message_id)
+        self._requests.begun(future, str(message.message_id))
         client.send(message, future, transaction)
         return True
 
@@ -320,8 +230,8 @@ class Port:
         name = f"temporary-{next(self._keys)}"
 
         def run(future: asyncio.Future[Any]) -> None:
-            self._asked[future] = self.client.temporary(name, is_queue=is_queue)
-            self._answer(future)
+            self._requests.begun(future, self.client.temporary(name, is_queue=is_queue))
+            self._requests.answer(future)
 
         return self.ask(run)
 
@@ -353,7 +263,7 @@ class Port:
             if mailbox.key in self.client.subscriptions:
                 self.client.unsubscribe(mailbox.key, future)
             else:
-                self._answer(future)
+                self._requests.answer(future)
 
         return self.ask(run)
 
@@ -381,30 +291,7 @@ class Port:
         if transaction is not None:
             self.client.acknowledge(consumer, delivery, future, transaction)
             return
-        self._settling.append(future)
-        if consumer.mode is AcknowledgeMode.CUMULATIVE:  # perhaps more than are collected: it is settled at once
-            settling, self._settling = self._settling, []
-            self.client.acknowledge(consumer, delivery, settling)
-            return
-        self.client.acknowledge(consumer, delivery, None)
-        if len(self._settling) >= _SETTLED_AT_ONCE:
-            self._settle()
-        elif not self._is_settling_soon:
-            self._is_settling_soon = True
-            self._broker.loop.call_soon(self._settle_soon)
-
-    def _settle_soon(self) -> None:
-        self._is_settling_soon = False
-        client = self.client
-        if client.acknowledged and not client.is_held and not client.is_over:
-            self._settle()
-
-    def _settle(self) -> None:
-        settling, self._settling = self._settling, []
-        try:
-            self.client.settle(settling)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told to who has asked
-            self.completed(settling, self.client.error_of(error, "acknowledgements")[0])
+        self._requests.acknowledge(consumer, delivery, future)
 
     def acknowledge_taken(self, arrival: Arrival) -> None:
         """Acknowledge what a subscription of mode auto has handed over; who receives next hears if that fails."""
@@ -445,7 +332,7 @@ class Port:
     def _at_once(self, act: Callable[[], None]) -> asyncio.Future[None]:
         def run(future: asyncio.Future[Any]) -> None:
             act()
-            self._answer(future)
+            self._requests.answer(future)
 
         return self.ask(run)
 

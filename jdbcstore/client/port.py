@@ -27,7 +27,7 @@ from jdbcstore.client.outgoing import Outgoing
 from jdbcstore.client.received import Arrival
 from jdbcstore.client.requests import Requests, Run
 from jdbcstore.destination import Destination
-from jdbcstore.errors import ConnectionClosed, JdbcStoreError, ProtocolError
+from jdbcstore.errors import ConnectionClosed, ProtocolError
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.subscription import SubscriptionKey
 
@@ -83,6 +83,7 @@ class Port:
             )
             await decided
         except BaseException:
+            decided.cancel()
             self.client.close()
             raise
 
@@ -241,18 +242,24 @@ class Port:
         """Names a subscription."""
         return f"subscription-{next(self._keys)}"
 
-    def subscribe(self, wanted: SubscriptionRequest, mailbox: Mailbox) -> asyncio.Future[None]:
-        """Begin a subscription, whose `SubscriptionRequest.tag` is the mailbox and whose key is the mailbox's."""
+    async def subscribe(self, wanted: SubscriptionRequest, mailbox: Mailbox) -> None:
+        """Begin a subscription, whose `SubscriptionRequest.tag` is the mailbox and whose key is the mailbox's.
+
+        Who cancels this has none.
+        """
 
         def run(future: asyncio.Future[Any]) -> None:
             self._mailboxes[mailbox.key] = mailbox
-            try:
-                self.client.subscribe(wanted, future)
-            except JdbcStoreError:
-                self._mailboxes.pop(mailbox.key, None)
-                raise
+            self.client.subscribe(wanted, future)
 
-        return self.ask(run)
+        try:
+            await self.ask(run)
+        except asyncio.CancelledError:
+            self.unsubscribe(mailbox).add_done_callback(_retrieved)
+            raise
+        except BaseException:
+            self._mailboxes.pop(mailbox.key, None)
+            raise
 
     def unsubscribe(self, mailbox: Mailbox) -> asyncio.Future[None]:
         """End a subscription; what was not acknowledged goes back."""

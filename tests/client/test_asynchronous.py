@@ -220,3 +220,32 @@ def test_a_close_answers_what_was_sent_before(sqlite_url: str) -> None:
             assert await bodies(again, "A") == [str(number) for number in range(200)]
 
     asyncio.run(main())
+
+
+def test_who_cancels_subscribing_has_no_subscription(url: str) -> None:
+    async def scenario(connection: AsyncConnection) -> None:
+        client = connection.port.client
+        subscribing = asyncio.ensure_future(connection.subscribe("topic://PRICES", durable="audit"))
+        while not client.subscriptions:
+            await asyncio.sleep(0)
+        subscribing.cancel()  # the store has not answered, in the case of SQLite
+        with pytest.raises(asyncio.CancelledError):
+            await subscribing
+        async with await connection.subscribe("topic://PRICES", durable="audit") as audit:
+            await connection.send("topic://PRICES", "1")
+            assert (await audit.receive(30)).body == "1"
+        client.hold()
+        subscribing = asyncio.ensure_future(connection.subscribe("A"))
+        await asyncio.sleep(0)
+        subscribing.cancel()
+        client.let_go()
+        with pytest.raises(asyncio.CancelledError):
+            await subscribing
+        await connection.send("A", "2")
+        assert not client.subscriptions
+
+    async def main() -> None:
+        async with jdbcstore.connect_async(url, client_id="shop") as connection:
+            await asyncio.wait_for(scenario(connection), 60)
+
+    asyncio.run(main())

@@ -118,7 +118,7 @@ def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.L
     assert "never retrieved" not in caplog.text
 
 
-def test_users_log_in() -> None:
+def test_users_log_in(caplog: pytest.LogCaptureFixture) -> None:
     options = BrokerOptions(users={"joe": "secret"}, login_delay_max_s=0)
     with jdbcstore.connect("memory:", login="joe", passcode="secret", options=options) as connection:
         connection.send("A", "x")
@@ -129,6 +129,8 @@ def test_users_log_in() -> None:
         assert len(connection.broker.clients) == 1
     with pytest.raises(LoginRefused):
         jdbcstore.connect("memory:", options=options)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_broker_that_listens_may_be_connected_to_from_inside() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.producers import Number, Numbering
 
 __all__ = ["AcknowledgementAnswer", "Asker", "NumberedAnswer", "SendAnswer"]
@@ -76,7 +77,7 @@ class NumberedAnswer(SendAnswer):
         numbers: Sequence[Number],
         acknowledged: list[Delivery] | None = None,
     ) -> None:
-        super().__init__(client, request, size, acknowledged)
+        super().__init__(client, request, size + NUMBERED_BYTES, acknowledged)
         self._numbers = numbers
 
     def __call__(self, error: BaseException | None) -> None:

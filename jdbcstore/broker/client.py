@@ -67,7 +67,7 @@ complete is told to ``client.holding``: ``frame_is`` while one arrives, ``backlo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -310,7 +310,10 @@ class Client:
             told(False)
 
     def _closing(self) -> Iterator[None]:
-        returned = [d for transaction in self._transactions.values() for d in transaction.acknowledged]
+        returned: list[Delivery] = []
+        for transaction in self._transactions.values():
+            returned += transaction.acknowledged
+            transaction.close()
         self._transactions.clear()
         returned += [d for d in self._unflushed if d.lane is not None]
         self._unflushed.clear()
@@ -504,11 +507,13 @@ class Client:
             is_in_transaction: whether it is kept until `commit`.
         """
         memory = self.memory
-        if memory.uncommitted > memory.uncommitted_max and (is_persistent or is_in_transaction):
+        is_spooled = not (is_in_transaction or (is_persistent and not is_temporary))
+        # The spool is another store, which may answer meanwhile.
+        if memory.uncommitted > memory.uncommitted_max * (2 if is_spooled else 1):
             self.hold()
             memory.senders.append(self.let_go)
             return False
-        if memory.is_short and not (is_in_transaction or (is_persistent and not is_temporary)):
+        if memory.is_short and is_spooled:
             return not self._waits_for_spool()
         return True
 
@@ -556,9 +561,15 @@ class Client:
             return
         singles = self._singles(message, destination)
         if len(singles) == 1:
-            self._broker.publish(message, self, SendAnswer(self, request, message.size + WRITE_BYTES))
+            copied = 0 if destination.is_queue else self._broker.virtual_topics.copied_bytes(singles)
+            self._broker.publish(message, self, SendAnswer(self, request, message.size + WRITE_BYTES + copied))
         else:
-            self._broker.commit(singles, [], self, SendAnswer(self, request, _size_of(singles)))
+            self._broker.commit(singles, [], self, SendAnswer(self, request, self._size_of(singles)))
+
+    def _size_of(self, messages: Sequence[Message]) -> int:
+        """Bytes that they take on their way to the store, with their copies."""
+        copied = self._broker.virtual_topics.copied_bytes(messages)
+        return sum([message.size + WRITE_BYTES for message in messages]) + copied
 
     def send_numbered(
         self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None
@@ -583,6 +594,7 @@ class Client:
             self._refuse(number, among)
             self._complete(request, failure)
             return True
+        self.numbering.check(number)
         if self._has_to_learn((producer_id,)):
             return False
         try:
@@ -606,7 +618,7 @@ class Client:
         if among is not None:
             self._complete(request)
         else:
-            answer = NumberedAnswer(self, request, _size_of(singles), [number])
+            answer = NumberedAnswer(self, request, self._size_of(singles), [number])
             self._broker.producers.commit(singles, [], self, answer, [producer_id])
         return True
 
@@ -619,14 +631,14 @@ class Client:
         """A numbered message of a transaction cannot be read: the transaction cannot be committed any more."""
         among = None if transaction is None else self._transactions.get(transaction)
         if among is not None:
-            among.is_incomplete = True
+            among.refuse()
 
     def _refuse(self, number: Number, transaction: Transaction | None) -> None:
         """The client will hear an error for a numbered message."""
         self.numbering.refused(number)
         if transaction is not None:
             transaction.refused.append(number)
-            transaction.is_incomplete = True
+            transaction.refuse()
 
     def _check_turn(self, producer_id: ProducerId, sequence: int, transaction: Transaction | None) -> None:
         """Raise ProtocolError if lower numbers of the producer wait in another open transaction."""
@@ -664,10 +676,12 @@ class Client:
         if self._broker.scheduler.takes(message):
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
-        if len(elements) == 1:
-            return message.divided()
-        self._check_parts(message, len(elements))
-        return message.divided()
+        if len(elements) > 1:
+            self._check_parts(message, len(elements))
+        singles = message.divided()
+        if len(elements) > 1 or not destination.is_queue:
+            self._check_copies(singles)
+        return singles
 
     def _check_parts(self, message: Message, count: int) -> None:
         """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""
@@ -681,6 +695,16 @@ class Client:
             raise ProtocolError(
                 f"A message of {message.size} bytes to {count} destinations: they are stored together, and"
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
+            )
+
+    def _check_copies(self, messages: Sequence[Message]) -> None:
+        """Raise ProtocolError if what goes to the queues of virtual topics is more than may be stored at once."""
+        most = self._broker.options.transaction_bytes_max
+        copied = self._broker.virtual_topics.copied_bytes(messages)
+        if copied > most:
+            raise ProtocolError(
+                f"The copies for the queues of virtual topics take {copied} bytes: they are stored together, and"
+                f" transaction_bytes_max is {most}. Send less at once, or remove queues that nobody reads"
             )
 
     def _check_target(self, destination: Destination) -> None:
@@ -726,7 +750,7 @@ class Client:
             )
         consumer = consumer_for(self._broker, self, wanted)
         consumer.kept_bytes = subscription_bytes(wanted)
-        self.holding.keep(consumer.kept_bytes, "This subscription", "Unsubscribe another one first")
+        self.holding.subscribed(consumer.kept_bytes)
         self.subscriptions[key] = consumer
         self._by_destination.setdefault(wanted.destination, {})[key] = None
         try:
@@ -798,7 +822,7 @@ class Client:
         self._work(self._unsubscribing(consumer), request, partial(self._complete, request))
 
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
-        self.holding.give_up(consumer.kept_bytes)
+        self.holding.unsubscribed(consumer.kept_bytes)
         self._pending_acks.forget(consumer)
         return self._broker.unsubscribing(consumer)
 
@@ -938,7 +962,7 @@ class Client:
         self._transaction_count += 1
         transaction_id = LocalTransactionId(self._transaction_count, ConnectionId(self.connection_id))
         self.holding.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
-        self._transactions[name] = Transaction(name, transaction_id, options, self.holding)
+        self._transactions[name] = Transaction(name, transaction_id, options, self.holding, self._broker.producers)
 
     def commit(self, name: str, request: object) -> bool:
         """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
@@ -954,31 +978,46 @@ class Client:
         if failure is not None:
             self._complete(request, failure)
             return True
-        if self._has_to_learn(transaction.numbers):
+        if not transaction.is_incomplete and self._has_to_learn(transaction.numbers):
             return False
         if self.memory.is_short and self._waits_for_spool():
             return False
-        if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and not transaction.is_incomplete:
+        refusal = self._refusal_of(transaction)
+        if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and refusal is None:
             transaction.prepared = Prepared()
             self._work(self._preparing(transaction, transaction.prepared), request, lambda: None)
             if self.is_held:
                 return False
-        self._commit(transaction, request)
+        self._commit(transaction, request, refusal)
         return True
 
-    def _commit(self, transaction: Transaction, request: object) -> None:
+    def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
+        """Why a transaction cannot be committed."""
+        if transaction.is_incomplete:
+            return ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+        if self._broker.virtual_topics.has_queues:  # some may have come since the messages
+            takes = self._broker.scheduler.takes
+            try:
+                self._check_copies([message for message in transaction.sends if not takes(message)])
+            except ProtocolError as error:
+                return ProtocolError(f"Transaction {transaction.name} is rolled back: {error}")
+        return None
+
+    def _commit(self, transaction: Transaction, request: object, refusal: ProtocolError | None) -> None:
         del self._transactions[transaction.name]
-        size = _size_of(transaction.sends)
+        size = self._size_of(transaction.sends)
         transaction.close()
-        if not (transaction.numbers or transaction.is_incomplete):
+        answer: SendAnswer
+        if transaction.numbers or transaction.is_incomplete:
+            answer = NumberedAnswer(self, request, size, transaction.all_numbers(), transaction.acknowledged)
+        else:
             answer = SendAnswer(self, request, size, transaction.acknowledged)
+        if refusal is not None:
+            answer(refusal)
+        elif not transaction.numbers:
             self._broker.commit(
                 transaction.sends, transaction.acknowledged, self, answer, prepared=transaction.prepared
             )
-            return
-        answer = NumberedAnswer(self, request, size, transaction.all_numbers(), transaction.acknowledged)
-        if transaction.is_incomplete:
-            answer(ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused"))
         else:
             self._broker.producers.commit(
                 transaction.sends,
@@ -992,7 +1031,7 @@ class Client:
     def _preparing(self, transaction: Transaction, prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs. The transaction is open until that is done, so it is rolled
         back with a client that goes meanwhile."""
-        size = _size_of(transaction.sends)
+        size = self._size_of(transaction.sends)
         self.memory.uncommitted += size  # what is prepared has the bodies once more
         try:
             yield from self._broker.preparing(transaction.sends, prepared)
@@ -1011,11 +1050,6 @@ class Client:
         self.restore(transaction.acknowledged)
         for number in transaction.refused:
             self.numbering.forgiven(number)
-
-
-def _size_of(messages: Iterable[Message]) -> int:
-    """Bytes that they take on their way to the store."""
-    return sum([message.size + WRITE_BYTES for message in messages])
 
 
 def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:

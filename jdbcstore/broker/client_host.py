@@ -16,6 +16,7 @@ from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.takeover import Contender
+from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PersistenceAdapter
 
@@ -40,6 +41,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def durables(self) -> Durables:
         """All durable subscriptions."""
+
+    @property
+    def virtual_topics(self) -> VirtualTopics:
+        """Knows who gets copies."""
 
     @property
     def producers(self) -> Producers:

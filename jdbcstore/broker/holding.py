@@ -38,7 +38,19 @@ class Holding:
         loop: the event loop.
     """
 
-    __slots__ = ("_client", "_frame", "_loop", "_memory", "_options", "_since_s", "_timer", "_wanted", "kept")
+    __slots__ = (
+        "_client",
+        "_frame",
+        "_is_closed",
+        "_loop",
+        "_memory",
+        "_options",
+        "_since_s",
+        "_timer",
+        "_wanted",
+        "consumers",
+        "kept",
+    )
 
     def __init__(self, client: Holder, memory: Memory, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
         self._client = client
@@ -47,6 +59,8 @@ class Holding:
         self._loop = loop
         #: Open transactions and subscriptions.
         self.kept = 0
+        #: How many subscriptions that are.
+        self.consumers = 0
         #: What is counted for its unfinished frame.
         self._frame = 0
         #: What that frame will need while it waits for that, else 0.
@@ -54,6 +68,7 @@ class Holding:
         #: Since when a large frame is being read.
         self._since_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     # -- transactions, subscriptions -------------------------------------------------------------------------------
 
@@ -83,13 +98,32 @@ class Holding:
 
     def count(self, size: int) -> None:
         """Count what cannot be refused."""
-        self.kept += size
-        self._memory.kept += size
+        if not self._is_closed:
+            self.kept += size
+            self._memory.kept += size
 
     def give_up(self, size: int) -> None:
         """So many bytes are kept no more."""
-        self.kept -= size
-        self._memory.kept -= size
+        if not self._is_closed:
+            self.kept -= size
+            self._memory.kept -= size
+
+    def subscribed(self, size: int) -> None:
+        """Count a subscription.
+
+        Raises:
+            ProtocolError: as `keep`.
+        """
+        self.keep(size, "This subscription", "Unsubscribe another one first")
+        self.consumers += 1
+        self._memory.consumers += 1
+
+    def unsubscribed(self, size: int) -> None:
+        """A subscription is there no more."""
+        self.give_up(size)
+        if not self._is_closed:
+            self.consumers -= 1
+            self._memory.consumers -= 1
 
     # -- unfinished frames -----------------------------------------------------------------------------------------
 
@@ -180,10 +214,12 @@ class Holding:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is gone. What is still being undone for it counts no more."""
         self._stop_waiting()
         self._finished()
         self._count(0)
         self.give_up(self.kept)
+        self._memory.consumers -= self.consumers
+        self._is_closed = True
         if self._memory.waiting:
             self._loop.call_soon(self._memory.admit)

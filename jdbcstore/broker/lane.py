@@ -512,11 +512,13 @@ class Lane:
 
     def _read(self, messages_max: int, bytes_max: int) -> None:
         self._reading = True
+        self.memory.reading += bytes_max  # many queues may ask before the first page is there
         pending, adds = self._pending, self._tail_adds
         generation = self._generation
 
         def finish(future: asyncio.Future[Page]) -> None:
             self._reading = False
+            self.memory.reading -= bytes_max
             if generation != self._generation or future.cancelled():
                 self._retry_s = 0.0
                 self.page()

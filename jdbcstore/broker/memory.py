@@ -9,7 +9,7 @@
 What happens at the limit of each:
 
 * *Messages*: queues keep next to nothing ready, bodies of unacknowledged messages are forgotten and read again when
-  they are needed, a consumer has a few unacknowledged messages at most, publishers wait for slow subscribers.
+  they are needed, a consumer holds no more than its share unacknowledged, publishers wait for slow subscribers.
   Everything moves on, slowly; consumers' acknowledgements are never held back.
 * *Kept*: what would keep more is refused, with an ERROR that names the limit. The last quarter of this part is for
   connections that keep no more than their share of it, so one that keeps much does not shut out the others. A large
@@ -32,6 +32,7 @@ from typing import Final, Protocol
 __all__ = [
     "DELIVERY_BYTES",
     "MEMBERSHIP_BYTES",
+    "NUMBERED_BYTES",
     "SELECTION_BYTES",
     "SUBSCRIPTION_BYTES",
     "TEMPORARY_BYTES",
@@ -46,6 +47,8 @@ __all__ = [
 DELIVERY_BYTES: Final = 512
 #: A message on its way to the store beside its own bytes: row, write, completion, answer (700 measured).
 WRITE_BYTES: Final = 1024
+#: What a message that its producer has numbered takes besides (2 350 measured).
+NUMBERED_BYTES: Final = 2048
 #: A subscription: the consumer, and its places in session and queue (1 570 measured).
 SUBSCRIPTION_BYTES: Final = 1536
 #: The place of a subscription in one queue.
@@ -60,7 +63,7 @@ TRANSACTION_BYTES: Final = 1024
 #: What every connection may keep in any case.
 _SHARE_LEAST: Final = 16 << 10
 _DELIVERIES_LEAST: Final = 16
-#: What clients may keep, and have on its way to the store, in any case.
+#: What clients may keep, have on its way to the store, and hold unacknowledged, in any case.
 _PART_LEAST: Final = 1 << 20
 #: An unacknowledged message whose body is forgotten.
 _MESSAGE_BYTES: Final = 1024
@@ -96,11 +99,13 @@ class Memory:
         "_growing",
         "bytes_max",
         "connections",
+        "consumers",
         "kept",
         "kept_max",
         "large",
         "messages_max",
         "parked",
+        "reading",
         "senders",
         "uncommitted",
         "uncommitted_max",
@@ -116,10 +121,12 @@ class Memory:
         self.uncommitted_max = max(bytes_max // 4, _PART_LEAST)
         #: Of messages.
         self.used = 0
+        #: What the pages that are being read may bring.
+        self.reading = 0
         self.kept = 0
         self.uncommitted = 0
-        #: How many clients there are.
-        self.connections = 0
+        #: How many clients there are, and how many subscriptions they have.
+        self.connections = self.consumers = 0
         #: Connections with a large frame that is not complete, and those of them that wait for room, in order.
         self.large: dict[LargeFrame, None] = {}
         self.waiting: dict[LargeFrame, None] = {}
@@ -139,7 +146,7 @@ class Memory:
 
     def has_room(self, size: int) -> bool:
         """Whether queues may keep so many bytes more."""
-        return self.used + size <= self.messages_max
+        return self.used + self.reading + size <= self.messages_max
 
     @property
     def is_short(self) -> bool:
@@ -148,8 +155,14 @@ class Memory:
 
     @property
     def deliveries_share(self) -> int:
-        """Messages that a consumer may hold when memory is short."""
-        return max(self.messages_max // 4 // max(self.connections, 1) // _MESSAGE_BYTES, _DELIVERIES_LEAST)
+        """Messages that a consumer may hold when memory is short.
+
+        A quarter of the part is for all of them. Who acknowledges a few together needs those few, or would wait for
+        ever: everybody has 16 as long as the part has room for as many deliveries, and one in any case.
+        """
+        part, consumers = max(self.messages_max, _PART_LEAST), max(self.consumers, 1)
+        few = min(part // consumers // DELIVERY_BYTES, _DELIVERIES_LEAST)
+        return max(part // 4 // consumers // _MESSAGE_BYTES, few, 1)
 
     # -- what clients keep -----------------------------------------------------------------------------------------
 

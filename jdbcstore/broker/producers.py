@@ -36,7 +36,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -59,8 +59,13 @@ Number: TypeAlias = tuple[ProducerId, int]
 
 #: A producer that has sent nothing for so long is read from the store again when it comes back.
 _IDLE_S: Final = 600.0
-#: Refused messages that a connection may owe us.
+#: Of those that are known more than so many make room for others likewise: some 10 MiB. There may be more as long as
+#: they have something on its way or in an open transaction, which is counted as that.
+_KNOWN_MAX: Final = 20_000
+#: Refused messages of one producer that a connection may owe us, and those of all its producers: a transaction of ten
+#: thousand fails at once.
 _MISSING_MAX: Final = 10_000
+_MISSING_TOTAL_MAX: Final = 20_000
 
 
 class _Known:
@@ -93,6 +98,8 @@ class Producers:
         self._broker = broker
         self._known: dict[ProducerId, _Known] = {}
         self._asking: dict[ProducerId, list[Callable[[BaseException | None], object]]] = {}
+        #: In how many open transactions a producer has messages.
+        self._held: dict[ProducerId, int] = {}
         #: How many messages were not stored because they were already.
         self.duplicates = 0
 
@@ -126,6 +133,7 @@ class Producers:
         del self._asking[producer_id]
         error = reading.exception()
         if error is None:
+            self._make_room()
             known = self._known[producer_id] = _Known(producer_id, reading.result())
             known.last_used_s = self._broker.loop.time()
         for then in waiting:
@@ -133,6 +141,31 @@ class Producers:
                 then(error)
             except Exception:  # the others wait, too
                 log.exception("defect in answering a producer %s", producer_id)
+
+    def _make_room(self) -> None:
+        """Let go of those that have been known longest: two for each that comes, so that it comes to an end.
+
+        Not of those that a transaction needs: its commit has to know all of them at once, and would ask for ever if
+        each that is learned took the place of another one.
+        """
+        for _ in range(2):
+            if len(self._known) < _KNOWN_MAX:
+                return
+            producer_id, known = next(iter(self._known.items()))
+            del self._known[producer_id]
+            if known.pending or producer_id in self._held:
+                self._known[producer_id] = known  # behind all others
+
+    def hold(self, producer_id: ProducerId) -> None:
+        """A transaction has a first message of a producer, who does not make room for others until `release`."""
+        self._held[producer_id] = self._held.get(producer_id, 0) + 1
+
+    def release(self, producer_ids: Iterable[ProducerId]) -> None:
+        """A transaction needs its producers no more."""
+        for producer_id in producer_ids:
+            count = self._held.pop(producer_id) - 1
+            if count:
+                self._held[producer_id] = count
 
     def commit(
         self,
@@ -222,11 +255,28 @@ class Producers:
 class Numbering:
     """What the producers of one connection may send next (rules 2 and 3 of the theory)."""
 
-    __slots__ = ("_missing",)
+    __slots__ = ("_count", "_missing")
 
     def __init__(self) -> None:
-        #: What failed and did not come again, in order.
+        #: What failed and did not come again, in order, and how much it is.
         self._missing: dict[ProducerId, list[int]] = {}
+        self._count = 0
+
+    def check(self, number: Number) -> None:
+        """A message comes, whatever becomes of it.
+
+        Raises:
+            ProtocolError: too many are missing, and this is none of them. Fatal: the client seems not to listen.
+        """
+        if self._count >= _MISSING_TOTAL_MAX:
+            producer_id, sequence = number
+            missing = self._missing.get(producer_id, [])
+            place = bisect_left(missing, sequence)
+            if missing[place : place + 1] != [sequence]:
+                raise ProtocolError(
+                    f"Producer {_name(producer_id)} goes on although {self._count} messages of this connection failed",
+                    fatal=True,
+                )
 
     def admit(self, number: Number) -> None:
         """A message comes.
@@ -248,6 +298,7 @@ class Numbering:
                 " failed: send that one again first, or connect anew to leave it out"
             )
         del missing[0]
+        self._count -= 1
         if not missing:
             del self._missing[producer_id]
 
@@ -258,6 +309,7 @@ class Numbering:
         place = bisect_left(missing, sequence)
         if missing[place : place + 1] != [sequence]:
             missing.insert(place, sequence)
+            self._count += 1
 
     def forgiven(self, number: Number) -> None:
         """The client has given a message up."""
@@ -266,6 +318,7 @@ class Numbering:
         place = bisect_left(missing, sequence)
         if missing[place : place + 1] == [sequence]:
             del missing[place]
+            self._count -= 1
             if not missing:
                 del self._missing[producer_id]
 

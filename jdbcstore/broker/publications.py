@@ -6,6 +6,7 @@ does not overtake them; and what other commits publish waits behind them, so tho
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -14,12 +15,47 @@ from jdbcstore.broker.slices import Slices
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.message import Message
 
-__all__ = ["Publications"]
+__all__ = ["FollowedAnswer", "Publications"]
+
+log = logging.getLogger(__name__)
 
 #: Messages that are published in one go.
 _AT_ONCE: Final = 100
 
-_Entry: TypeAlias = "tuple[Sequence[Message], Publisher | None, Callable[[], object]]"
+_Followed: TypeAlias = Callable[[BaseException | None], None]
+_Entry: TypeAlias = "tuple[Sequence[Message], Publisher | None, Callable[[], object], _Followed]"
+
+
+class FollowedAnswer:
+    """An answer that waits for messages which nobody else is told of, so that they count as long as they are on their
+    way.
+
+    Args:
+        answer: who is told how it went itself.
+        count: how many there are besides; each tells `followed` once.
+    """
+
+    __slots__ = ("_answer", "_error", "_remaining")
+
+    def __init__(self, answer: _Followed, count: int) -> None:
+        self._answer = answer
+        self._error: BaseException | None = None
+        self._remaining = count + 1
+
+    def __call__(self, error: BaseException | None) -> None:
+        self._error = error
+        self._one_less()
+
+    def followed(self, error: BaseException | None) -> None:
+        """How one of the others went."""
+        if error is not None:
+            log.error("a non-persistent message was lost error=%r", str(error))
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._remaining -= 1
+        if not self._remaining:
+            self._answer(self._error)
 
 
 class Publications:
@@ -27,50 +63,68 @@ class Publications:
 
     Args:
         slices: where that is done if it takes long.
-        publish: publishes one message of a client.
+        publish: publishes one message of a client, and tells how it went.
     """
 
     __slots__ = ("_is_working", "_publish", "_slices", "_waiting")
 
-    def __init__(self, slices: Slices, publish: Callable[[Message, Publisher | None], None]) -> None:
+    def __init__(self, slices: Slices, publish: Callable[[Message, Publisher | None, _Followed], None]) -> None:
         self._slices = slices
         self._publish = publish
         self._waiting: deque[_Entry] = deque()
         self._is_working = False
 
-    def publish(self, messages: Sequence[Message], publisher: Publisher | None, done: Callable[[], object]) -> None:
+    def publish(
+        self,
+        messages: Sequence[Message],
+        publisher: Publisher | None,
+        done: Callable[[], object],
+        followed: _Followed,
+    ) -> None:
         """Publish messages, after those that are waiting.
 
         Args:
             messages: which; in order.
             publisher: whose they are, who is held back if it takes long.
             done: called when they are out, or a defect has stopped that; perhaps before this returns.
+            followed: told of each how it went, when it is where it belongs, in memory or in the spool.
         """
         if not self._is_working and len(messages) <= _AT_ONCE:
-            try:
-                for message in messages:
-                    self._publish(message, publisher)
-            finally:
-                done()
+            for _ in self._publishing(messages, publisher, done, followed):
+                pass
             return
         if publisher is not None:
             publisher.hold()
-        self._waiting.append((messages, publisher, done))
+        self._waiting.append((messages, publisher, done, followed))
         if not self._is_working:
             self._is_working = True
             self._slices.run(self._working(), self._worked)
 
     def _working(self) -> Iterator[None]:
         while self._waiting:
-            messages, publisher, done = self._waiting.popleft()
+            messages, publisher, done, followed = self._waiting.popleft()
             try:
-                for message in messages:
-                    self._publish(message, publisher)
-                    yield
+                yield from self._publishing(messages, publisher, done, followed)
             finally:
                 if publisher is not None:
                     publisher.let_go()
-                done()
+
+    def _publishing(
+        self,
+        messages: Sequence[Message],
+        publisher: Publisher | None,
+        done: Callable[[], object],
+        followed: _Followed,
+    ) -> Iterator[None]:
+        remaining = iter(messages)
+        try:
+            for message in remaining:
+                self._publish(message, publisher, followed)
+                yield
+        finally:
+            for _ in remaining:  # only after a defect
+                followed(None)
+            done()
 
     def _worked(self) -> None:
         self._is_working = bool(self._waiting)

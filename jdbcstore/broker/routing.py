@@ -14,7 +14,7 @@ from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import Prepared
-from jdbcstore.broker.publications import Publications
+from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.broker.scheduler import Scheduler
@@ -71,7 +71,7 @@ class Router:
 
     def begin(self) -> None:
         """The broker runs from now on."""
-        self._publications = Publications(self._host.slices, partial(self._publish, answer=_log_failure))
+        self._publications = Publications(self._host.slices, self._publish_following)
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic, or keep it for later, and answer when it is safe there.
@@ -86,7 +86,9 @@ class Router:
             self._commit(messages, [], publisher, answer)
             return
         if len(messages) > 1:
-            self._publications.publish(messages[1:], publisher, partial(self._publish, message, publisher, answer))
+            whole = FollowedAnswer(answer, len(messages) - 1)
+            published = partial(self._publish, message, publisher, whole)
+            self._publications.publish(messages[1:], publisher, published, whole.followed)
         else:
             self._publish(message, publisher, answer)
 
@@ -102,6 +104,13 @@ class Router:
                 self._host.topic(destination).publish(message, publisher, answer)
         except JdbcStoreError as error:
             answer(error)
+
+    def _publish_following(self, message: Message, publisher: Publisher | None, followed: Answer) -> None:
+        try:
+            self._publish(message, publisher, followed)
+        except BaseException:  # a defect; its client is answered all the same
+            followed(None)
+            raise
 
     def commit(
         self,
@@ -200,7 +209,8 @@ class Router:
                 take_effect(error)
             finally:
                 if others and error is None:
-                    self._publications.publish(others, publisher, partial(answer, None))
+                    whole = FollowedAnswer(answer, len(others))
+                    self._publications.publish(others, publisher, partial(whole, None), whole.followed)
                 else:
                     answer(error)
 
@@ -318,8 +328,3 @@ def _stored(noted: _Noted, error: BaseException | None) -> None:
 def _log_kept(error: BaseException | None) -> None:
     if error is not None:
         log.warning("expired messages could not be removed error=%r", str(error))
-
-
-def _log_failure(error: BaseException | None) -> None:
-    if error is not None:
-        log.error("a non-persistent message of a committed transaction was lost error=%r", str(error))

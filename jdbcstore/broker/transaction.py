@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.holding import Holding
@@ -16,6 +17,16 @@ from jdbcstore.message import Message
 __all__ = ["Transaction"]
 
 
+class Rememberer(Protocol):
+    """Knows the producers that number their messages."""
+
+    def hold(self, producer_id: ProducerId) -> None:
+        """A transaction has a first message of a producer, who is not forgotten until `release`."""
+
+    def release(self, producer_ids: Iterable[ProducerId]) -> None:
+        """A transaction needs its producers no more."""
+
+
 class Transaction:
     """Sends and acknowledgements that count together or not at all.
 
@@ -24,13 +35,16 @@ class Transaction:
         transaction_id: what its messages call it.
         options: how much it may hold.
         holding: what its connection keeps, which it is part of.
+        producers: remember those that number their messages in it until it ends.
     """
 
     __slots__ = (
         "_bytes",
+        "_held",
         "_holding",
         "_kept",
         "_options",
+        "_producers",
         "acknowledged",
         "is_incomplete",
         "name",
@@ -41,7 +55,14 @@ class Transaction:
         "transaction_id",
     )
 
-    def __init__(self, name: str, transaction_id: LocalTransactionId, options: BrokerOptions, holding: Holding) -> None:
+    def __init__(
+        self,
+        name: str,
+        transaction_id: LocalTransactionId,
+        options: BrokerOptions,
+        holding: Holding,
+        producers: Rememberer,
+    ) -> None:
         self.name = name
         self.transaction_id = transaction_id
         self.sends: list[Message] = []
@@ -57,6 +78,9 @@ class Transaction:
         self._options = options
         self._bytes = 0
         self._holding = holding
+        self._producers = producers
+        #: Those that do not make room for others.
+        self._held: list[ProducerId] = []
         self._kept = TRANSACTION_BYTES + len(name)
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -96,11 +120,24 @@ class Transaction:
                 " producer grow"
             )
         numbers.append(number)
+        if len(numbers) == 1 and not self.is_incomplete:
+            self._held.append(producer_id)
+            self._producers.hold(producer_id)
+
+    def refuse(self) -> None:
+        """A message of it was refused: it cannot be committed."""
+        self.is_incomplete = True
+        self._release()
 
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
         self._holding.give_up(self._kept)
         self._kept = 0
+        self._release()
+
+    def _release(self) -> None:
+        self._producers.release(self._held)
+        self._held = []
 
     def all_numbers(self) -> list[tuple[ProducerId, int]]:
         """The numbers of all messages in it, refused ones too."""

@@ -8,8 +8,10 @@ stored in one commit. Names are those of ActiveMQ's default.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.destination import Destination, Topic
 from jdbcstore.message import Message
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
@@ -46,14 +48,30 @@ class VirtualTopics:
         """Somebody else was master in between."""
         self._queues.clear()
 
+    @property
+    def has_queues(self) -> bool:
+        """Whether anything that is published may get copies."""
+        return bool(self._queues)
+
+    def copied_bytes(self, messages: Iterable[Message]) -> int:
+        """What the copies of messages take on their way to the store, beside the messages themselves."""
+        if not self._queues:
+            return 0
+        size = 0
+        for message in messages:
+            if queues := self._queues_of(message.destination):
+                size += len(queues) * (message.size + WRITE_BYTES)
+        return size
+
+    def _queues_of(self, topic: Destination | None) -> dict[Destination, None] | None:
+        queues = None if topic is None else self._queues.get(topic)
+        return queues if queues and topic is not None and _VIRTUAL_TOPICS.matches(topic) else None
+
     def with_copies(self, message: Message) -> list[Message]:
         """A message and its copies."""
         topic = message.destination
-        queues = None if topic is None else self._queues.get(topic)
-        if not queues or topic is None or not _VIRTUAL_TOPICS.matches(topic):
-            return [message]
         messages = [message]
-        for queue in queues:
+        for queue in self._queues_of(topic) or ():
             copy = message.copy()
             copy.destination, copy.original_destination = queue, topic
             messages.append(copy)

@@ -8,7 +8,9 @@ import pytest
 
 from benchmarks.abuse import attack
 from benchmarks.memory_attacks import MEMORY_ATTACKS
-from jdbcstore import Broker, PersistenceAdapter
+from jdbcstore import Broker, PersistenceAdapter, Queue
+from jdbcstore.destination import Destination
+from jdbcstore.transport.stomp.conversion import number_of
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_receipts import commits_held
@@ -184,6 +186,186 @@ def test_a_message_to_many_is_limited_in_bytes(start_broker: StartBroker, open_c
     error = client.request("SEND", {"destination": "/queue/A,/queue/B"}, "x" * 60_000).headers["message"]
     assert "transaction_bytes_max is 100000" in error
     client.done("SEND", {"destination": "/queue/A"}, "x" * 60_000)
+
+
+def copied(client: Client, *numbers: int) -> None:
+    """Let a virtual topic have these queues, too."""
+    for number in numbers:
+        client.subscribe(f"/queue/Consumer.{number}.VirtualTopic.T", id=f"c{number}")
+        client.done("UNSUBSCRIBE", {"id": f"c{number}"})
+
+
+@pytest.mark.parametrize("is_numbered", [False, True])
+def test_copies_of_virtual_topics_are_counted_on_their_way_to_the_store(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    is_numbered: bool,
+) -> None:
+    client = open_client(start_broker(sqlite_store))
+    copied(client, *range(9))
+    number = {"producer-id": "P", "producer-sequence": "2"} if is_numbered else {}
+    if is_numbered:
+        client.publish("/queue/A", producer_id="P", producer_sequence="1")
+    memory = brokers[0].memory
+    wait_until(lambda: memory.uncommitted == 0)
+    with commits_held():
+        send = {"destination": "/topic/VirtualTopic.T", "persistent": "true", "receipt": "r", **number}
+        client.send("SEND", send, "x" * 50_000)
+        wait_until(lambda: memory.uncommitted >= 10 * 50_000)
+    assert client.frame().headers["receipt-id"] == "r"
+    wait_until(lambda: memory.uncommitted == 0)
+
+
+def test_copies_of_virtual_topics_are_limited_in_bytes(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, brokers: list[Broker]
+) -> None:
+    client = open_client(start_broker(sqlite_store, transaction_bytes_max=100_000))
+    topic, large = {"destination": "/topic/VirtualTopic.T", "persistent": "true"}, "x" * 30_000
+    client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {**topic, "transaction": "t"}, large)
+    copied(client, 0, 1, 2)
+    client.done("SEND", topic, large)
+    copied(client, 3)
+    assert "transaction_bytes_max is 100000" in client.request("SEND", topic, large).headers["message"]
+    error = client.request("COMMIT", {"transaction": "t"}).headers["message"]
+    assert error.startswith("Transaction t is rolled back: ")
+    client.done("SEND", topic, "small")
+    assert brokers[0].queues[Queue("Consumer.3.VirtualTopic.T")].depth == 1
+    assert brokers[0].queues[Queue("Consumer.0.VirtualTopic.T")].depth == 2
+    assert brokers[0].memory.kept < 10_000
+
+
+def spool(client: Client, broker: Broker, destination: str, *names: Destination) -> int:
+    """Send until the messages of these queues go into the spool. Returns how many that were."""
+    sent = 0
+    while sent == 0 or not all(
+        lane.is_open for name in names for lane in broker.queues[name].lanes() if not lane.is_durable
+    ):
+        client.done("SEND", {"destination": destination})
+        sent += 1
+    return sent
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_what_is_not_persistent_counts_until_it_is_in_the_spool(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], in_transaction: bool
+) -> None:
+    address = start_broker(window_messages_max=2, page_messages_max=2)
+    client, other = open_client(address), open_client(address)
+    copied(client, 0, 1, 2)
+    fill = {"destination": "/topic/VirtualTopic.T"}
+    memory = brokers[0].memory
+    spool(client, brokers[0], "/topic/VirtualTopic.T", *(Queue(f"Consumer.{n}.VirtualTopic.T") for n in range(3)))
+    wait_until(lambda: memory.uncommitted == 0)
+    with commits_held():
+        if in_transaction:
+            other.done("BEGIN", {"transaction": "t"})
+            other.done("SEND", {**fill, "transaction": "t"}, "x" * 10_000)
+            other.send("COMMIT", {"transaction": "t", "receipt": "r"})
+        else:
+            other.send("SEND", {**fill, "receipt": "r"}, "x" * 10_000)
+        wait_until(lambda: memory.uncommitted >= 40_000)
+        assert other.is_silent(0.1)
+    assert other.frame().headers["receipt-id"] == "r"
+    wait_until(lambda: memory.uncommitted == 0)
+
+
+def test_who_sends_what_is_not_persistent_waits_for_the_spool_in_the_end(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_broker(memory_bytes_max=1 << 20, window_messages_max=2, page_messages_max=2)
+    clients = [open_client(address) for _ in range(4)]
+    send, memory = {"destination": "/queue/A"}, brokers[0].memory
+    sent = spool(clients[0], brokers[0], "/queue/A", Queue("A"))
+    size = 60_000
+    with commits_held():
+        for client in clients:
+            for _ in range(20):
+                client.send("SEND", send, "x" * size)
+        wait_until(lambda: len(memory.senders) == len(clients))
+        assert memory.uncommitted <= 2 * memory.uncommitted_max + size * 2
+    for client in clients:
+        client.done("SEND", send)
+    wait_until(lambda: memory.uncommitted == 0 and brokers[0].queues[Queue("A")].depth == sent + 84)
+
+
+def test_many_subscriptions_share_what_may_be_unacknowledged(
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    client = open_client(start_broker(memory_bytes_max=1))
+    memory, shares = brokers[0].memory, []
+    for number in range(400):
+        client.send("SUBSCRIBE", {"destination": "/topic/A", "id": str(number)})
+        if number in {0, 9, 99}:
+            client.done("SEND", {"destination": "/queue/A"})
+            shares.append(memory.deliveries_share)
+    assert shares == [256, 25, 16]
+    client.done("SEND", {"destination": "/queue/A"})
+    assert memory.deliveries_share == 5
+    client.write(b"DISCONNECT\n\n\0")  # the connection is gone while they are taken away in slices
+    client.drop()
+    wait_until(lambda: not brokers[0].clients)
+    assert (memory.consumers, memory.kept, memory.deliveries_share) == (0, 0, 256)
+
+
+def test_producers_that_number_their_messages_are_remembered_in_a_limited_number(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jdbcstore.broker.producers._KNOWN_MAX", 5)
+    client = open_client(start_broker(sqlite_store))
+    for _ in range(2):
+        for name in range(20):
+            client.publish("/queue/A", str(name), producer_id=f"P{name}", producer_sequence="1")
+    producers = brokers[0].producers
+    assert producers.duplicates == 20
+    known = [name for name in range(20) if producers.knows(number_of(numbered(name))[0])]
+    assert known == [15, 16, 17, 18, 19]
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "ABORT"])
+def test_a_transaction_knows_all_its_producers_however_many_are_remembered(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+) -> None:
+    monkeypatch.setattr("jdbcstore.broker.producers._KNOWN_MAX", 5)
+    client = open_client(start_broker(sqlite_store))
+    client.done("BEGIN", {"transaction": "t"})
+    for name in range(12):
+        client.done("SEND", {"destination": "/queue/A", "transaction": "t", **numbered(name)})
+    client.done(ending, {"transaction": "t"})
+    for name in range(12, 24):
+        client.publish("/queue/A", str(name), producer_id=f"P{name}", producer_sequence="1")
+    producers = brokers[0].producers
+    assert sum(producers.knows(number_of(numbered(name))[0]) for name in range(24)) == 5
+    assert brokers[0].queues[Queue("A")].depth == (24 if ending == "COMMIT" else 12)
+
+
+def numbered(name: int) -> dict[str, str]:
+    return {"producer-id": f"P{name}", "producer-sequence": "1"}
+
+
+def test_who_goes_on_although_everything_fails_is_disconnected(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jdbcstore.broker.producers._MISSING_TOTAL_MAX", 5)
+    client = open_client(start_broker())
+    for name in range(5):
+        assert client.request("SEND", {"destination": "/queue/>", **numbered(name)}).command == "ERROR"
+    client.done("SEND", {"destination": "/queue/A", **numbered(0)})  # sent again
+    assert client.request("SEND", {"destination": "/queue/>", **numbered(5)}).command == "ERROR"
+    error = client.request("SEND", {"destination": "/queue/A", **numbered(6)}).headers["message"]
+    assert "goes on although 5 messages" in error
+    assert client.is_closed()
 
 
 def test_destinations_are_limited_but_those_that_nobody_uses_make_room(

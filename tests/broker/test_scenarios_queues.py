@@ -335,7 +335,7 @@ def test_a_duplicate_among_the_dead_letters_holds_nobody_up(
 ) -> None:
     """ActiveMQ's AMQ6122Test: the same message is sent to the dead letters by several at once, and consumed."""
     address = start_broker(sqlite_store, memory_bytes_max=1)
-    copies, rounds = 4, 16
+    copies, rounds = 4, 20
     together = threading.Barrier(copies)
 
     def send() -> None:

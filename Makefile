@@ -1,5 +1,5 @@
 # make broker    run the broker on embedded SQLite; make broker ARGS='--help' passes options on
-# make test      install what the tests need, then lint and run every test
+# make test      install what the tests need, then lint, build the documentation and run every test
 # make check     what takes no server and no more than a minute or two, for in between
 # make help      the other targets
 PYTHON ?= python3
@@ -10,7 +10,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test lint test-servers lock benchmark chaos clean
+.PHONY: help broker check test lint docs test-servers lock benchmark chaos clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,7 +18,7 @@ help: ## what can be made
 broker: .venv/.broker ## run the broker, with ARGS
 	@exec $(BIN)/jdbcstore broker $(ARGS)
 
-test: test-servers lint ## install the test servers, lint, run every test; ARGS go to pytest
+test: test-servers lint docs ## install the test servers, lint, build the documentation, run every test; ARGS go to pytest
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
 
 check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
@@ -30,6 +30,9 @@ lint: .venv/.test ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/.test ## the documentation as a site, in build/site; no network, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 
 test-servers: ## install database servers, Java and ActiveMQ for the tests
 	scripts/install-test-servers

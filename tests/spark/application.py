@@ -42,6 +42,7 @@ def main(master: str, url: str, marker: str) -> None:
     }
     spark = SparkSession.builder.master(master).config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    wait_for_executors(spark, 2)
     messages = (
         spark.read.format("activemq").option("url", url).option("subscribe", "queue://A").option("numPartitions", 4)
     )
@@ -53,6 +54,15 @@ def main(master: str, url: str, marker: str) -> None:
     count = messages.option("columns", "topic,text,priority").option("subscribe", "queue://B").load().count()
     print(json.dumps({"copied": count, "read": workers}))
     spark.stop()
+
+
+def wait_for_executors(spark: SparkSession, count: int) -> None:
+    """Spark begins with the first executor, which may be done before another one is there."""
+    java = spark.sparkContext._jsc
+    assert java is not None
+    until = time.monotonic() + WAIT_S
+    while len(java.sc().statusTracker().getExecutorInfos()) <= count and time.monotonic() < until:  # and the driver
+        time.sleep(0.1)
 
 
 def _slowly(marker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -32,7 +32,7 @@ lint: .venv/.test ## ruff, mypy, import-linter
 	$(BIN)/lint-imports
 
 docs: .venv/.test ## the documentation as a site, in build/site; no network, warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 test-servers: ## install database servers, Java and ActiveMQ for the tests
 	scripts/install-test-servers

@@ -32,7 +32,7 @@ CHANGES: Final = {
 #: Who does so all the same, and why it is nothing that has to survive a power failure.
 OTHERS: Final = {
     "transport/key_files.py": "keys of TLS in another form, for as long as they are loaded",
-    "config/build.py": "the spool's folder, for what need not survive",
+    "config/urls.py": "the spool's folder, for what need not survive",
     "config/spool.py": "the same",
     "console/kahadb.py": "a picture that the user asked for",
     "console/migrate.py": "a report that the user asked for",

@@ -35,7 +35,7 @@ BIND = "stomp+ssl://127.0.0.1:0"
 def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker runs on either event loop."""
     if request.param == "asyncio":
-        monkeypatch.setattr(runner, "_run", asyncio.run)
+        monkeypatch.setattr(runner, "run_in_loop", asyncio.run)
 
 
 def tls_options(server: Identity, **options: object) -> TlsOptions:

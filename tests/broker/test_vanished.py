@@ -91,7 +91,7 @@ def test_what_a_vanished_consumer_had_goes_to_another(
     is_in_flight: bool,
 ) -> None:
     if loop == "asyncio":
-        monkeypatch.setattr(runner, "_run", asyncio.run)
+        monkeypatch.setattr(runner, "run_in_loop", asyncio.run)
     address = start_over_there(**QUICK)
     vanishing = far(address, "1.0")
     vanishing.publish("/queue/A", "first")

@@ -161,8 +161,9 @@ def probe(
     asked = connection.socket
 
     def decide(lives: bool) -> None:
-        with suppress(OSError):  # it has ended, and needs no options
-            set_keep_alive(asked, options)
+        if not connection.is_closing:  # uvloop's sockets raise ValueError when they are closed
+            with suppress(OSError):  # TCP has given it up, and it needs no options
+                set_keep_alive(asked, options)
         told(lives)
 
     def look() -> None:
@@ -182,7 +183,8 @@ def probe(
         else:
             loop.call_later(_PROBE_LOOK_S, look)
 
-    with suppress(OSError):  # look() says so
-        asked.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        set_keep_alive_times(asked, 1, 1)
+    if not connection.is_closing:
+        with suppress(OSError):  # look() says so
+            asked.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            set_keep_alive_times(asked, 1, 1)
     loop.call_later(_PROBE_LOOK_S, look)

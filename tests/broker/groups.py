@@ -35,10 +35,16 @@ class ConsumerGroup:
         self._headers = headers
 
     def subscribe(self, destination: str, *names: str) -> None:
-        """Subscribe one after the other, all if none is named. They acknowledge one by one."""
+        """Subscribe one after the other, all if none is named. They acknowledge one by one.
+
+        A real broker opens a subscription after its RECEIPT, but before it reads the next frame: whoever has the second
+        answer is open.
+        """
         for name in names or self.clients:
             headers = {"destination": destination, "id": "1", "ack": "client-individual", **self._headers[name]}
             self.clients[name].done("SUBSCRIBE", headers)
+            self.clients[name].done("BEGIN", {"transaction": "open"})
+            self.clients[name].done("ABORT", {"transaction": "open"})
 
     def collect(self, count: int, timeout_s: float = 20.0) -> dict[str, list[Frame]]:
         """Wait for so many messages, for whomever."""

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
+import uvloop
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
 from jdbcstore.broker import runner
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.transport.listener import Connection
+from jdbcstore.transport.peer_watch import Stall, probe
 from jdbcstore.transport.stomp.session import StompSession
+from jdbcstore.transport.tcp import Socket
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.network import Network
@@ -226,6 +229,58 @@ def test_of_two_who_want_a_client_id_one_gets_it(
     for client in clients:
         client.drop()
     assert answers == ["CONNECTED", "ERROR"]
+
+
+class Asked(asyncio.Protocol):
+    """A connection that is probed."""
+
+    peer = "there"
+    is_heard_regularly = False
+    owes = False
+
+    def __init__(self) -> None:
+        self.stall = Stall()
+        self.transport: asyncio.Transport
+        self.socket: Socket
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.socket = transport.get_extra_info("socket")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+
+    @property
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def end(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_a_connection_that_ends_while_it_is_asked_does_not_answer(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], ends_first: bool
+) -> None:
+    async def ask() -> bool:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bool] = loop.create_future()
+        here, there = socket.socketpair()
+        with there:
+            _, asked = await loop.create_connection(Asked, sock=here)
+            if not ends_first:
+                probe(loop, asked, BrokerOptions(), answer.set_result)
+            asked.transport.abort()
+            await asked.lost.wait()
+            await asyncio.sleep(0)  # only now is the file closed
+            if ends_first:
+                probe(loop, asked, BrokerOptions(), answer.set_result)
+            return await asyncio.wait_for(answer, 5.0)
+
+    with asyncio.Runner(loop_factory=new_loop) as loops:
+        assert loops.run(ask()) is False
 
 
 def test_a_newcomer_that_leaves_while_the_holder_is_asked_changes_nothing(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Delivery
-from jdbcstore.broker.memory import NUMBERED_BYTES
-from jdbcstore.broker.producers import Number, Numbering
 
-__all__ = ["AcknowledgementAnswer", "Asker", "NumberedAnswer", "SendAnswer"]
+__all__ = ["AcknowledgementAnswer", "Asker", "SendAnswer"]
 
 #: What an acknowledgement counts among the uncommitted bytes of its connection.
 _ACKNOWLEDGEMENT_BYTES: Final = 512
@@ -18,18 +16,11 @@ _ACKNOWLEDGEMENT_BYTES: Final = 512
 class Asker(Protocol):
     """The client that an answer is for."""
 
-    @property
-    def numbering(self) -> Numbering:
-        """What is missing of producers that number their messages."""
-
     def asked(self, size: int) -> None:
         """So many bytes are on their way to the store."""
 
     def answered(self, size: int, request: object, error: BaseException | None) -> None:
         """The store has answered."""
-
-    def restore(self, deliveries: Iterable[Delivery]) -> None:
-        """Their acknowledgement failed: the client has them still."""
 
 
 class SendAnswer:
@@ -39,52 +30,24 @@ class SendAnswer:
         client: who asked.
         request: what is completed.
         size: bytes that are on their way to the store until then.
-        acknowledged: what the commit acknowledges; the client has it still if the commit fails.
+        undo: called if it fails, before the client is told.
     """
 
-    __slots__ = ("_acknowledged", "_client", "_request", "_size")
+    __slots__ = ("_client", "_request", "_size", "_undo")
 
-    def __init__(self, client: Asker, request: object, size: int, acknowledged: list[Delivery] | None = None) -> None:
+    def __init__(self, client: Asker, request: object, size: int, undo: Callable[[], object] | None = None) -> None:
         self._client = client
         self._request = request
         self._size = size
-        self._acknowledged = acknowledged
+        self._undo = undo
         client.asked(size)
 
     def __call__(self, error: BaseException | None) -> None:
         try:
-            if error is not None and self._acknowledged:
-                self._client.restore(self._acknowledged)
+            if error is not None and self._undo is not None:
+                self._undo()
         finally:
             self._client.answered(self._size, self._request, error)
-
-
-class NumberedAnswer(SendAnswer):
-    """The answer to messages, or a transaction of messages, that their producers have numbered.
-
-    Args:
-        client, request, size, acknowledged: as `SendAnswer`.
-        numbers: which of them have to be sent again if it is an ERROR.
-    """
-
-    __slots__ = ("_numbers",)
-
-    def __init__(
-        self,
-        client: Asker,
-        request: object,
-        size: int,
-        numbers: Sequence[Number],
-        acknowledged: list[Delivery] | None = None,
-    ) -> None:
-        super().__init__(client, request, size + NUMBERED_BYTES, acknowledged)
-        self._numbers = numbers
-
-    def __call__(self, error: BaseException | None) -> None:
-        if error is not None:
-            for number in self._numbers:
-                self._client.numbering.refused(number)
-        super().__call__(error)
 
 
 class AcknowledgementAnswer:
@@ -94,12 +57,16 @@ class AcknowledgementAnswer:
         client: who asked.
         request: what is completed.
         count: messages that it covers.
+        restore: called with those that the client has still, because their acknowledgement failed.
     """
 
-    __slots__ = ("_client", "_error", "_remaining", "_request", "_size")
+    __slots__ = ("_client", "_error", "_remaining", "_request", "_restore", "_size")
 
-    def __init__(self, client: Asker, request: object, count: int) -> None:
+    def __init__(
+        self, client: Asker, request: object, count: int, restore: Callable[[Sequence[Delivery]], object]
+    ) -> None:
         self._client = client
+        self._restore = restore
         self._request = request
         self._remaining = count
         self._error: BaseException | None = None
@@ -110,7 +77,7 @@ class AcknowledgementAnswer:
         try:
             if error is not None:
                 self._error = error
-                self._client.restore(deliveries)
+                self._restore(deliveries)
         finally:
             self._remaining -= len(deliveries)
             if not self._remaining:

@@ -27,7 +27,7 @@ class ClientCallbacks(Protocol):
     def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
         """Send `Delivery.message` to the client, for the subscription `consumer`.
 
-        The delivery is what `Client.acknowledge` and `Client.reject` want; `Delivery.key` is the name that
+        The delivery is what `ClientConsumers.acknowledge` and `reject` want; `Delivery.key` is the name that
         `DeliveryNames` gave it. The message belongs to others, too: it is not to be changed, and not to be kept.
         """
 

@@ -22,7 +22,9 @@ __all__ = ["Subscriber", "consumer_for", "subscription_bytes"]
 class Subscriber(Receiver, Protocol):
     """A client that subscribes."""
 
-    client_id: str | None
+    @property
+    def client_id(self) -> str | None:
+        """What it calls itself; None if it has no name."""
 
     @property
     def connection_id(self) -> str:

@@ -1,8 +1,8 @@
-"""A transaction of one client: what it sent and acknowledged, until COMMIT."""
+"""The open transactions of one client: what it sent and acknowledged in them, until COMMIT."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from jdbcstore.broker.delivery import Delivery
@@ -11,10 +11,10 @@ from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import LocalTransactionId, ProducerId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId
 from jdbcstore.message import Message
 
-__all__ = ["Transaction"]
+__all__ = ["OpenTransactions", "Transaction"]
 
 
 class Rememberer(Protocol):
@@ -157,3 +157,70 @@ class Transaction:
     def _full(self) -> ProtocolError:
         most = self._options.transaction_messages_max
         return ProtocolError(f"Transaction {self.name} is full: {most} messages are the limit")
+
+
+class OpenTransactions:
+    """Those of one client, by the names that it gave them.
+
+    Args:
+        connection_id: what their ids begin with.
+        options: how many there may be, and how much each may hold.
+        holding: what the connection keeps, which they are part of.
+        producers: as for `Transaction`.
+    """
+
+    __slots__ = ("_by_name", "_connection_id", "_count", "_holding", "_options", "_producers")
+
+    def __init__(self, connection_id: str, options: BrokerOptions, holding: Holding, producers: Rememberer) -> None:
+        self._by_name: dict[str, Transaction] = {}
+        self._connection_id = connection_id
+        self._count = 0
+        self._options = options
+        self._holding = holding
+        self._producers = producers
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def begin(self, name: str) -> None:
+        """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
+        if name in self._by_name:
+            raise ProtocolError(f"The transaction was already started: {name}")
+        options = self._options
+        if len(self._by_name) >= options.transactions_max:
+            raise ProtocolError(
+                f"Too many transactions: transactions_max is {options.transactions_max} for a connection. Commit or"
+                " abort one first"
+            )
+        self._count += 1
+        transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
+        self._holding.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
+        self._by_name[name] = Transaction(name, transaction_id, options, self._holding, self._producers)
+
+    def get(self, name: str | None) -> Transaction | None:
+        """The one of this name, if there is one."""
+        return None if name is None else self._by_name.get(name)
+
+    def named(self, name: str) -> Transaction:
+        """The one of this name. Raises ProtocolError if there is none."""
+        transaction = self._by_name.get(name)
+        if transaction is None:
+            raise ProtocolError(f"Invalid transaction id: {name}")
+        return transaction
+
+    def end(self, transaction: Transaction) -> None:
+        """It is committed or rolled back: nothing is kept for it."""
+        del self._by_name[transaction.name]
+        transaction.close()
+
+    def end_all(self) -> list[Delivery]:
+        """The client is gone. Returns what was acknowledged in them."""
+        acknowledged: list[Delivery] = []
+        for transaction in self._by_name.values():
+            acknowledged += transaction.acknowledged
+            transaction.close()
+        self._by_name.clear()
+        return acknowledged

@@ -154,7 +154,7 @@ class Port:
 
     def _subscriptions_failed(self, error: BaseException) -> None:
         """The broker has ended subscriptions, it does not say which."""
-        consumers = self.client.subscriptions
+        consumers = self.client.consumers.by_key
         for key, mailbox in list(self._mailboxes.items()):
             consumer = consumers.get(key)
             if consumer is None or consumer.is_closed:
@@ -209,7 +209,7 @@ class Port:
         client, memory, broker = self.client, self.client.memory, self._broker
         if outgoing.is_delayed and not broker.options.scheduler_support:
             raise ProtocolError("delay_ms needs a broker that keeps messages for later: set its scheduler_support")
-        if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.may_send(
+        if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=outgoing.message.persistent,
             is_temporary=outgoing.message.destination is not None and outgoing.message.destination.is_temporary,
             is_in_transaction=transaction is not None,
@@ -218,12 +218,12 @@ class Port:
         if (number := outgoing.number) is not None:
             message_id = outgoing.id_of(number)
             self._requests.begun(future, str(message_id))
-            return client.send_numbered(
+            return client.producer.send_numbered(
                 number, lambda: outgoing.stamped(message_id, broker.now_ms()), future, transaction
             )
-        message = outgoing.stamped(client.next_message_id(), broker.now_ms())
+        message = outgoing.stamped(client.producer.next_message_id(), broker.now_ms())
         self._requests.begun(future, str(message.message_id))
-        client.send(message, future, transaction)
+        client.producer.send(message, future, transaction)
         return True
 
     def temporary(self, *, is_queue: bool) -> asyncio.Future[Destination]:
@@ -231,7 +231,7 @@ class Port:
         name = f"temporary-{next(self._keys)}"
 
         def run(future: asyncio.Future[Any]) -> None:
-            self._requests.begun(future, self.client.temporary(name, is_queue=is_queue))
+            self._requests.begun(future, self.client.temporaries.get(name, is_queue=is_queue))
             self._requests.answer(future)
 
         return self.ask(run)
@@ -250,7 +250,7 @@ class Port:
 
         def run(future: asyncio.Future[Any]) -> None:
             self._mailboxes[mailbox.key] = mailbox
-            self.client.subscribe(wanted, future)
+            self.client.consumers.subscribe(wanted, future)
 
         try:
             await self.ask(run)
@@ -267,8 +267,8 @@ class Port:
         mailbox.end()
 
         def run(future: asyncio.Future[Any]) -> None:
-            if mailbox.key in self.client.subscriptions:
-                self.client.unsubscribe(mailbox.key, future)
+            if mailbox.key in self.client.consumers.by_key:
+                self.client.consumers.unsubscribe(mailbox.key, future)
             else:
                 self._requests.answer(future)
 
@@ -280,7 +280,7 @@ class Port:
         def run(future: asyncio.Future[Any]) -> None:
             if self.client.client_id is None:
                 raise ProtocolError("A durable subscription belongs to a client id: connect with one")
-            self.client.remove_durable(SubscriptionKey(self.client.client_id, subscription_name), future)
+            self.client.consumers.remove_durable(SubscriptionKey(self.client.client_id, subscription_name), future)
 
         return self.ask(run)
 
@@ -296,7 +296,7 @@ class Port:
         consumer, delivery = arrival.consumer, arrival.delivery
         _check_pending(arrival)
         if transaction is not None:
-            self.client.acknowledge(consumer, delivery, future, transaction)
+            self.client.consumers.acknowledge(consumer, delivery, future, transaction)
             return
         self._requests.acknowledge(consumer, delivery, future)
 
@@ -318,7 +318,7 @@ class Port:
 
         def run(future: asyncio.Future[Any]) -> None:
             _check_pending(arrival)
-            self.client.reject(arrival.consumer, arrival.delivery, future)
+            self.client.consumers.reject(arrival.consumer, arrival.delivery, future)
 
         return self.ask(run)
 
@@ -326,15 +326,15 @@ class Port:
 
     def begin(self, name: str) -> asyncio.Future[None]:
         """Begin a transaction."""
-        return self._at_once(lambda: self.client.begin(name))
+        return self._at_once(lambda: self.client.transactions.begin(name))
 
     def commit(self, name: str) -> asyncio.Future[None]:
         """Let a transaction take effect; if that fails it is rolled back."""
-        return self.ask(lambda future: self.client.commit(name, future))
+        return self.ask(lambda future: self.client.transactions.commit(name, future))
 
     def abort(self, name: str) -> asyncio.Future[None]:
         """Roll a transaction back."""
-        return self._at_once(lambda: self.client.abort(name))
+        return self._at_once(lambda: self.client.transactions.abort(name))
 
     def _at_once(self, act: Callable[[], None]) -> asyncio.Future[None]:
         def run(future: asyncio.Future[Any]) -> None:

@@ -108,7 +108,7 @@ class Requests:
     def _make(self, request: _Request) -> bool:
         """Returns whether that is done; if not, it is to be made again when the broker lets us go on."""
         client, future = self._client, request.future
-        if client.acknowledged and not request.is_acknowledgement:
+        if client.consumers.acknowledged and not request.is_acknowledgement:
             self._settle()
             if client.is_held:
                 return False
@@ -144,7 +144,7 @@ class Requests:
                 break
         if client.is_over or client.is_held:
             return
-        if client.acknowledged:
+        if client.consumers.acknowledged:
             self._settle()
         if self._waiting and not client.is_held:
             self.resume()
@@ -157,9 +157,9 @@ class Requests:
         self._settling.append(future)
         if consumer.mode is AcknowledgeMode.CUMULATIVE:  # perhaps more than are collected: it is settled at once
             settling, self._settling = self._settling, []
-            client.acknowledge(consumer, delivery, settling)
+            client.consumers.acknowledge(consumer, delivery, settling)
             return
-        client.acknowledge(consumer, delivery, None)
+        client.consumers.acknowledge(consumer, delivery, None)
         if len(self._settling) >= _SETTLED_AT_ONCE:
             self._settle()
         elif not self._is_settling_soon:
@@ -169,13 +169,13 @@ class Requests:
     def _settle_soon(self) -> None:
         self._is_settling_soon = False
         client = self._client
-        if client.acknowledged and not client.is_held and not client.is_over:
+        if client.consumers.acknowledged and not client.is_held and not client.is_over:
             self._settle()
 
     def _settle(self) -> None:
         settling, self._settling = self._settling, []
         try:
-            self._client.settle(settling)
+            self._client.consumers.settle(settling)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told to who has asked
             told, _ = self._client.error_of(error, "acknowledgements")
             for future in settling:

@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The socket is full."""
-        self._session.client.choke()
+        self._session.client.consumers.is_choked = True
 
     def resume_writing(self) -> None:
         """Everything has left."""
@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
         if self._heart_beat is not None:
             self._heart_beat.data_sent(self._broker.loop.time())
-        if self._session.client.is_choked and not self._is_over_output:
+        if self._session.client.consumers.is_choked and not self._is_over_output:
             waiting = self._transport.get_write_buffer_size()
             if waiting > self._broker.options.output_bytes_max:
                 self._is_over_output = True

@@ -152,7 +152,7 @@ def test_acknowledgements_are_heard_while_senders_wait_for_the_store(
 
 
 def consumer_of(broker: Broker):  # type: ignore[no-untyped-def]
-    return next(consumer for client in broker.clients for consumer in client.subscriptions.values())
+    return next(consumer for client in broker.clients for consumer in client.consumers.by_key.values())
 
 
 def test_a_connection_that_sends_and_acknowledges_goes_on_at_the_limit(

@@ -86,7 +86,7 @@ def test_one_who_does_not_read_is_choked_and_what_it_has_not_read_comes_again(
         for _ in range(60):
             sender.publish("/queue/A", "x" * 300_000)
         queue = next(iter(brokers[0].queues.values()))
-        wait_until(lambda: any(client.is_choked for client in brokers[0].clients))
+        wait_until(lambda: any(client.consumers.is_choked for client in brokers[0].clients))
         assert queue.depth > 5, "what was not sent must not count as delivered"
         lazy.drop()
         sender.subscribe("/queue/A", "client", id="2")

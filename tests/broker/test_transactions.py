@@ -210,7 +210,7 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
 
     def preparing_to_go(*arguments: object) -> Iterator[None]:
         yield
-        gone.extend(client for client in broker.clients if client.subscriptions)
+        gone.extend(client for client in broker.clients if client.consumers.by_key)
         gone[0].close()
         yield from preparing(*arguments)  # type: ignore[arg-type]
 

@@ -45,15 +45,15 @@ def test_acknowledgements_of_one_turn_are_one_write(url: str, monkeypatch: pytes
         for number in range(20):
             connection.send_nowait("A", str(number))
         await connection.flush()
-        client = connection.port.client
+        consumers = connection.port.client.consumers
         settled: list[int] = []
-        settle = client.settle
+        settle = consumers.settle
 
         def counted(request: object = None) -> None:
-            settled.append(len(client.acknowledged))
+            settled.append(len(consumers.acknowledged))
             settle(request)
 
-        monkeypatch.setattr(client, "settle", counted)
+        monkeypatch.setattr(consumers, "settle", counted)
         async with await connection.subscribe("A") as orders:
             messages = [await orders.receive(30) for _ in range(20)]
             await asyncio.gather(*(message.acknowledge() for message in messages))
@@ -226,7 +226,7 @@ def test_who_cancels_subscribing_has_no_subscription(url: str) -> None:
     async def scenario(connection: AsyncConnection) -> None:
         client = connection.port.client
         subscribing = asyncio.ensure_future(connection.subscribe("topic://PRICES", durable="audit"))
-        while not client.subscriptions:
+        while not client.consumers.by_key:
             await asyncio.sleep(0)
         subscribing.cancel()  # the store has not answered, in the case of SQLite
         with pytest.raises(asyncio.CancelledError):
@@ -242,7 +242,7 @@ def test_who_cancels_subscribing_has_no_subscription(url: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await subscribing
         await connection.send("A", "2")
-        assert not client.subscriptions
+        assert not client.consumers.by_key
 
     async def main() -> None:
         async with jdbcstore.connect_async(url, client_id="shop") as connection:

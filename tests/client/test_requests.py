@@ -32,7 +32,7 @@ def test_many_requests_at_once_get_each_its_answer(connection: Connection, other
     questions.close()
     server.join(30)
     assert answers == {number: f"answer to {number}" for number in range(8)}
-    assert len(other._port.client.subscriptions) == 1
+    assert len(other._port.client.consumers.by_key) == 1
 
 
 def test_an_answer_that_does_not_come_and_one_that_comes_late(connection: Connection, other: Connection) -> None:
@@ -41,7 +41,7 @@ def test_an_answer_that_does_not_come_and_one_that_comes_late(connection: Connec
     questions = connection.subscribe("QUESTIONS", mode="auto")
     late = questions.receive(timeout_s=30)
     connection.reply(late, "too late")
-    (consumer,) = other._port.client.subscriptions.values()
+    (consumer,) = other._port.client.consumers.by_key.values()
     wait_until(lambda: not consumer.unacknowledged)  # dropped
 
     def serve() -> None:

@@ -106,7 +106,7 @@ class StompSession:
         #: Events that arrived while the client was held back.
         self._unheard: list[Event] = []
         self._anonymous_subscriptions = 0
-        self._headings = Headings(self._stomp.header_lines, self.client.temporary_names)
+        self._headings = Headings(self._stomp.header_lines, self.client.temporaries.names)
 
     def __repr__(self) -> str:
         return f"<session {self.client.connection_id} {self._wire.peer}>"
@@ -155,7 +155,7 @@ class StompSession:
             data = b""
             if perf_counter() > deadline_s:
                 break
-        if client.acknowledged:
+        if client.consumers.acknowledged:
             self._do(StompSession._settle, None)
         if self._has_unheard and not client.is_held:
             self._wire.pause()
@@ -171,7 +171,7 @@ class StompSession:
         handlers, client = self._HANDLERS, self.client
         remaining = iter(events)
         for event in remaining:
-            if client.acknowledged and event.__class__ is not Ack:
+            if client.consumers.acknowledged and event.__class__ is not Ack:
                 self._do(StompSession._settle, None)  # before what the client said after it
                 if client.is_held:
                     self._unheard += [event, *remaining]
@@ -230,32 +230,32 @@ class StompSession:
         data = self._stomp.data_to_send()
         is_full = self._room_bytes < 0 and not client.is_over
         if is_full:
-            client.is_choked = False
+            client.consumers.is_choked = False
         if data:
             self._wire.write(data)
         self._room_bytes = _OUTPUT_BYTES_SHORT if self._memory.is_short else _OUTPUT_BYTES
         if self._stomp.close_expected:
             self._wire.close()
-        elif client.is_choked:
+        elif client.consumers.is_choked:
             return
         elif is_full:
             self._broker.loop.call_soon(self._go_on)
         else:
-            client.flushed()
+            client.consumers.flushed()
 
     def _go_on(self) -> None:
         """The socket has taken what was delivered at once: deliver more."""
-        if not self.client.is_choked and not self.client.is_closed:
+        if not self.client.consumers.is_choked and not self.client.is_closed:
             self.unchoke()
 
     def unchoke(self) -> None:
         """Everything written has left."""
         if not self.client.is_over:
-            self.client.unchoke()
+            self.client.consumers.unchoke()
 
     def beat(self) -> None:
         """Send a heart-beat."""
-        if not self.client.is_choked:
+        if not self.client.consumers.is_choked:
             self._wire.write(b"\n")
 
     def _error(self, error: BaseException, receipt: str | None, *, fatal: bool = False) -> None:
@@ -298,7 +298,7 @@ class StompSession:
         self._stomp.send_message(headers, body, more)
         self._room_bytes -= len(body)
         if self._room_bytes < 0:
-            self.client.is_choked = True  # until the socket has taken this
+            self.client.consumers.is_choked = True  # until the socket has taken this
         if not self._is_talking:
             self.talk()
 
@@ -314,7 +314,7 @@ class StompSession:
         """A browser has shown everything: tell the client."""
         headers = {
             "message-id": "0",
-            "destination": destination_header(consumer.destination, self.client.temporary_names),
+            "destination": destination_header(consumer.destination, self.client.temporaries.names),
             "browser": "end",
         }
         if consumer.subscription_id is not None:
@@ -397,14 +397,14 @@ class StompSession:
             self._send_numbered(event)
             return
         destination = parse_stomp_destination(event.destination, self._own_temporary)
-        message_id = client.next_message_id()
+        message_id = client.producer.next_message_id()
         message = message_of(
             event.headers, event.body, destination, message_id, self._broker.now_ms(), self._own_temporary
         )
-        client.send(message, event.receipt, event.transaction)
+        client.producer.send(message, event.receipt, event.transaction)
 
     def _may_send(self, event: Send) -> bool:
-        return self.client.may_send(
+        return self.client.producer.may_send(
             is_persistent=event.headers.get("persistent") == "true",
             is_temporary="temp-" in event.destination,
             is_in_transaction=event.transaction is not None,
@@ -416,10 +416,10 @@ class StompSession:
         try:
             number = number_of(event.headers)
         except ProtocolError:
-            client.spoil(event.transaction)
+            client.producer.spoil(event.transaction)
             raise
         make = partial(self._numbered_message, event, number)
-        if not client.send_numbered(number, make, event.receipt, event.transaction):
+        if not client.producer.send_numbered(number, make, event.receipt, event.transaction):
             self._again(event)
 
     def _numbered_message(self, event: Send, number: Number) -> Message:
@@ -431,7 +431,7 @@ class StompSession:
 
     def _own_temporary(self, name: str) -> Destination:
         """The temporary destination that the client calls so, e.g. ``/temp-queue/replies``."""
-        return self.client.temporary(name, is_queue=is_temporary_queue(name))
+        return self.client.temporaries.get(name, is_queue=is_temporary_queue(name))
 
     # -- SUBSCRIBE, UNSUBSCRIBE ------------------------------------------------------------------------------------
 
@@ -442,49 +442,49 @@ class StompSession:
             self._anonymous_subscriptions += 1
             key = f"\n{self._anonymous_subscriptions}"  # no id that a client can send
         wanted = subscription_request(event, key, destination, self.client.client_id)
-        self.client.subscribe(wanted, event.receipt)
+        self.client.consumers.subscribe(wanted, event.receipt)
 
     def _on_unsubscribe(self, event: Unsubscribe) -> None:
         client = self.client
         if event.subscription_name is not None:
             # A client of STOMP 1.0 may name its subscription as itself; that is how ActiveMQ reads it there.
             client_id = client.client_id or event.subscription_name
-            client.remove_durable(SubscriptionKey(client_id, event.subscription_name), event.receipt)
+            client.consumers.remove_durable(SubscriptionKey(client_id, event.subscription_name), event.receipt)
             return
         key = event.id
         if key is None and event.destination is not None:
             destination = parse_stomp_destination(event.destination, self._own_temporary)
-            key = client.subscription_to(destination)
-        client.unsubscribe(key, event.receipt)
+            key = client.consumers.subscription_to(destination)
+        client.consumers.unsubscribe(key, event.receipt)
 
     # -- ACK, NACK -----------------------------------------------------------------------------------------------
 
     def _on_ack(self, event: Ack) -> None:
         client = self.client
-        delivery, consumer = self._names.find(event, client.subscriptions)
-        client.acknowledge(consumer, delivery, event.receipt, event.transaction)
+        delivery, consumer = self._names.find(event, client.consumers.by_key)
+        client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
 
     def _settle(self, _: None) -> None:
-        self.client.settle()
+        self.client.consumers.settle()
 
     def _on_nack(self, event: Nack) -> None:
-        delivery, consumer = self._names.find(event, self.client.subscriptions)
+        delivery, consumer = self._names.find(event, self.client.consumers.by_key)
         if event.transaction is not None and not consumer.is_browser:
             raise ProtocolError("NACK in a transaction is not supported; send it without")
-        self.client.reject(consumer, delivery, event.receipt)
+        self.client.consumers.reject(consumer, delivery, event.receipt)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
     def _on_begin(self, event: Begin) -> None:
-        self.client.begin(event.transaction)
+        self.client.transactions.begin(event.transaction)
         self._done(event.receipt)
 
     def _on_commit(self, event: Commit) -> None:
-        if not self.client.commit(event.transaction, event.receipt):
+        if not self.client.transactions.commit(event.transaction, event.receipt):
             self._again(event)
 
     def _on_abort(self, event: Abort) -> None:
-        self.client.abort(event.transaction)
+        self.client.transactions.abort(event.transaction)
         self._done(event.receipt)
 
     _HANDLERS: Final[dict[type[Event], Callable[[StompSession, Any], None]]] = {

@@ -67,7 +67,7 @@ class Transport:
         self.calls.append("resume")
 
     def write(self) -> None:
-        self.client.flushed()
+        self.client.consumers.flushed()
 
     def dismiss(self, text: str) -> None:
         self.calls.append(f"dismiss {text}")
@@ -90,17 +90,17 @@ class Transport:
         return told[0]
 
     def message(self, text: str) -> TextMessage:
-        message_id = self.client.next_message_id()
+        message_id = self.client.producer.next_message_id()
         made = TextMessage(producer_id=message_id.producer_id, destination=A, message_id=message_id, persistent=True)
         made.utf8_body = text.encode()
         return made
 
     async def send(self, text: str, transaction: str | None = None) -> None:
-        await self.request(lambda request: self.client.send(self.message(text), request, transaction))
+        await self.request(lambda request: self.client.producer.send(self.message(text), request, transaction))
 
     async def subscribe(self, mode: AcknowledgeMode, **wanted: object) -> None:
         asked = SubscriptionRequest(key="1", destination=A, mode=mode, label="A", **wanted)  # type: ignore[arg-type]
-        await self.request(lambda request: self.client.subscribe(asked, request))
+        await self.request(lambda request: self.client.consumers.subscribe(asked, request))
 
     async def request(self, ask: Callable[[asyncio.Future[None]], object]) -> None:
         request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -135,7 +135,7 @@ def test_messages_go_and_come_back() -> None:
         await transport.subscribe(AcknowledgeMode.CUMULATIVE)
         assert await transport.texts(3) == ["a", "b", "c"]
         consumer, second, _ = transport.delivered[1]
-        await transport.request(lambda request: transport.client.acknowledge(consumer, second, request))
+        await transport.request(lambda request: transport.client.consumers.acknowledge(consumer, second, request))
         transport.client.close()
         again = Transport(broker)
         assert again.open() is None
@@ -162,15 +162,15 @@ def test_transactions() -> None:
     async def scenario(broker: Broker, transport: Transport) -> None:
         client = transport.client
         for name in ("kept", "lost"):
-            client.begin(name)
+            client.transactions.begin(name)
             await transport.send(name, name)
-        client.abort("lost")
+        client.transactions.abort("lost")
         assert broker.queue(A).depth == 0
-        await transport.request(lambda request: client.commit("kept", request))
+        await transport.request(lambda request: client.transactions.commit("kept", request))
         await transport.subscribe(AcknowledgeMode.INDIVIDUAL)
         assert await transport.texts(1) == ["kept"]
         with pytest.raises(ProtocolError, match="Invalid transaction id: lost"):
-            client.commit("lost", None)
+            client.transactions.commit("lost", None)
 
     run(scenario)
 
@@ -185,7 +185,7 @@ def test_a_message_that_a_transport_cannot_send_is_a_dead_letter_that_names_its_
         asked = SubscriptionRequest(
             key="d", destination=Queue("ActiveMQ.DLQ"), mode=AcknowledgeMode.INDIVIDUAL, label="DLQ"
         )
-        await other.request(lambda request: other.client.subscribe(asked, request))
+        await other.request(lambda request: other.client.consumers.subscribe(asked, request))
         assert await other.texts(1) == ["a"]
         message = other.delivered[0][1].message
         assert message is not None
@@ -210,7 +210,7 @@ def test_a_browser_ends_by_itself() -> None:
 def test_a_closed_client_hears_nothing_more() -> None:
     async def scenario(broker: Broker, transport: Transport) -> None:
         request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        transport.client.send(transport.message("a"), request)
+        transport.client.producer.send(transport.message("a"), request)
         transport.client.close()
         transport.client.close()
         calls = list(transport.calls)

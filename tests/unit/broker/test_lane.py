@@ -29,8 +29,7 @@ from jdbcstore import (
     TransientStoreError,
 )
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.client import Client as BrokerClient
-from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.queue import Queue as BrokerQueue
@@ -180,7 +179,7 @@ class World:
         return text_message(self.sent, destination=NAME, producer_id=producer_id, priority=priority(self.sent))
 
     def _subscribe(self, prefetch: int) -> Consumer:
-        consumer = Consumer(cast(BrokerClient, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, prefetch)
+        consumer = Consumer(cast(Receiver, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, prefetch)
         consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer
@@ -345,7 +344,7 @@ def test_what_is_stored_with_a_higher_priority_is_next(
         world.note()
         world.first_seen.clear()
         client = Client(world.broker)
-        world.consumer = Consumer(cast(BrokerClient, client), "1", NAME, AcknowledgeMode.INDIVIDUAL, 1)
+        world.consumer = Consumer(cast(Receiver, client), "1", NAME, AcknowledgeMode.INDIVIDUAL, 1)
         world.consumer.credit = 0
         world.consumer.queues[world.queue] = None
         world.queue.add_consumer(world.consumer)

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jdbcstore import Message
-from jdbcstore.broker.client import Client as BrokerClient
-from jdbcstore.broker.delivery import Consumer
+from jdbcstore.broker.delivery import Consumer, Receiver
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.selector import Selector
@@ -60,7 +59,7 @@ class SelectingWorld(World):
 
     def _select(self, text: str) -> Consumer:
         interest = Interest(Selector.parse(text))
-        consumer = Consumer(cast(BrokerClient, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, 2, interest)
+        consumer = Consumer(cast(Receiver, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, 2, interest)
         consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
         return consumer

@@ -9,8 +9,7 @@ from typing import cast
 from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.client import Client as BrokerClient
-from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.broker.topic import TopicConsumer
@@ -60,7 +59,7 @@ def test_after_the_commit_and_in_order() -> None:
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         topic.durable.add(SubscriptionKey("ann", "news"))
-        consumer = TopicConsumer(broker, cast(BrokerClient, client), "1", NAME, AcknowledgeMode.AUTO, 100)
+        consumer = TopicConsumer(broker, cast(Receiver, client), "1", NAME, AcknowledgeMode.AUTO, 100)
         list(broker.subscribing(consumer))
 
         def publish(number: int, *, persistent: bool) -> None:

@@ -1,0 +1,382 @@
+"""What a client receives: `ClientConsumers` is the consuming part of a client (`jdbcstore.broker.client`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from jdbcstore.broker.access import Access
+from jdbcstore.broker.answers import AcknowledgementAnswer
+from jdbcstore.broker.browser import Browser
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.delivery import Consumer, Delivery, by_lane, giving_back
+from jdbcstore.broker.durable import DurableConsumer
+from jdbcstore.broker.holding import Holding
+from jdbcstore.broker.pending_acks import DeliveryNames, PendingAcks
+from jdbcstore.broker.subscribing import consumer_for, subscription_bytes
+from jdbcstore.broker.subscription_request import SubscriptionRequest
+from jdbcstore.broker.transaction import OpenTransactions
+from jdbcstore.broker.watchdog import subject
+from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, NotAuthorized, ProtocolError
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["ACKNOWLEDGED_MAX", "ClientConsumers"]
+
+log = logging.getLogger(__name__)
+
+#: How many messages that were acknowledged one after the other become one write.
+ACKNOWLEDGED_MAX: Final = 1000
+
+
+class ClientConsumers:
+    """Subscribes, delivers and acknowledges for one client.
+
+    Args:
+        broker: where from.
+        client: who asks, waits and is answered.
+        holding: what it makes the broker keep.
+        transactions: its open ones.
+        names: gives deliveries the names by which the client will acknowledge them.
+
+    Attributes:
+        by_key: its consumers, by the keys of their requests.
+        acknowledged: what is to be settled.
+        is_choked: whether the client does not read what it was sent.
+        access: what it may do.
+    """
+
+    def __init__(
+        self,
+        broker: ClientHost,
+        client: ClientRequests,
+        holding: Holding,
+        transactions: OpenTransactions,
+        names: DeliveryNames | None,
+    ) -> None:
+        self.by_key: dict[str, Consumer] = {}
+        self.acknowledged: list[Delivery] = []
+        self.is_choked = False
+        self._broker = broker
+        self._client = client
+        self._holding = holding
+        self._transactions = transactions
+        self._deliver = client.callbacks.deliver
+        #: Their keys by destination, in order: some clients have no other name for them.
+        self._by_destination: dict[Destination, dict[str, None]] = {}
+        self._pending_acks = PendingAcks(names)
+        #: Sent to consumers that acknowledge by themselves; settled when the bytes have left.
+        self._unflushed: list[Delivery] = []
+
+    @property
+    def access(self) -> Access:
+        """What the client may do."""
+        return self._client.access
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+        return self._client.client_id
+
+    @property
+    def connection_id(self) -> str:
+        """Names its connection."""
+        return self._client.connection_id
+
+    @property
+    def owes(self) -> bool:
+        """Whether others wait for what it was sent."""
+        return any(consumer.unacknowledged for consumer in self.by_key.values())
+
+    # -- subscriptions ---------------------------------------------------------------------------------------------
+
+    def subscribe(self, wanted: SubscriptionRequest, request: object) -> None:
+        """Begin a subscription. Nothing is delivered before the request is completed: for a durable one that is when
+        the store has it.
+
+        Raises:
+            NotAuthorized: the client may not receive from there.
+            ProtocolError: it asks for what there is not, or for too much.
+            SelectorError: its condition is none.
+        """
+        self.access.check_receive(wanted.destination)
+        if len(self.by_key) >= self._broker.options.subscriptions_max:
+            raise ProtocolError(
+                f"Too many subscriptions: subscriptions_max is {self._broker.options.subscriptions_max} for a"
+                " connection. Unsubscribe one first"
+            )
+        key = wanted.key
+        if key in self.by_key:
+            raise ProtocolError(
+                f"There is a subscription with the id {wanted.subscription_id} already; unsubscribe it first"
+            )
+        consumer = consumer_for(self._broker, self, wanted)
+        consumer.kept_bytes = subscription_bytes(wanted)
+        self._holding.subscribed(consumer.kept_bytes)
+        self.by_key[key] = consumer
+        self._by_destination.setdefault(wanted.destination, {})[key] = None
+        try:
+            if isinstance(consumer, DurableConsumer):
+                subscribed = partial(self._subscribed_durably, key, consumer, request)
+                self._client.asked(0)
+                try:
+                    self._broker.durables.subscribe(consumer, subscribed)
+                except JdbcStoreError:
+                    self._client.answered(0, None, None)
+                    raise
+                return
+            if isinstance(consumer, Browser):
+                consumer.begin([self._broker.queue(element) for element in wanted.destination.elements()])
+                self._client.complete(request)
+                return
+        except JdbcStoreError:
+            self._drop(key, consumer)
+            raise
+        consumer.withhold()  # the answer goes out first
+        self._client.work(self._subscribing(key, consumer), request, partial(self._subscribed, consumer, request))
+
+    def _subscribing(self, key: str, consumer: Consumer) -> Iterator[None]:
+        try:
+            yield from self._broker.subscribing(consumer)
+        except JdbcStoreError:
+            self._drop(key, consumer)
+            raise
+
+    def _subscribed(self, consumer: Consumer, request: object) -> None:
+        self._client.complete(request)
+        consumer.grant()
+
+    def _subscribed_durably(
+        self, key: str, consumer: DurableConsumer, request: object, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            self._drop(key, consumer)
+        self._client.answered(0, request, error)
+
+    def _drop(self, key: str, consumer: Consumer) -> None:
+        """A subscription has failed."""
+        if self.by_key.get(key) is consumer:
+            self._take_subscription(key)
+            self._broker.slices.run(self._unsubscribing(consumer))
+
+    def _take_subscription(self, key: str | None) -> Consumer | None:
+        consumer = None if key is None else self.by_key.pop(key, None)
+        if key is not None and consumer is not None:
+            keys = self._by_destination[consumer.destination]
+            del keys[key]
+            if not keys:
+                del self._by_destination[consumer.destination]
+        return consumer
+
+    def subscription_to(self, destination: Destination) -> str | None:
+        """The key of its oldest subscription to this destination; None if there is none."""
+        return next(iter(self._by_destination.get(destination, ())), None)
+
+    def unsubscribe(self, key: str | None, request: object) -> None:
+        """End a subscription; a durable one waits for its client from now on.
+
+        Raises:
+            ProtocolError: there is none of this key.
+        """
+        consumer = self._take_subscription(key)
+        if consumer is None:
+            raise ProtocolError("No subscription matched.")
+        self._client.work(self._unsubscribing(consumer), request, partial(self._client.complete, request))
+
+    def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
+        self._holding.unsubscribed(consumer.kept_bytes)
+        self._pending_acks.forget(consumer)
+        return self._broker.unsubscribing(consumer)
+
+    def remove_durable(self, key: SubscriptionKey, request: object) -> None:
+        """Remove a durable subscription that nobody uses, with all that waits for it.
+
+        Raises:
+            NotAuthorized: the client may not read what it is to.
+        """
+        for topic in self._broker.durables.topics_of(key):
+            self.access.check_read(topic)
+        self._client.asked(0)
+        removed = partial(self._client.answered, 0, request)
+        try:
+            self._broker.durables.unsubscribe(key, removed)
+        except JdbcStoreError as error:
+            removed(error)
+
+    def awake(self, consumer: Consumer) -> None:
+        """A consumer can take more: its queues are asked at the end of this turn of the loop."""
+        self._broker.awake(consumer)
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything."""
+        if not self._client.is_closed:
+            self._client.callbacks.browsed(consumer)
+
+    def browsing_failed(self, consumer: Consumer, error: BaseException) -> None:
+        """A browser cannot go on."""
+        self._client.complete(None, error)
+
+    def disconnect(self, text: str, *, reason: str) -> None:
+        """End its connection with an error: a consumer cannot go on."""
+        self._client.disconnect(text, reason=reason)
+
+    def renew_access(self) -> None:
+        """The users have changed: what the client may not receive any more ends."""
+        for key, consumer in list(self.by_key.items()):
+            try:
+                self.access.check_read(consumer.destination)
+            except NotAuthorized as error:
+                self._drop(key, consumer)
+                self.access.denied(error)
+                self._client.complete(None, error)
+            else:
+                self._broker.reconsider(consumer)
+
+    # -- deliveries ------------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send a message to the client. `Consumer.deliver` does this."""
+        try:
+            if consumer.is_auto:
+                self._unflushed.append(delivery)
+            else:
+                self._pending_acks.enter(consumer, delivery)
+            self._deliver(consumer, delivery)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it costs this message and not its consumer
+            self._bury(consumer, delivery, error)
+            return
+        if delivery.lane is None:
+            delivery.message = None
+
+    def _bury(self, consumer: Consumer, delivery: Delivery, error: Exception) -> None:
+        """A message that cannot be sent must not hold up those behind it: it goes, as if it had never been tried."""
+        is_defect = not isinstance(error, JdbcStoreError)
+        log.error(
+            "message cannot be delivered message_id=%s", delivery.message_id, exc_info=error if is_defect else None
+        )
+        if self._unflushed and self._unflushed[-1] is delivery:
+            self._unflushed.pop()
+        self._pending_acks.strike(consumer, delivery)
+        # Nobody is resumed by this: whoever delivers goes on by himself, and a thousand such messages would nest.
+        consumer.credit += 1
+        delivery.consumer = None
+        if delivery.lane is not None:
+            delivery.lane.queue.cannot_deliver(delivery, error, self._client.callbacks.protocol)
+
+    def acknowledge(
+        self, consumer: Consumer, delivery: Delivery, request: object, transaction: str | None = None
+    ) -> None:
+        """The client is done with a delivery; in mode cumulative also with all that were sent to `consumer` before it.
+
+        Outside of a transaction this is collected until `settle`; with a request it is settled at once.
+
+        Raises:
+            ProtocolError: there is no such transaction, or it is full.
+        """
+        if transaction is not None:
+            among = self._transactions.named(transaction)
+            among.acknowledge(self._pending_acks.take(consumer, delivery, among.room))
+            self._client.complete(request)
+            return
+        self.acknowledged += self._pending_acks.take(consumer, delivery)
+        if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
+            self.settle(request)
+
+    def settle(self, request: object = None) -> None:
+        """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
+        acknowledged, self.acknowledged = self.acknowledged, []
+        answer = AcknowledgementAnswer(self._client, request, len(acknowledged), self.restore)
+        if len(acknowledged) <= ACKNOWLEDGED_MAX:
+            _settle(acknowledged, answer)
+        else:
+            self._client.work(_settling(acknowledged, answer), request, lambda: None)
+
+    def reject(self, consumer: Consumer, delivery: Delivery, request: object) -> None:
+        """The client refuses a delivery: it becomes a dead letter.
+
+        Raises:
+            ProtocolError: it was only shown, by a browser.
+        """
+        if consumer.is_browser:
+            raise ProtocolError("A browser's message cannot be refused: it was only shown")
+        self._pending_acks.settle(consumer, [delivery])
+        answer = AcknowledgementAnswer(self._client, request, 1, self.restore)
+        lane = delivery.lane
+        if lane is None:
+            answer([delivery], None)
+        else:
+            lane.queue.refuse(delivery, answer)
+
+    def restore(self, deliveries: Iterable[Delivery]) -> None:
+        """Their acknowledgement failed or was rolled back: the client has them still."""
+        lost: list[Delivery] = []
+        for delivery in deliveries:
+            consumer = delivery.consumer
+            if self._client.is_closed or consumer is None or consumer.is_closed:
+                lost.append(delivery)
+            else:
+                self._pending_acks.put_back(consumer, delivery)
+        if lost:
+            self._broker.slices.run(giving_back(lost))
+
+    # -- flow control ----------------------------------------------------------------------------------------------
+
+    def unchoke(self) -> None:
+        """Everything that was delivered has left, and there is room for more."""
+        self.is_choked = False
+        self.flushed()
+        for consumer in list(self.by_key.values()):
+            consumer.resume()
+
+    def flushed(self) -> None:
+        """Everything that was delivered has left: what went to subscriptions of mode auto is acknowledged."""
+        if not self._unflushed:
+            return
+        flushed, self._unflushed = self._unflushed, []
+        for lane, deliveries in by_lane(flushed):
+            if lane is not None:
+                lane.queue.consumed(*deliveries)
+                continue
+            for delivery in deliveries:
+                if delivery.consumer is not None:
+                    delivery.consumer.release()
+
+    def leaving(self) -> Iterator[None]:
+        """End all subscriptions, each with what it has; a job."""
+        consumers = list(self.by_key.values())
+        self.by_key.clear()
+        return chain.from_iterable(map(self._unsubscribing, consumers))
+
+    def closing(self, returned: list[Delivery]) -> Iterator[None]:
+        """The client is gone: give back what it had, in one go with `returned`; a job."""
+        returned += [delivery for delivery in self._unflushed if delivery.lane is not None]
+        self._unflushed.clear()
+        consumers = list(self.by_key.values())
+        self.by_key.clear()
+        for consumer in consumers:
+            returned += consumer.unacknowledged.values()
+            consumer.unacknowledged = {}
+        return giving_back(returned, chain.from_iterable(map(self._broker.unsubscribing, consumers)))
+
+
+def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:
+    for lane, of_lane in by_lane(deliveries):
+        if lane is not None:
+            lane.queue.acknowledge(of_lane, answer)
+        else:
+            answer(of_lane, None)
+
+
+def _settling(deliveries: list[Delivery], answer: AcknowledgementAnswer) -> Iterator[None]:
+    for first in range(0, len(deliveries), ACKNOWLEDGED_MAX):
+        _settle(deliveries[first : first + ACKNOWLEDGED_MAX], answer)
+        yield
+
+
+@subject.register
+def _subject(consumers: ClientConsumers) -> str | None:
+    return subject(consumers._client)

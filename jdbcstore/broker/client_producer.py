@@ -1,0 +1,218 @@
+"""What a client sends: `ClientProducer` is the producing part of a client (`jdbcstore.broker.client`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from jdbcstore.broker.answers import SendAnswer
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.memory import NUMBERED_BYTES, WRITE_BYTES
+from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.producers import Number, Numbering
+from jdbcstore.broker.transaction import OpenTransactions, Transaction
+from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import Message
+
+__all__ = ["ClientProducer"]
+
+
+class ClientProducer:
+    """Sends for one client.
+
+    Args:
+        broker: where to.
+        client: who asks, waits and is answered.
+        transactions: its open ones.
+
+    Attributes:
+        numbering: what is missing of producers that number their messages.
+    """
+
+    def __init__(self, broker: ClientHost, client: ClientRequests, transactions: OpenTransactions) -> None:
+        self.numbering = Numbering()
+        self._broker = broker
+        self._client = client
+        self._access = client.access
+        self._memory = client.memory
+        self._transactions = transactions
+        self._division = MessageDivision(broker)
+        self._producer = ProducerId(client.connection_id, 1, -1)
+        self._sent = 0
+        #: Producers that the store could not be asked about.
+        self._unlearned: dict[ProducerId, BaseException] = {}
+
+    def may_send(self, *, is_persistent: bool, is_temporary: bool, is_in_transaction: bool) -> bool:
+        """Whether a message may be sent now. If not, the client is held until there is memory, or room elsewhere.
+
+        Need not be asked unless there is little memory: ``memory.uncommitted > memory.uncommitted_max`` or
+        ``memory.is_short``.
+
+        Args:
+            is_persistent: its delivery mode.
+            is_temporary: whether a destination of it is temporary, so that the broker's store does not get it.
+            is_in_transaction: whether it is kept until `commit`.
+        """
+        memory = self._memory
+        is_spooled = not (is_in_transaction or (is_persistent and not is_temporary))
+        # The spool is another store, which may answer meanwhile.
+        if memory.uncommitted > memory.uncommitted_max * (2 if is_spooled else 1):
+            self._client.hold()
+            memory.senders.append(self._client.let_go)
+            return False
+        if memory.is_short and is_spooled:
+            return not self.waits_for_spool()
+        return True
+
+    def waits_for_spool(self) -> bool:
+        """Whether what does not fit into memory has to wait until the spool is open, or cannot be opened."""
+        opening = self._broker.spool_opening()
+        if opening is None:
+            return False
+        self._client.hold()
+        opening.add_done_callback(lambda _: self._client.let_go())
+        return True
+
+    def next_message_id(self) -> MessageId:
+        """The id of the next message that it sends, if its producer does not number them."""
+        self._sent += 1
+        return MessageId(self._producer, self._sent)
+
+    def send(self, message: Message, request: object, transaction: str | None = None) -> None:
+        """Publish a message; see `may_send`.
+
+        Args:
+            message: complete, with destination and `next_message_id`; it belongs to the broker from now on.
+            request: completed when the message is safe, or kept in the transaction.
+            transaction: which one it is part of; None for none.
+
+        Raises:
+            NotAuthorized: the client may not send there.
+            ProtocolError: there is no such transaction, or it is full; or the destination cannot be sent to.
+        """
+        destination = message.destination
+        if destination is None:
+            raise ValueError("a message needs a destination before it can be sent")
+        self._check_send(destination)
+        if self._broker.scheduler.is_management(destination):
+            if transaction is not None:
+                raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
+            self._access.check_management(message.reply_to)
+            self._broker.scheduler.manage(message, SendAnswer(self._client, request, message.size + WRITE_BYTES))
+            return
+        if transaction is not None:
+            self._transactions.named(transaction).send(self._division.singles(message, destination))
+            self._client.complete(request)
+            return
+        singles = self._division.singles(message, destination)
+        if len(singles) == 1:
+            copied = 0 if destination.is_queue else self._broker.virtual_topics.copied_bytes(singles)
+            self._broker.publish(
+                message, self._client, SendAnswer(self._client, request, message.size + WRITE_BYTES + copied)
+            )
+        else:
+            self._broker.commit(
+                singles, [], self._client, SendAnswer(self._client, request, self._division.size_of(singles))
+            )
+
+    def send_numbered(
+        self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None
+    ) -> bool:
+        """Publish a message of a producer that numbers them itself; `jdbcstore.broker.producers` has the theory.
+
+        Args:
+            number: producer and number.
+            make: gives the message, with the id that its number makes. What it raises costs the message and those
+                behind it, until it is sent again.
+            request, transaction: as `send`.
+
+        Returns:
+            False if the store has to be asked about the producer first: the client is held, make this request again.
+
+        Raises:
+            NotAuthorized, ProtocolError: as `send`; or the number may not come now.
+        """
+        producer_id, sequence = number
+        among = self._transactions.get(transaction)
+        if (failure := self.failure_of((producer_id,))) is not None:
+            self._refuse(number, among)
+            self._client.complete(request, failure)
+            return True
+        self.numbering.check(number)
+        if self.has_to_learn((producer_id,)):
+            return False
+        try:
+            self.numbering.admit(number)
+            self._check_turn(producer_id, sequence, among)
+            message = make()
+            destination = message.destination
+            if destination is None:
+                raise ValueError("a message needs a destination before it can be sent")
+            self._check_send(destination)
+            if self._broker.scheduler.is_management(destination):
+                raise ProtocolError(f"Messages to {destination} are orders: send them without a number")
+            singles = self._division.singles(message, destination)
+            if transaction is not None:
+                among = self._transactions.named(transaction)
+                among.number(producer_id, sequence)
+                among.send(singles)
+        except JdbcStoreError:
+            self._refuse(number, among)
+            raise
+        if among is not None:
+            self._client.complete(request)
+        else:
+            size = self._division.size_of(singles) + NUMBERED_BYTES
+            answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
+            self._broker.producers.commit(singles, [], self._client, answer, [producer_id])
+        return True
+
+    def _check_send(self, destination: Destination) -> None:
+        permissions = self._access.permissions
+        if permissions is not None and destination not in permissions.sendable:
+            permissions.check_send(destination)
+
+    def spoil(self, transaction: str | None) -> None:
+        """A numbered message of a transaction cannot be read: the transaction cannot be committed any more."""
+        among = self._transactions.get(transaction)
+        if among is not None:
+            among.refuse()
+
+    def _refuse(self, number: Number, transaction: Transaction | None) -> None:
+        """The client will hear an error for a numbered message."""
+        self.numbering.refused(number)
+        if transaction is not None:
+            transaction.refused.append(number)
+            transaction.refuse()
+
+    def _check_turn(self, producer_id: ProducerId, sequence: int, transaction: Transaction | None) -> None:
+        """Raise ProtocolError if lower numbers of the producer wait in another open transaction."""
+        for other in self._transactions:
+            waiting = other.numbers.get(producer_id)
+            if other is not transaction and waiting and waiting[0] < sequence:
+                raise ProtocolError(
+                    f"Message {sequence} would be stored before message {waiting[0]} of the same"
+                    f" producer, which waits in transaction {other.name}: commit that first"
+                )
+
+    def failure_of(self, producers: Iterable[ProducerId]) -> BaseException | None:
+        """Why the store could not be asked about one of these producers, told once; None if it could."""
+        return next((self._unlearned.pop(producer) for producer in producers if producer in self._unlearned), None)
+
+    def has_to_learn(self, producers: Iterable[ProducerId]) -> bool:
+        """Whether the broker has to ask the store about a producer first. The client is held until it knows."""
+        unknown = next((producer for producer in producers if not self._broker.producers.knows(producer)), None)
+        if unknown is None:
+            return False
+
+        def learned(error: BaseException | None) -> None:
+            if error is not None:
+                self._unlearned[unknown] = error
+            self._client.let_go()
+
+        self._client.hold()
+        self._broker.producers.learn(unknown, learned)
+        return True

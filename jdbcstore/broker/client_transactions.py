@@ -1,0 +1,142 @@
+"""The transactions of a client: `ClientTransactions` is that part of a client (`jdbcstore.broker.client`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from jdbcstore.broker.answers import SendAnswer
+from jdbcstore.broker.client_consumers import ClientConsumers
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.client_producer import ClientProducer
+from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.memory import NUMBERED_BYTES
+from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
+from jdbcstore.broker.producers import Number
+from jdbcstore.broker.transaction import OpenTransactions, Transaction
+from jdbcstore.errors import ProtocolError
+
+__all__ = ["ClientTransactions"]
+
+
+class ClientTransactions:
+    """Begins, commits and aborts for one client.
+
+    Args:
+        broker: where its messages go.
+        client: who asks, waits and is answered.
+        open_ones: its open transactions.
+        producer: knows the producers that number their messages.
+        consumers: have again what was acknowledged in a transaction that is rolled back.
+    """
+
+    def __init__(
+        self,
+        broker: ClientHost,
+        client: ClientRequests,
+        open_ones: OpenTransactions,
+        producer: ClientProducer,
+        consumers: ClientConsumers,
+    ) -> None:
+        self._broker = broker
+        self._client = client
+        self._open = open_ones
+        self._producer = producer
+        self._consumers = consumers
+        self._division = MessageDivision(broker)
+
+    def begin(self, name: str) -> None:
+        """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
+        self._open.begin(name)
+
+    def commit(self, name: str, request: object) -> bool:
+        """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
+
+        Returns:
+            False if something has to be found out first: the client is held, make this request again.
+
+        Raises:
+            ProtocolError: there is no such transaction.
+        """
+        transaction = self._open.named(name)
+        failure = self._producer.failure_of(transaction.numbers)
+        if failure is not None:
+            self._client.complete(request, failure)
+            return True
+        if not transaction.is_incomplete and self._producer.has_to_learn(transaction.numbers):
+            return False
+        if self._client.memory.is_short and self._producer.waits_for_spool():
+            return False
+        refusal = self._refusal_of(transaction)
+        if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and refusal is None:
+            transaction.prepared = Prepared()
+            self._client.work(self._preparing(transaction, transaction.prepared), request, lambda: None)
+            if self._client.is_held:
+                return False
+        self._commit(transaction, request, refusal)
+        return True
+
+    def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
+        """Why a transaction cannot be committed."""
+        if transaction.is_incomplete:
+            return ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+        if self._broker.virtual_topics.has_queues:  # some may have come since the messages
+            takes = self._broker.scheduler.takes
+            try:
+                self._division.check_copies([message for message in transaction.sends if not takes(message)])
+            except ProtocolError as error:
+                return ProtocolError(f"Transaction {transaction.name} is rolled back: {error}")
+        return None
+
+    def _commit(self, transaction: Transaction, request: object, refusal: ProtocolError | None) -> None:
+        size = self._division.size_of(transaction.sends)
+        if transaction.numbers or transaction.is_incomplete:
+            size += NUMBERED_BYTES
+        self._open.end(transaction)
+        undo = partial(self._undo, transaction.all_numbers(), transaction.acknowledged)
+        answer = SendAnswer(self._client, request, size, undo)
+        if refusal is not None:
+            answer(refusal)
+        elif not transaction.numbers:
+            self._broker.commit(
+                transaction.sends, transaction.acknowledged, self._client, answer, prepared=transaction.prepared
+            )
+        else:
+            self._broker.producers.commit(
+                transaction.sends,
+                transaction.acknowledged,
+                self._client,
+                answer,
+                transaction.numbers,
+                prepared=transaction.prepared,
+            )
+
+    def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:
+        """It is rolled back: what was sent in it has to be sent again, what was acknowledged the client has still."""
+        for number in numbers:
+            self._producer.numbering.refused(number)
+        self._consumers.restore(acknowledged)
+
+    def _preparing(self, transaction: Transaction, prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a commit of many messages costs. The transaction is open until that is done, so it is rolled
+        back with a client that goes meanwhile."""
+        size = self._division.size_of(transaction.sends)
+        self._client.memory.uncommitted += size  # what is prepared has the bodies once more
+        try:
+            yield from self._broker.preparing(transaction.sends, prepared)
+        finally:
+            self._client.memory.uncommitted -= size
+
+    def abort(self, name: str) -> None:
+        """Roll a transaction back: what was acknowledged in it is the client's still.
+
+        Raises:
+            ProtocolError: there is no such transaction.
+        """
+        transaction = self._open.named(name)
+        self._open.end(transaction)
+        self._consumers.restore(transaction.acknowledged)
+        for number in transaction.refused:
+            self._producer.numbering.forgiven(number)

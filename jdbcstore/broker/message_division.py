@@ -1,0 +1,84 @@
+"""What a message becomes on its way in: one message for each of its destinations, none more than may be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jdbcstore.broker.client_host import ClientHost
+from jdbcstore.broker.memory import WRITE_BYTES
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ProtocolError
+from jdbcstore.message import Message
+
+__all__ = ["MessageDivision"]
+
+
+class MessageDivision:
+    """Divides messages to composites, and refuses what cannot be sent.
+
+    Args:
+        broker: knows destinations, virtual topics and limits.
+    """
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: ClientHost) -> None:
+        self._broker = broker
+
+    def singles(self, message: Message, destination: Destination) -> list[Message]:
+        """The message for each of its destinations: itself unless the destination is a composite.
+
+        One that is to be sent later is divided then.
+
+        Raises:
+            ProtocolError: one of them cannot be sent to, or they are more than may be stored at once.
+        """
+        elements = destination.elements()
+        for element in elements:
+            self._check_target(element)
+        if self._broker.scheduler.takes(message):
+            self._broker.scheduler.job_of(message)  # refuses what cannot be kept
+            return [message]
+        if len(elements) > 1:
+            self._check_parts(message, len(elements))
+        singles = message.divided()
+        if len(elements) > 1 or not destination.is_queue:
+            self.check_copies(singles)
+        return singles
+
+    def _check_parts(self, message: Message, count: int) -> None:
+        """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""
+        options = self._broker.options
+        if count > options.composite_parts_max:
+            raise ProtocolError(
+                f"A message to {count} destinations: composite_parts_max is {options.composite_parts_max}. Send it to a"
+                " topic, or in several messages"
+            )
+        if count * message.size > options.transaction_bytes_max:
+            raise ProtocolError(
+                f"A message of {message.size} bytes to {count} destinations: they are stored together, and"
+                f" transaction_bytes_max is {options.transaction_bytes_max}. Send it in several messages"
+            )
+
+    def check_copies(self, messages: Sequence[Message]) -> None:
+        """Raise ProtocolError if what goes to the queues of virtual topics is more than may be stored at once."""
+        most = self._broker.options.transaction_bytes_max
+        copied = self._broker.virtual_topics.copied_bytes(messages)
+        if copied > most:
+            raise ProtocolError(
+                f"The copies for the queues of virtual topics take {copied} bytes: they are stored together, and"
+                f" transaction_bytes_max is {most}. Send less at once, or remove queues that nobody reads"
+            )
+
+    def _check_target(self, destination: Destination) -> None:
+        if self._broker.is_crowded:
+            self._broker.check_room_for(destination)
+        if destination.is_temporary and not self._broker.knows_temporary(destination):
+            raise ProtocolError(f"The destination {destination} does not exist.")
+        if destination.is_wildcard:
+            raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+
+    def size_of(self, messages: Sequence[Message]) -> int:
+        """Bytes that they take on their way to the store, with their copies."""
+        copied = self._broker.virtual_topics.copied_bytes(messages)
+        return sum([message.size + WRITE_BYTES for message in messages]) + copied

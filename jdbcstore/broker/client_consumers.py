@@ -265,7 +265,7 @@ class ClientConsumers:
         consumer.credit += 1
         delivery.consumer = None
         if delivery.lane is not None:
-            delivery.lane.queue.cannot_deliver(delivery, error, self._client.callbacks.protocol)
+            delivery.lane.queue.removal.cannot_deliver(delivery, error, self._client.callbacks.protocol)
 
     def acknowledge(
         self, consumer: Consumer, delivery: Delivery, request: object, transaction: str | None = None
@@ -309,7 +309,7 @@ class ClientConsumers:
         if lane is None:
             answer([delivery], None)
         else:
-            lane.queue.refuse(delivery, answer)
+            lane.queue.removal.refuse(delivery, answer)
 
     def restore(self, deliveries: Iterable[Delivery]) -> None:
         """Their acknowledgement failed or was rolled back: the client has them still."""
@@ -339,7 +339,7 @@ class ClientConsumers:
         flushed, self._unflushed = self._unflushed, []
         for lane, deliveries in by_lane(flushed):
             if lane is not None:
-                lane.queue.consumed(*deliveries)
+                lane.queue.removal.consumed(*deliveries)
                 continue
             for delivery in deliveries:
                 if delivery.consumer is not None:
@@ -366,7 +366,7 @@ class ClientConsumers:
 def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:
     for lane, of_lane in by_lane(deliveries):
         if lane is not None:
-            lane.queue.acknowledge(of_lane, answer)
+            lane.queue.removal.acknowledge(of_lane, answer)
         else:
             answer(of_lane, None)
 

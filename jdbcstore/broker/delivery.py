@@ -122,6 +122,14 @@ class DeliveryQueue(Protocol):
     def giving_back(self, deliveries: Iterable[Delivery]) -> Iterator[None]:
         """Take back what a consumer did not acknowledge; a job."""
 
+    @property
+    def removal(self) -> DeliveryRemoval:
+        """By which messages leave it."""
+
+
+class DeliveryRemoval(Protocol):
+    """By which messages leave a queue: `jdbcstore.broker.removal`, which says more."""
+
     def acknowledge(self, deliveries: Sequence[Delivery], answer: DeliveryAnswer) -> None:
         """Consumers are done with messages of one lane."""
 
@@ -131,8 +139,8 @@ class DeliveryQueue(Protocol):
     def settled(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries have left the store."""
 
-    def discard(self, delivery: Delivery) -> None:
-        """Remove a message that nobody waits for."""
+    def discard(self, *deliveries: Delivery) -> None:
+        """Remove messages that nobody waits for."""
 
     def refuse(self, delivery: Delivery, answer: DeliveryAnswer) -> None:
         """The consumer refuses the message."""
@@ -236,6 +244,20 @@ class Delivery:
         self.sent = 0
         #: What the consumer's acknowledgement will call it.
         self.key = ""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the store that it came from was closed since."""
+        return self.lane is not None and self.lane.is_closed
+
+    def hand_out(self) -> int:
+        """It is in flight now; returns how many bytes of its lane are."""
+        return 0 if self.lane is None else self.lane.hand_out(self)
+
+    def take_back(self) -> None:
+        """It is in flight no more."""
+        if self.lane is not None:
+            self.lane.take_back(self)
 
     @property
     def is_rewritable(self) -> bool:

@@ -32,6 +32,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
+from jdbcstore.broker.delivery_counts import DeliveryCounts
 from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
@@ -177,11 +178,10 @@ class DurableSubscription(TopicSubscription):
         self._topic = topic
         self._key = consumer.key
         self._interest = consumer.interest
-        self._delivered = delivered
         self._spool = spool
         self._unwanted: list[MessageId] = []
         self._timer: asyncio.TimerHandle | None = None
-        super().__init__(broker, topic.destination)
+        super().__init__(broker, topic.destination, DeliveryCounts(delivered))
         topic.subscriptions[consumer.key] = self
 
     def begin(self, consumer: Consumer) -> None:
@@ -212,7 +212,7 @@ class DurableSubscription(TopicSubscription):
         Returns:
             The lane, and what its `Lane.added` has to be told when the store has answered; None if nothing has.
         """
-        lane = self.persistent(message)
+        lane = self.contents.persistent_lane(message)
         if message.message_id is not None and not self._interest.wants(message) and lane.pass_over(message):
             self._collect(message.message_id)
             return None
@@ -222,7 +222,7 @@ class DurableSubscription(TopicSubscription):
         """Take a message that is not stored."""
         if not self._interest.wants(message):
             return
-        lane = self.transient(message)
+        lane = self.contents.transient_lane(message)
         try:
             completion, delivery = lane.add(message.copy(), visible=True)
         except JdbcStoreError as error:
@@ -270,32 +270,8 @@ class DurableSubscription(TopicSubscription):
         if error is not None:  # they are read again, and left out again
             log.info("unwanted messages are not acknowledged destination=%s error=%r", self.destination, str(error))
 
-    # -- out and back ------------------------------------------------------------------------------------------------
-
-    def _take(self, now_ms: int) -> Delivery | None:
-        while (delivery := super()._take(now_ms)) is not None:
-            if self._delivered and delivery.stored:
-                before = delivery.redeliveries
-                delivery.redeliveries = self._delivered.get(delivery.message_id.broker_sequence_id, before)
-            if not self._is_delivered_too_often(delivery):
-                break
-            self._give_up(delivery)
-        return delivery
-
-    def _take_in(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        deliveries = list(deliveries)
-        for delivery in deliveries:
-            if delivery.stored and delivery.lane is not None and delivery.lane.is_durable:
-                self._delivered[delivery.message_id.broker_sequence_id] = delivery.redeliveries + 1
-        return super()._take_in(deliveries)
-
-    def settled(self, deliveries: Sequence[Delivery]) -> None:
-        for delivery in deliveries:
-            self._delivered.pop(delivery.message_id.broker_sequence_id, None)
-        super().settled(deliveries)
-
     def close(self) -> None:
-        spooled = next((lane.store for lane in self._transient if lane.is_open), None)
+        spooled = next((lane.store for lane in self.contents.transient if lane.is_open), None)
         super().close()
         if spooled is not None:
             purged = spooled.remove_all_messages()

@@ -51,7 +51,7 @@ class Memberships:
         joining = self._wildcards.covering(queue.destination)
         if joining:
             if not queue.destination.is_temporary:
-                queue.load()  # what is wrong with its store is told to who needs it, before anybody takes part
+                queue.contents.load()  # what is wrong with its store is told to who needs it, before anybody takes part
             self._host.slices.run(self._joining(queue, joining))
 
     def _joining(self, queue: Queue, consumers: Iterable[Consumer]) -> Iterator[None]:

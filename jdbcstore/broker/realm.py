@@ -107,7 +107,7 @@ class Realm:
     def _load_queue(self, destination: Destination) -> None:
         queue = self._broker.queues.get(destination) or self._broker.add_queue(destination)
         try:
-            queue.load()
+            queue.contents.load()
         except ConfigurationError as error:  # a name that another broker gave it
             log.warning("a stored queue cannot be served destination=%r error=%r", destination, str(error))
 

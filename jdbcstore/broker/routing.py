@@ -201,8 +201,8 @@ class Router:
                 self._scheduler.changed(along.jobs)
                 for delivery in acknowledged:
                     if delivery.lane is not None:
-                        queue = delivery.lane.queue
-                        queue.settled([delivery]) if delivery.lane.is_durable else queue.discard(delivery)
+                        removal = delivery.lane.queue.removal
+                        removal.settled([delivery]) if delivery.lane.is_durable else removal.discard(delivery)
 
         def done(_: object, error: BaseException | None) -> None:
             try:
@@ -267,7 +267,7 @@ class Router:
         if moved is None:
             if not message.expired(self._host.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
-            lane.queue.acknowledge([delivery], answer)
+            lane.queue.removal.acknowledge([delivery], answer)
             return
 
         def moved_or_not(error: BaseException | None) -> None:
@@ -302,7 +302,7 @@ class Router:
 
 def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:
     """Who takes note of a message that is stored."""
-    return target.persistent(message) if isinstance(target, Queue) else target
+    return target.contents.persistent_lane(message) if isinstance(target, Queue) else target
 
 
 def _store_of(taker: Lane | Topic) -> MessageStore:

@@ -370,7 +370,7 @@ def test_who_does_not_trust_its_lease_delivers_nothing(
         """What a client had is on offer again, after the trust has run out."""
         broker.trusted_until_ns = 0
         queue = broker.queues[Queue("A")]
-        queue.give_back(list(next(iter(queue.consumers)).unacknowledged.values()))
+        list(queue.giving_back(list(next(iter(queue.consumers)).unacknowledged.values())))
 
     broker.loop.call_soon_threadsafe(come_back)
     assert "not renewed in time" in consumer.error().headers["message"]

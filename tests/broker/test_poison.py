@@ -205,7 +205,7 @@ def test_what_the_store_refuses_as_a_dead_letter_is_kept_as_it_is(
     [
         ("lane.Lane.added", "SEND", {"destination": A, **PERSISTENT}),
         ("topic.Topic.admitted", "SEND", {"destination": TOPIC, **PERSISTENT}),
-        ("queue.Queue.settled", "ACK", {}),
+        ("removal.Removal.settled", "ACK", {}),
         ("lane.Lane.added", "COMMIT", {"transaction": "t"}),
     ],
 )

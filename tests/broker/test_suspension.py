@@ -38,7 +38,7 @@ def held(broker: Broker) -> int:
     """The bytes of everything that is in memory, counted one by one."""
     found = 0
     for queue in broker.queues.values():
-        deliveries = [*queue._returned, *(d for lane in queue.lanes() for d in lane.window)]
+        deliveries = [*queue.contents.returned, *(d for lane in queue.lanes() for d in lane.window)]
         deliveries += [d for consumer in queue.consumers for d in consumer.unacknowledged.values()]
         found += sum(delivery.size for delivery in deliveries if delivery.message is not None)
         found += queue.in_flight * DELIVERY_BYTES
@@ -242,7 +242,7 @@ def test_accounts_are_right_after_suspensions_under_load(
             assert queue.depth == store.queue_message_store(Queue(name)).message_count
             assert (queue.in_flight, queue.consumers) == (0, {})
         for queue in broker.queues.values():
-            queue.dequeued = 0
+            queue.removal.dequeued = 0
     for name in "ABC":
         with Client(address) as client:
             client.connect()

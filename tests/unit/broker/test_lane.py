@@ -198,13 +198,13 @@ class World:
         for key, delivery in list(self.consumer.unacknowledged.items())[:2]:
             del self.consumer.unacknowledged[key]
             self.consumer.release()
-            self.queue.acknowledge([delivery], self._acknowledged)
+            self.queue.removal.acknowledge([delivery], self._acknowledged)
 
     def _acknowledged(self, deliveries: Sequence[Delivery], error: BaseException | None) -> None:
         if error is None:
             self.acknowledged += [delivery.message_id.producer_sequence_id for delivery in deliveries]
         else:
-            self.queue.give_back(deliveries)
+            list(self.queue.giving_back(deliveries))
 
     def reconnect(self) -> None:
         self.note()
@@ -362,7 +362,7 @@ def test_what_is_stored_with_a_higher_priority_is_next(
             assert [delivery.message_id.broker_sequence_id for delivery in client.delivered] == best
             for delivery in client.delivered:
                 del world.consumer.unacknowledged[str(delivery.order)]
-                world.queue.acknowledge([delivery], world._acknowledged)
+                world.queue.removal.acknowledge([delivery], world._acknowledged)
             client.delivered.clear()
             world.store.commit(1000)
             await world.settle()
@@ -378,7 +378,7 @@ def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurr
             world.add()
         world.store.commit(1000)
         await world.settle()
-        lane = world.queue._persistent[0]
+        lane = world.queue.contents.persistent[0]
         assert len(lane.window) <= 10 + 5
         await world.finish()
         assert sorted(world.acknowledged) == list(range(1, 101))

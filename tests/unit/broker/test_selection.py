@@ -72,7 +72,7 @@ class SelectingWorld(World):
             for key, delivery in list(consumer.unacknowledged.items())[:2]:
                 del consumer.unacknowledged[key]
                 consumer.release()
-                self.queue.acknowledge([delivery], self._acknowledged)
+                self.queue.removal.acknowledge([delivery], self._acknowledged)
 
     def reconnect(self) -> None:
         self.note()

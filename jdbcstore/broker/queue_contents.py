@@ -1,0 +1,244 @@
+"""What is in a queue, and where it stands: in lanes, given back, or waiting for the time of a redelivery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
+
+from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.host import Host
+from jdbcstore.broker.lane import Lane, LaneQueue
+from jdbcstore.broker.returned import Returned
+from jdbcstore.message import Message
+from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
+
+__all__ = ["QueueContents"]
+
+_by_order = attrgetter("order")
+
+
+class QueueContents:
+    """The contents of one queue.
+
+    Args:
+        broker: gives options, memory and inbox.
+        queue: whose lanes they are.
+        open_store: opens the queue's store in the broker's store; None for a temporary queue, which has none.
+        open_spool: opens its store in the spool.
+
+    Attributes:
+        persistent: one lane, or one for each priority from 0 on; an empty list without a store.
+        transient: likewise, of what does not have to survive; an empty list until there is such a message.
+        returned: what consumers gave back.
+        delayed: given back, and waiting for the time of their redelivery.
+    """
+
+    def __init__(
+        self,
+        broker: Host,
+        queue: LaneQueue,
+        open_store: Callable[[], MessageStore] | None,
+        open_spool: Callable[[], MessageStore],
+    ) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._open_store = open_store
+        self._open_spool = open_spool
+        self._is_prioritized = queue.policy.prioritized_messages
+        self.returned = Returned()
+        self.delayed: dict[Delivery, asyncio.TimerHandle] = {}
+        self.persistent = self._new_persistent()
+        self.transient: list[Lane] = []
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    def _new_persistent(self) -> list[Lane]:
+        return [] if self._open_store is None else self._new_lanes(self._open_store, memory_first=False)
+
+    def _new_lanes(self, open_store: Callable[[], MessageStore], *, memory_first: bool) -> list[Lane]:
+        levels = range(PRIORITY_LEVELS) if self._is_prioritized else [None]
+        return [Lane(self._broker, self._queue, open_store, memory_first=memory_first, level=level) for level in levels]
+
+    def persistent_lane(self, message: Message) -> Lane:
+        """The lane over the broker's store. A temporary queue has none: nothing survives its connection anyway."""
+        return self._of(self.persistent, message) if self.persistent else self.transient_lane(message)
+
+    def transient_lane(self, message: Message) -> Lane:
+        """The lane of what does not have to survive."""
+        if not self.transient:
+            self.transient = self._new_lanes(self._open_spool, memory_first=True)
+        return self._of(self.transient, message)
+
+    def _of(self, lanes: list[Lane], message: Message) -> Lane:
+        if len(lanes) == 1:
+            return lanes[0]
+        if lanes[0].is_durable:
+            _open(lanes)  # all at once, so that none counts what this message is going to add
+        return lanes[min(max(message.priority, 0), PRIORITY_LEVELS - 1)]
+
+    def load(self) -> None:
+        """Count what the store has. A queue that was not counted looks empty, and is forgotten as such."""
+        _open(self.persistent)
+
+    def lanes(self) -> Sequence[Lane]:
+        """Those lanes that are there, those of higher priorities first."""
+        return [lane for lanes in (self.persistent, self.transient) for lane in reversed(lanes)]
+
+    def reopen(self) -> None:
+        """The broker's store was closed and no client is left: forget what was in it. What is only in memory stays."""
+        if self.persistent:
+            for lane in self.persistent:
+                self._close(lane)
+            self.persistent = self._new_persistent()
+
+    def needs_spool(self) -> bool:
+        """Whether messages of it are in the spool, or on their way."""
+        lanes = self.transient
+        is_used = self.delayed or self.returned or any(lane.in_flight or not lane.idle for lane in lanes)
+        return bool(is_used) and any(lane.is_open for lane in lanes)
+
+    def let_go_of_spool(self) -> bool:
+        """It is closed: the next message that needs one opens another. Nothing may be in it. Returns whether it was
+        open."""
+        if not any(lane.is_open for lane in self.transient):
+            return False
+        for lane in self.transient:
+            self._close(lane)
+        self.transient = []
+        return True
+
+    def close(self) -> None:
+        """Forget everything that is in memory; no client is left."""
+        for lane in self.lanes():
+            self._close(lane)
+
+    def _close(self, lane: Lane) -> None:
+        for delivery in [delivery for delivery in self.delayed if delivery.lane is lane]:
+            self.delayed.pop(delivery).cancel()
+            self.forget(delivery)
+        returned = [delivery for delivery in self.returned if delivery.lane is lane]
+        for delivery in [*lane.close(), *returned]:
+            self.forget(delivery)
+        for delivery in returned:
+            self.returned.discard(delivery)
+
+    # -- how much there is -----------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that are with consumers, or whose removal the store has not answered yet."""
+        return sum(lane.in_flight for lane in self.lanes())
+
+    def depth(self, picks: Iterable[Delivery]) -> int:
+        """Messages that nobody has acknowledged. `picks` are those that selections have taken from the store."""
+        lanes = self.lanes()
+        back = [delivery.lane for delivery in (*self.returned, *self.delayed, *picks)]
+        if len(self.persistent) > 1 and self.persistent[0].is_open:  # only all together have a count
+            persistent, lanes = self.persistent, self.transient
+            stored = persistent[0].store.message_count + sum(lane.undecided for lane in persistent)
+            in_memory = sum(len(lane.window) + lane.in_flight for lane in persistent)
+            in_memory += sum(lane in persistent for lane in back)
+            back = [lane for lane in back if lane not in persistent]
+            return max(stored, in_memory) + sum(lane.depth + lane.in_flight for lane in lanes) + len(back)
+        return sum(lane.depth for lane in lanes) + len(back) + self.in_flight
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in it, and nothing is under way."""
+        return not self.in_flight and not self.returned and not self.delayed and all(lane.idle for lane in self.lanes())
+
+    # -- what goes next --------------------------------------------------------------------------------------------
+
+    def waiting(self) -> Iterator[Delivery]:
+        """What is in memory and may go: what was given back first, then the windows."""
+        return chain(self.returned, *(lane.window for lane in self.lanes()))
+
+    def first(self) -> Delivery | None:
+        """What goes first; None if there is nothing, or it is not known yet. It stays."""
+        if self._is_prioritized:
+            return self._first_by_priority()
+        if self.returned.members:
+            return self.returned.first()
+        first = None
+        for lanes in (self.persistent, self.transient):
+            if lanes and lanes[0].window:
+                head = lanes[0].window[0]
+                if first is None or head.order < first.order:
+                    first = head
+        return first
+
+    def _first_by_priority(self) -> Delivery | None:
+        """The first of the highest priority that has any; None while it is not known which that is."""
+        returned = self.returned.first()
+        returned_level = -1 if returned is None or returned.lane is None else returned.lane.level
+        for level in reversed(range(PRIORITY_LEVELS)):
+            if level == returned_level:
+                return returned
+            lanes = [of_kind[level] for of_kind in (self.persistent, self.transient) if of_kind]
+            heads = [lane.window[0] for lane in lanes if lane.window and lane.window[0].visible]
+            if heads:
+                return min(heads, key=_by_order)
+            if any(lane.is_behind for lane in lanes if not lane.window):
+                return None
+        return None
+
+    def pop(self, delivery: Delivery) -> None:
+        """Take out what goes first."""
+        if not (self.returned.members and self.returned.discard(delivery)) and delivery.lane is not None:
+            delivery.lane.pop()
+
+    def take_out(self, delivery: Delivery) -> None:
+        """Take out what waits anywhere."""
+        if not self.returned.discard(delivery) and delivery.lane is not None:
+            delivery.lane.take_out(delivery)
+
+    def take_returned(self, lane: Lane, message: Message) -> Delivery | None:
+        """Take out the delivery of a message of a lane's store, if it was given back; it has its message then."""
+        sequence = 0 if message.message_id is None else message.message_id.broker_sequence_id
+        delivery = self.returned.stored(lane, sequence)
+        if delivery is not None:
+            self.returned.discard(delivery)
+            if delivery.message is None:
+                self.keep(delivery, message)
+        return delivery
+
+    def take_all_back(self) -> list[Delivery]:
+        """Take out everything that was given back, also what waits for its time."""
+        taken = self.returned.take_all()
+        for delivery, again in self.delayed.items():
+            again.cancel()
+            taken.append(delivery)
+        self.delayed.clear()
+        return taken
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def keep(self, delivery: Delivery, message: Message) -> None:
+        """A message was read again."""
+        delivery.message = message
+        self._broker.memory.used += delivery.size
+
+    def forget(self, delivery: Delivery) -> None:
+        """The message is gone from memory."""
+        if delivery.message is not None:
+            self._broker.memory.used -= delivery.size
+            delivery.message = None
+
+    def drop(self, delivery: Delivery) -> None:
+        """The store refused a message; it has been taken out of the window."""
+        delivery.is_out = True
+        self.forget(delivery)
+
+    def unload(self, *deliveries: Delivery) -> None:
+        """Keep only the ids of these: the store has the rest, should it be needed again."""
+        for delivery in deliveries:
+            if delivery.durable:
+                self.forget(delivery)
+
+
+def _open(lanes: list[Lane]) -> None:
+    if lanes and not lanes[0].is_open:
+        for lane in lanes:
+            lane.store  # noqa: B018

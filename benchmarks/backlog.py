@@ -45,7 +45,8 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import raw_connection
-from jdbcstore.store.jdbc.rows import Batch, MessageRow, Write
+from jdbcstore.store.jdbc.rows import MessageRow
+from jdbcstore.store.jdbc.writes import Batch, Write
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER

@@ -15,7 +15,8 @@ from pathlib import Path
 from jdbcstore.config.urls import open_store
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import raw_connection
-from jdbcstore.store.jdbc.rows import Batch, MessageRow, Write
+from jdbcstore.store.jdbc.rows import MessageRow
+from jdbcstore.store.jdbc.writes import Batch, Write
 
 __all__ = ["Limit", "measure"]
 

@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from jdbcstore.store.jdbc.dialect import Dialect
-from jdbcstore.store.jdbc.rows import Batch
+from jdbcstore.store.jdbc.writes import Batch
 from tests.sql.captured import Sent
 
 __all__ = ["batch_statements"]

@@ -20,9 +20,10 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Batch, Purge, Write
+from jdbcstore.store.jdbc.rows import Purge
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
+from jdbcstore.store.jdbc.writes import Batch, Write
 from jdbcstore.testing.messages import PRODUCER
 from tests.conftest import EVERY_SQL_SERVER, fresh_database
 from tests.sql.captured import Sent, captured

@@ -29,8 +29,8 @@ from jdbcstore.store.jdbc import subscriptions
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Batch
 from jdbcstore.store.jdbc.schema import inspect_schema, upgrade_schema
+from jdbcstore.store.jdbc.writes import Batch
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER

@@ -14,6 +14,6 @@ part of one), `operations` (records without messages, back to commands), `live` 
 read), `messages` (reading it), `overview` (subscriptions, and what keeps files), `source` (what Spark sees).
 """
 
-from jdbcstore.spark.kahadb.messages import live_messages
+from jdbcstore.spark.kahadb.distributed import live_messages
 
 __all__ = ["live_messages"]

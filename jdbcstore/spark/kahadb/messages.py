@@ -1,47 +1,43 @@
 """``view=messages``: the messages that a broker would have, in the columns of ``format("activemq")``.
 
-There are two ways to them. The format replays where Spark plans, in one process, which needs nothing but the option.
-`live_messages` lets Spark's workers read the records in parallel, without messages, sorts them into one task that
-replays them, and reads the messages in parallel again. Both end in `read_live`.
+There are two ways to them. The format replays where Spark plans, in one process, which needs nothing but the option;
+`jdbcstore.spark.kahadb.distributed` lets Spark's workers do it. Both end in `read_live`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
-from jdbcstore.errors import ConfigurationError, JournalDamaged
+from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
 from jdbcstore.spark.columns import schema_of as activemq_schema_of
 from jdbcstore.spark.decoding import Decoder
-from jdbcstore.spark.kahadb.columns import OPERATIONS, SUBSCRIBERS, check_schema, schema_of
+from jdbcstore.spark.kahadb.columns import SUBSCRIBERS, check_schema
 from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
-from jdbcstore.spark.kahadb.live import LIVE, LIVE_TYPE, live_batches, live_table, replayed
+from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.kahadb.commands import AddMessage, UpdateMessage
 from jdbcstore.store.kahadb.journal import JournalFile, Location
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    pass
 
-__all__ = ["MessagesReader", "live_messages", "read_live"]
+__all__ = ["TASK_BYTES", "MessagesReader", "read_live", "reads_messages", "takes_corrupt"]
 
 #: Read at once where messages stand; neighbours need one read then.
 _CHUNK_BYTES: Final = 1 << 20
 _ROWS_MAX: Final = 10_000
 #: Of messages; what a task reads at least, if there is so much.
-_TASK_BYTES: Final = 32 << 20
-_TASKS_MAX: Final = 10_000
+TASK_BYTES: Final = 32 << 20
 #: What a journal tells of a message only within it.
 _LACKS: Final = frozenset({"EXPIRATION"})
 
@@ -77,12 +73,12 @@ class MessagesReader(DataSourceReader):
     @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        takes_corrupt = _takes_corrupt(options, self._schema)
+        is_taken = takes_corrupt(options, self._schema)
         parts: list[InputPartition] = []
         for partition, path in enumerate(options.paths):
             directory = JournalDirectory(path, options.archive)
-            table = live_table(replayed(directory, options.tx_store), options, takes_corrupt=takes_corrupt)
-            for batch in _cut(table, min(options.split_bytes, _TASK_BYTES)):
+            table = live_table(replayed(directory, options.tx_store), options, takes_corrupt=is_taken)
+            for batch in _cut(table, min(options.split_bytes, TASK_BYTES)):
                 with pa.BufferOutputStream() as sink:
                     with pa.ipc.new_stream(sink, LIVE) as writer:
                         writer.write_batch(batch)
@@ -97,65 +93,13 @@ class MessagesReader(DataSourceReader):
                 yield from read_live(live, partition.files, partition.partition, self._options, self._schema)
 
 
-def live_messages(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
-    """The messages that a broker would have, found by Spark's workers.
-
-    ::
-
-        live_messages(spark, "/backup/kahadb", columns="topic,messageId,text", subscribe="queue://ORDERS")
-
-    Records are read in parallel, without messages; one task puts them in their order and replays them, in the memory
-    that live messages and open transactions take; the messages are read in parallel. Each action on the result does
-    all this again, so ``cache()`` or write it.
-
-    Args:
-        spark: the session.
-        paths: directories, each a store of its own: column ``partition`` says which.
-        options: those of ``format("kahadb")``.
-
-    Raises:
-        ConfigurationError: an option is unknown or wrong.
-        StoreError: a directory cannot be listed.
-    """
-    from jdbcstore.spark.kahadb.source import KahaDBDataSource
-
-    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    chosen = replace(KahaDBOptions.of({"path": "-"} | given), paths=paths)
-    if chosen.view != "messages":
-        raise ConfigurationError(f"for view={chosen.view} use spark.read.format('kahadb')")
-    schema = schema_of(chosen)
-    spark.dataSource.register(KahaDBDataSource)
-    found = [_live(spark, chosen, partition, path, schema) for partition, path in enumerate(paths)]
-    return reduce(lambda one, other: one.unionAll(other), found)
-
-
-def _live(spark: SparkSession, options: KahaDBOptions, partition: int, path: str, schema: StructType) -> DataFrame:
-    directory = JournalDirectory(path, options.archive)
-    records = spark.read.format("kahadb").option("view", "records").option("columns", ",".join(OPERATIONS))
-    records = records.option("splitBytes", options.split_bytes)
-    if options.archive is not None:
-        records = records.option("directoryArchive", options.archive)
-    merge = partial(
-        live_batches,
-        files=frozenset(directory.files),
-        options=options,
-        takes_corrupt=_takes_corrupt(options, schema),
-    )
-    live = records.load(path).repartition(1).sortWithinPartitions("file", "offset").mapInArrow(merge, LIVE_TYPE)
-    task_bytes = min(options.split_bytes, _TASK_BYTES)
-    tasks = min(sum(file.size for file in directory.files.values()) // task_bytes, _TASKS_MAX)
-    if tasks > 1 and _reads_messages(options, schema):
-        live = live.repartition(tasks, expr("FILE"), expr(f"RECORD div {task_bytes}"))
-        live = live.sortWithinPartitions("FILE", "RECORD")
-    read = partial(read_live, files=directory.files, partition=partition, options=options, schema=schema)
-    return live.mapInArrow(read, schema)
-
-
-def _takes_corrupt(options: KahaDBOptions, schema: StructType) -> bool:
+def takes_corrupt(options: KahaDBOptions, schema: StructType) -> bool:
+    """Whether messages that cannot be decoded are rows."""
     return CORRUPT in schema.names and options.on_corrupt == "column"
 
 
-def _reads_messages(options: KahaDBOptions, schema: StructType) -> bool:
+def reads_messages(options: KahaDBOptions, schema: StructType) -> bool:
+    """Whether a schema needs more than what the list of live messages has."""
     return _Reading(options, schema, 0).needs_messages
 
 

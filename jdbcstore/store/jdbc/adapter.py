@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, NullPool, text
+from sqlalchemy import URL, Connection, Engine, NullPool, TextClause, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -57,7 +57,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.producers import Producers
-from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge, Write
+from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge
 from jdbcstore.store.jdbc.scheduling import JdbcJobStore
 from jdbcstore.store.jdbc.schema import (
     SchemaReport,
@@ -74,6 +74,7 @@ from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
 from jdbcstore.store.jdbc.watch import Lines, engine_for, line_of, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.writer import Writer
+from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.unlocked import NoLocker
 
@@ -123,6 +124,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self.statements: Statements
         self.dialect: Dialect
         self.writer: Writer
+        #: The statement that reads a page of one level.
+        self.page_statement: Callable[[int | None], TextClause]
         self._vacuum: Vacuum
         self._producers: Producers
         self._jobs: JdbcJobStore
@@ -240,7 +243,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             self._cleanup = Cleanup(self, self.options.cleanup_period_ms / 1000)
             self.registry.look = self._cleanup.look
             self.doubts = Doubts(self.statements, self.registry, self._container, has_table=report.has_prepared_acks)
-            self._transactions = JdbcTransactionStore(self)
+            self._transactions = JdbcTransactionStore(self, self)
             planner = Planner(self.registry, self.dialect, self.doubts)
             self.writer = Writer(engine, self.dialect, self.options, self._vacuum.removed, self._fence, planner)
             self._producers = Producers(self, has_table=report.has_producers)

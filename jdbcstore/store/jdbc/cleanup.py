@@ -16,18 +16,16 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import text
 
 from jdbcstore.errors import JdbcStoreError, StoreClosed
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.jdbc.rows import Write
+from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.subscriptions import TopicState
 from jdbcstore.store.jdbc.topic_work import Clear
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.writes import Write
 
 __all__ = ["Cleanup"]
 
@@ -51,7 +49,7 @@ class Cleanup:
         period_s: how often to look at every topic; 0 is never, and then there is no thread.
     """
 
-    def __init__(self, adapter: JdbcPersistenceAdapter, period_s: float) -> None:
+    def __init__(self, adapter: StoreHost, period_s: float) -> None:
         self._adapter = adapter
         self._period_s = period_s
         self._one_at_a_time = threading.Lock()

@@ -8,7 +8,7 @@ messages one is rolled back with everything that it would have added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import text
 
@@ -17,9 +17,7 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.intake import IntakePage, IntakeStore, Staged, StagedPlace, TakenIn, WaitingLoad
 from jdbcstore.store.jdbc.rows import Change, Trace
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.store_host import StoreHost
 
 __all__ = ["JdbcIntakeStore"]
 
@@ -31,7 +29,7 @@ class JdbcIntakeStore(IntakeStore):
         adapter: started.
     """
 
-    def __init__(self, adapter: JdbcPersistenceAdapter) -> None:
+    def __init__(self, adapter: StoreHost) -> None:
         self._adapter = adapter
 
     def waiting_load(self) -> WaitingLoad | None:

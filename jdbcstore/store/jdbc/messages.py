@@ -11,7 +11,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, bindparam, text
 
@@ -22,11 +22,10 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
-from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge, Write
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-    from jdbcstore.store.jdbc.topic_work import TopicWork
+from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge
+from jdbcstore.store.jdbc.store_host import StoreHost
+from jdbcstore.store.jdbc.topic_work import TopicWork
+from jdbcstore.store.jdbc.writes import Write
 
 __all__ = ["Frame", "JdbcMessageStore", "PageRow", "Reach", "producer_text"]
 
@@ -83,7 +82,7 @@ class JdbcMessageStore(MessageStore):
     """One queue. Created by the adapter only."""
 
     def __init__(
-        self, adapter: JdbcPersistenceAdapter, destination: Destination, container: Container, *, prioritized: bool
+        self, adapter: StoreHost, destination: Destination, container: Container, *, prioritized: bool
     ) -> None:
         self.destination = destination
         self.prioritized = prioritized

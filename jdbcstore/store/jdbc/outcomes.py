@@ -6,9 +6,9 @@ twice. Each of these writes has a batch to itself: what it finds in the tables i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, bindparam, text
 
@@ -16,16 +16,15 @@ from jdbcstore.destination import Topic
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.jdbc.marks import Acknowledged, Draft, Range
+from jdbcstore.store.jdbc.predecessors import Predecessors
 from jdbcstore.store.jdbc.prepared import AddedRow, Doubts, Prepared
 from jdbcstore.store.jdbc.rows import Change, Container, MessageKey
+from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.subscriptions import InDoubt, Registry, Shown, Subscription, row_of
 from jdbcstore.store.jdbc.topic_work import Acknowledge, TopicWork
 from jdbcstore.store.jdbc.xid import ack_xid, added_xid, plain_xid, read_message_xid, removed_xid
 
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.planning import Plan
-
-__all__ = ["Decide", "Decision", "Prepare", "plan_prepare", "show", "widened"]
+__all__ = ["Decide", "Decision", "OutcomePlan", "Prepare", "plan_prepare", "show", "widened"]
 
 #: Messages or intervals in one statement.
 _AT_ONCE: Final = 100
@@ -91,6 +90,22 @@ class Decide(TopicWork):
                     topic.doubt(self.new_ids[row.id])
 
 
+class OutcomePlan(Protocol):
+    """What a batch does to subscriptions (`jdbcstore.store.jdbc.planning.Plan`), as far as outcomes add to it."""
+
+    statements: Statements
+    predecessors: Predecessors
+    changes: list[Change]
+    in_doubt: dict[Subscription, InDoubt]
+    afterwards: list[Callable[[], object]]
+
+    def is_there(self, subscription: Subscription) -> bool:
+        """Whether a subscription can acknowledge: it has begun and does not end."""
+
+    def draft(self, subscription: Subscription) -> dict[int, Draft]:
+        """What a subscription will have acknowledged, by row."""
+
+
 class _Trial(Draft):
     """A draft that keeps what is put into it."""
 
@@ -108,7 +123,7 @@ class _Trial(Draft):
 # -- preparing -------------------------------------------------------------------------------------------------------
 
 
-def plan_prepare(plan: Plan, connection: Connection, work: Prepare) -> None:
+def plan_prepare(plan: OutcomePlan, connection: Connection, work: Prepare) -> None:
     """Statements for a transaction that is to be in doubt."""
     statements, doubts, xid = plan.statements, work.doubts, work.xid
     if work.keys:
@@ -139,7 +154,7 @@ def plan_prepare(plan: Plan, connection: Connection, work: Prepare) -> None:
     plan.afterwards.append(settle)
 
 
-def _by_subscription(plan: Plan, acknowledges: Sequence[Acknowledge]) -> dict[Subscription, set[int]]:
+def _by_subscription(plan: OutcomePlan, acknowledges: Sequence[Acknowledge]) -> dict[Subscription, set[int]]:
     found: dict[Subscription, set[int]] = {}
     for one in acknowledges:
         if plan.is_there(one.subscription):
@@ -147,7 +162,7 @@ def _by_subscription(plan: Plan, acknowledges: Sequence[Acknowledge]) -> dict[Su
     return found
 
 
-def _present(connection: Connection, plan: Plan, work: Prepare) -> list[tuple[int, Container]]:
+def _present(connection: Connection, plan: OutcomePlan, work: Prepare) -> list[tuple[int, Container]]:
     """Those messages to be removed that are there. One that somebody else removes in doubt cannot be removed."""
     wanted = {id: container for container, id in work.removes}
     statement = text(plan.statements.message_states).bindparams(bindparam("ids", expanding=True))
@@ -163,7 +178,7 @@ def _present(connection: Connection, plan: Plan, work: Prepare) -> list[tuple[in
 
 
 def _our_rows(
-    plan: Plan, xid: XATransactionId, acknowledged: Mapping[Subscription, Mapping[int, Sequence[Range]]]
+    plan: OutcomePlan, xid: XATransactionId, acknowledged: Mapping[Subscription, Mapping[int, Sequence[Range]]]
 ) -> Iterator[Change]:
     """Our own table's rows; `show` says which of them the column shows, too."""
     number = 0
@@ -189,7 +204,7 @@ class Decision:
         work: what is asked.
     """
 
-    def __init__(self, plan: Plan, connection: Connection, work: Decide) -> None:
+    def __init__(self, plan: OutcomePlan, connection: Connection, work: Decide) -> None:
         self._plan = plan
         self._work = work
         known = work.doubts.by_xid.get(work.xid, Prepared())
@@ -259,7 +274,7 @@ class Decision:
 
 
 def show(
-    subscription: Subscription, in_doubt: InDoubt, rows: Mapping[int, Acknowledged], plan: Plan
+    subscription: Subscription, in_doubt: InDoubt, rows: Mapping[int, Acknowledged], plan: OutcomePlan
 ) -> dict[int, Shown]:
     """Statements that make column XID of a subscription's rows say what is in doubt; what it says then.
 
@@ -291,7 +306,10 @@ def show(
 
 
 def _upto(
-    subscription: Subscription, of_xid: Mapping[int, Sequence[Range]], rows: Mapping[int, Acknowledged], plan: Plan
+    subscription: Subscription,
+    of_xid: Mapping[int, Sequence[Range]],
+    rows: Mapping[int, Acknowledged],
+    plan: OutcomePlan,
 ) -> int:
     """The id up to which a subscription has acknowledged everything if one transaction in doubt is committed.
 

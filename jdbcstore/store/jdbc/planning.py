@@ -22,7 +22,7 @@ from jdbcstore.store.jdbc.marks import Acknowledged, Draft, Range
 from jdbcstore.store.jdbc.outcomes import Decide, Decision, Prepare, plan_prepare, show, widened
 from jdbcstore.store.jdbc.predecessors import Predecessors, Walks
 from jdbcstore.store.jdbc.prepared import Doubts
-from jdbcstore.store.jdbc.rows import Change, Container, Write
+from jdbcstore.store.jdbc.rows import Change, Container
 from jdbcstore.store.jdbc.subscriptions import (
     VIRTUAL_TOPIC_ROW,
     InDoubt,
@@ -45,6 +45,7 @@ from jdbcstore.store.jdbc.topic_work import (
     Remove,
     TopicWork,
 )
+from jdbcstore.store.jdbc.writes import Write
 
 __all__ = ["Plan", "Planner"]
 

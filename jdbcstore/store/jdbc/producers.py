@@ -7,16 +7,14 @@ forgotten. So the table is never walked through at once, needs no index by time,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import Connection, text
 
 from jdbcstore.errors import SchemaMismatch
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.jdbc.rows import Write
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.store_host import StoreHost
+from jdbcstore.store.jdbc.writes import Write
 
 __all__ = ["Producers"]
 
@@ -32,7 +30,7 @@ class Producers:
         has_table: whether our table is there; without it only stored messages tell.
     """
 
-    def __init__(self, adapter: JdbcPersistenceAdapter, *, has_table: bool) -> None:
+    def __init__(self, adapter: StoreHost, *, has_table: bool) -> None:
         self.has_table = has_table
         self._adapter = adapter
         self._swept = ""

@@ -8,18 +8,17 @@ firings at the same time one is rolled back with everything that it would have a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, text
 
 from jdbcstore.errors import CodecError, MessageTooLarge, SchemaMismatch, StoreError
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.jdbc.rows import Change, Trace, Write
+from jdbcstore.store.jdbc.rows import Change, Trace
+from jdbcstore.store.jdbc.store_host import StoreHost
+from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
 __all__ = ["JdbcJobStore"]
 
@@ -35,7 +34,7 @@ class JdbcJobStore(JobStore):
         has_table: whether our table is there.
     """
 
-    def __init__(self, adapter: JdbcPersistenceAdapter, *, has_table: bool) -> None:
+    def __init__(self, adapter: StoreHost, *, has_table: bool) -> None:
         self.has_table = has_table
         self._adapter = adapter
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import Connection, text
 
@@ -21,13 +21,12 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
 from jdbcstore.store.jdbc.marks import NOTHING, Acknowledged
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, PageRow, Reach
-from jdbcstore.store.jdbc.rows import MessageRow, Purge, Write
+from jdbcstore.store.jdbc.rows import MessageRow, Purge
+from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.subscriptions import Subscription, TopicState, row_of
 from jdbcstore.store.jdbc.topic_work import Acknowledge, Added, Begin, Complete, End, Purged, Remove, TopicWork
+from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
-
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
 __all__ = ["JdbcTopicMessageStore"]
 
@@ -45,9 +44,7 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
         prioritized: whether messages are ordered by priority before sequence.
     """
 
-    def __init__(
-        self, adapter: JdbcPersistenceAdapter, destination: Topic, state: TopicState, *, prioritized: bool
-    ) -> None:
+    def __init__(self, adapter: StoreHost, destination: Topic, state: TopicState, *, prioritized: bool) -> None:
         super().__init__(adapter, destination, state.container, prioritized=prioritized)
         self._topic = state
         self._rows = adapter.registry.rows_for(prioritized=prioritized)

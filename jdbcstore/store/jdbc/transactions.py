@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jdbcstore.destination import Destination, Topic
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PreparedTransaction
+from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
+from jdbcstore.store.jdbc.messages import JdbcMessageStore
 from jdbcstore.store.jdbc.outcomes import Decide, Prepare
 from jdbcstore.store.jdbc.prepared import AddedRow, Prepared, messages_of
-from jdbcstore.store.jdbc.rows import MessageRow, Write
+from jdbcstore.store.jdbc.rows import MessageRow
+from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import Acknowledge
+from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
+from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.jdbc.xid import check_xid
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.subscription import SubscriptionKey
 
-if TYPE_CHECKING:
-    from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-
 __all__ = ["JdbcTransactionStore"]
+
+
+class TransactionHost(StoreHost, Protocol):
+    """A store that is open, as its transactions see it."""
+
+    def own(self, store: MessageStore) -> JdbcMessageStore:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
+
+    def own_topic(self, store: TopicMessageStore) -> JdbcTopicMessageStore:
+        """The same, of a topic."""
 
 
 class JdbcTransactionStore(BufferedTransactionStore):
@@ -27,14 +38,15 @@ class JdbcTransactionStore(BufferedTransactionStore):
 
     Args:
         adapter: whose.
+        host: the same, as the parts of the store see it.
     """
 
-    def __init__(self, adapter: JdbcPersistenceAdapter) -> None:
-        options = adapter.options
+    def __init__(self, adapter: PersistenceAdapter, host: TransactionHost) -> None:
+        options = host.options
         super().__init__(
             adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
         )
-        self._jdbc = adapter
+        self._jdbc = host
 
     def check(self, transaction_id: XATransactionId) -> None:
         check_xid(transaction_id)

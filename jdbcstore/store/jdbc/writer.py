@@ -48,8 +48,9 @@ from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, 
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.planning import Planner
-from jdbcstore.store.jdbc.rows import Batch, Container, Trace, Write
+from jdbcstore.store.jdbc.rows import Container, Trace
 from jdbcstore.store.jdbc.watch import Line, line_of
+from jdbcstore.store.jdbc.writes import Batch, Write
 
 __all__ = ["Writer"]
 

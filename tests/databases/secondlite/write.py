@@ -10,7 +10,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from jdbcstore.errors import LeaseLost
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.fence import Fence
-from jdbcstore.store.jdbc.rows import Batch
+from jdbcstore.store.jdbc.writes import Batch
 
 __all__ = ["SecondLiteStatements"]
 

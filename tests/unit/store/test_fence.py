@@ -13,8 +13,9 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Batch, ProducerRow, Purge, Write
+from jdbcstore.store.jdbc.rows import ProducerRow, Purge
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.writes import Batch, Write
 
 FENCE = Fence("east-0123456789ab", 7, idle_ms=5000)
 PROOF = re.compile(r"EXECUTE jdbcstore_fence|FOR SHARE|LOCK IN SHARE MODE")

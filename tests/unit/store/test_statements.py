@@ -14,8 +14,9 @@ from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.rows import Batch, MessageRow, Purge, Write
+from jdbcstore.store.jdbc.rows import MessageRow, Purge
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.writes import Batch, Write
 from tests.sql.recorder import batch_statements
 
 DIALECTS = ("sqlite", "postgresql", "mysql", "mariadb")

@@ -22,7 +22,8 @@ from jdbcstore.store.jdbc.statements import Statements
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.fence import Fence
-    from jdbcstore.store.jdbc.rows import Batch, Change
+    from jdbcstore.store.jdbc.rows import Change
+    from jdbcstore.store.jdbc.writes import Batch
 
 __all__ = ["STILL_AT_WORK", "Dialect", "raw_connection"]
 

@@ -16,7 +16,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from jdbcstore.errors import LeaseLost, MessageTooLarge
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name
-from jdbcstore.store.jdbc.rows import Batch, MessageRow
+from jdbcstore.store.jdbc.rows import MessageRow
+from jdbcstore.store.jdbc.writes import Batch
 
 __all__ = ["PACKET_MARGIN_BYTES", "MySQLStatements"]
 

@@ -26,7 +26,8 @@ from jdbcstore.store.jdbc.dialect.postgresql.copy_format import (
     text_field,
 )
 from jdbcstore.store.jdbc.fence import Fence
-from jdbcstore.store.jdbc.rows import Batch, MessageRow
+from jdbcstore.store.jdbc.rows import MessageRow
+from jdbcstore.store.jdbc.writes import Batch
 
 __all__ = ["FENCE", "PostgreSQLStatements"]
 

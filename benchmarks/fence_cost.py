@@ -21,9 +21,9 @@ from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import raw_connection
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.watch import engine_for
 from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jdbc.writes import Batch, Write
 from jdbcstore.store.lease import LockerOptions

@@ -25,12 +25,12 @@ from sqlalchemy import create_engine, text
 
 from jdbcstore.config.urls import store_options, store_url
 from jdbcstore.spark import register
-from jdbcstore.spark.encoding import Encoder
+from jdbcstore.spark.encoder import Encoder
 from jdbcstore.spark.options import WriteOptions
 from jdbcstore.store.jdbc.dialect.base.bulk import LoadRow
 from jdbcstore.store.jdbc.dialect.postgresql.bulk import packed_for_copy
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema import upgrade_schema
-from jdbcstore.store.jdbc.watch import engine_for
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer

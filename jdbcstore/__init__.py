@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from jdbcstore.broker.options import BrokerOptions
     from jdbcstore.broker.runner import running, serve
     from jdbcstore.broker.subscription_request import AcknowledgeMode
-    from jdbcstore.client.asynchronous import (
+    from jdbcstore.client.async_connection import (
         AsyncConnection,
         AsyncReceivedMessage,
         AsyncSubscription,
         AsyncTransaction,
     )
-    from jdbcstore.client.blocking import Connection, ReceivedMessage, Subscription, Transaction
-    from jdbcstore.client.opening import connect, connect_async
-    from jdbcstore.client.outgoing import SendOptions
-    from jdbcstore.client.subscribing import SubscribeOptions
+    from jdbcstore.client.connection import Connection, ReceivedMessage, Subscription, Transaction
+    from jdbcstore.client.connector import connect, connect_async
+    from jdbcstore.client.outgoing_message import SendOptions
+    from jdbcstore.client.subscribe_options import SubscribeOptions
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
@@ -167,16 +167,16 @@ _HOMES: Final = {
     "jdbcstore.broker.runner": ("running", "serve"),
     "jdbcstore.broker.options": ("BrokerOptions",),
     "jdbcstore.broker.subscription_request": ("AcknowledgeMode",),
-    "jdbcstore.client.asynchronous": (
+    "jdbcstore.client.async_connection": (
         "AsyncConnection",
         "AsyncReceivedMessage",
         "AsyncSubscription",
         "AsyncTransaction",
     ),
-    "jdbcstore.client.blocking": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
-    "jdbcstore.client.opening": ("connect", "connect_async"),
-    "jdbcstore.client.outgoing": ("SendOptions",),
-    "jdbcstore.client.subscribing": ("SubscribeOptions",),
+    "jdbcstore.client.connection": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
+    "jdbcstore.client.connector": ("connect", "connect_async"),
+    "jdbcstore.client.outgoing_message": ("SendOptions",),
+    "jdbcstore.client.subscribe_options": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
     "jdbcstore.identifiers": ("MessageId", "ProducerId"),

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from jdbcstore.broker.blocking import BlockingCalls
+from jdbcstore.broker.blocking_calls import BlockingCalls
+from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.dead_letter import DeadLetters
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
-from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.intake import Intake
-from jdbcstore.broker.life import Life, State
+from jdbcstore.broker.lifecycle import Lifecycle, State
+from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.memory import Memory
@@ -29,9 +30,8 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import Reader
-from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.redeliveries import Redeliveries
-from jdbcstore.broker.routing import Router
+from jdbcstore.broker.router import Router
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization, AuthorizationMap
@@ -136,20 +136,20 @@ class Broker:
         self.is_crowded = False
         self._tidied_s = 0.0
         self.loop: asyncio.AbstractEventLoop
-        self.inbox: Inbox
+        self.completions: CompletionBridge
         #: What takes long, for one client or for all.
         self.slices: Slices
         #: Tells the log when something takes long all the same.
         self.watchdog: Watchdog
         self._spool = Spool(spool)
         #: Where it is in its life.
-        self.life = Life()
+        self.lifecycle = Lifecycle()
         #: `boot_time_ns` from when on it may not act as master any more; the lock keeper's thread moves it on.
         self.trusted_until_ns = 0
         self._mastership: Mastership | None = None
         self._run: asyncio.Task[None] | None = None
         self._health: Health | None = None
-        self._realm: Realm | None = None
+        self._service: MasterService | None = None
         self._reader: Reader
         self._memberships = Memberships(self)
         self.subscribing, self.unsubscribing = self._memberships.subscribing, self._memberships.unsubscribing
@@ -185,23 +185,23 @@ class Broker:
             LockHeld: another broker is master and the store's ``fail_if_locked`` is set.
         """
         self.loop = asyncio.get_running_loop()
-        self.inbox = Inbox(self.loop, self.turn, self.store_failed)
+        self.completions = CompletionBridge(self.loop, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)
         self.slices = Slices(self.loop)
         self._router.begin()
         calls = BlockingCalls()
         locker = self.adapter.locker() if isinstance(self.adapter, SupportsLocking) else None
-        self._realm = Realm(self, calls)
-        self._mastership = Mastership(self, self._realm, locker, calls)
+        self._service = MasterService(self, calls)
+        self._mastership = Mastership(self, self._service, locker, calls)
         if self.options.health_bind:
-            self._health = Health(self.options.health_bind, lambda: self.life.status)
+            self._health = Health(self.options.health_bind, lambda: self.lifecycle.status)
             await self._health.start()
         if self.authentication is not None:
             self.authentication.start(self._users_changed)
         self.watchdog = Watchdog(self.loop, self.options.slow_callback_ms)
         self.watchdog.start()
         self._run = asyncio.create_task(self._live(self._mastership))
-        decided = asyncio.create_task(self.life.reached(State.MASTER, State.STANDBY))
+        decided = asyncio.create_task(self.lifecycle.reached(State.MASTER, State.STANDBY))
         await asyncio.wait((self._run, decided), return_when=asyncio.FIRST_COMPLETED)
         decided.cancel()
         if self._run.done():
@@ -248,9 +248,9 @@ class Broker:
         Raises:
             RuntimeError: it does not listen, because it is not master.
         """
-        if self._realm is None or self._realm.server is None:
-            raise RuntimeError(f"the broker does not listen: it is {self.life.state}")
-        return self._realm.server.addresses
+        if self._service is None or self._service.server is None:
+            raise RuntimeError(f"the broker does not listen: it is {self.lifecycle.state}")
+        return self._service.server.addresses
 
     def reload(self) -> None:
         """Read files again that clients are checked by, for those who connect from now on; SIGHUP does this."""

@@ -63,7 +63,7 @@ In the other direction: ``callbacks.deliver`` is called as long as the subscript
 `consumers.is_choked` is false. Set it when the client does not read, and call `consumers.unchoke` when it does. Call
 `consumers.flushed` when everything that was delivered has left: messages of mode AUTO are acknowledged then, and not
 before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one.
-What the transport keeps for requests that are not complete is told to ``client.holding``: ``frame_is`` while one
+What the transport keeps for requests that are not complete is told to ``client.account``: ``frame_is`` while one
 arrives, ``backlog_is`` while they wait for their turn.
 
 **Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
@@ -76,12 +76,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from jdbcstore.broker.callbacks import ClientCallbacks
+from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.client_transactions import ClientTransactions
-from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.pending_acks import DeliveryNames
 from jdbcstore.broker.phase import Phase
 from jdbcstore.broker.security.login import Credentials
@@ -104,17 +104,17 @@ class Client(ClientRequests):
 
     Attributes:
         producer, consumers, transactions, temporaries: its parts.
-        holding: what it makes the broker keep.
+        account: what it makes the broker keep.
     """
 
     def __init__(self, broker: ClientHost, callbacks: ClientCallbacks, names: DeliveryNames | None = None) -> None:
         super().__init__(broker, callbacks)
-        self.holding = Holding(self, broker.memory, broker.options, broker.loop)
-        open_ones = OpenTransactions(self.connection_id, broker.options, self.holding, broker.producers)
+        self.account = ClientAccount(self, broker.memory, broker.options, broker.loop)
+        open_ones = OpenTransactions(self.connection_id, broker.options, self.account, broker.producers)
         self.producer = ClientProducer(broker, self, open_ones)
-        self.consumers = ClientConsumers(broker, self, self.holding, open_ones, names)
+        self.consumers = ClientConsumers(broker, self, self.account, open_ones, names)
         self.transactions = ClientTransactions(broker, self, open_ones, self.producer, self.consumers)
-        self.temporaries = Temporaries(broker, self.connection_id, self.access, self.holding)
+        self.temporaries = Temporaries(broker, self.connection_id, self.access, self.account)
         self._open_transactions = open_ones
         #: Who waits for it to be gone, to have its client id.
         self._successors: list[Callable[[bool], object]] = []
@@ -219,7 +219,7 @@ class Client(ClientRequests):
             return
         self._advance(Phase.CLOSED)
         self.consumers.is_choked = True
-        self.holding.close()
+        self.account.close()
         self.callbacks.closed()
         self.memory.connections -= 1
         self.access.end()

@@ -11,13 +11,13 @@ from typing import Final
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.answers import AcknowledgementAnswer
 from jdbcstore.broker.browser import Browser
+from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.consumer_factory import consumer_for, subscription_bytes
 from jdbcstore.broker.delivery import Consumer, Delivery, by_lane, giving_back
 from jdbcstore.broker.durable import DurableConsumer
-from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.pending_acks import DeliveryNames, PendingAcks
-from jdbcstore.broker.subscribing import consumer_for, subscription_bytes
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.transaction import OpenTransactions
 from jdbcstore.broker.watchdog import subject
@@ -39,7 +39,7 @@ class ClientConsumers:
     Args:
         broker: where from.
         client: who asks, waits and is answered.
-        holding: what it makes the broker keep.
+        account: what it makes the broker keep.
         transactions: its open ones.
         names: gives deliveries the names by which the client will acknowledge them.
 
@@ -54,7 +54,7 @@ class ClientConsumers:
         self,
         broker: ClientHost,
         client: ClientRequests,
-        holding: Holding,
+        account: ClientAccount,
         transactions: OpenTransactions,
         names: DeliveryNames | None,
     ) -> None:
@@ -63,7 +63,7 @@ class ClientConsumers:
         self.is_choked = False
         self._broker = broker
         self._client = client
-        self._holding = holding
+        self._account = account
         self._transactions = transactions
         self._deliver = client.callbacks.deliver
         #: Their keys by destination, in order: some clients have no other name for them.
@@ -116,7 +116,7 @@ class ClientConsumers:
             )
         consumer = consumer_for(self._broker, self, wanted)
         consumer.kept_bytes = subscription_bytes(wanted)
-        self._holding.subscribed(consumer.kept_bytes)
+        self._account.subscribed(consumer.kept_bytes)
         self.by_key[key] = consumer
         self._by_destination.setdefault(wanted.destination, {})[key] = None
         try:
@@ -188,7 +188,7 @@ class ClientConsumers:
         self._client.work(self._unsubscribing(consumer), request, partial(self._client.complete, request))
 
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
-        self._holding.unsubscribed(consumer.kept_bytes)
+        self._account.unsubscribed(consumer.kept_bytes)
         self._pending_acks.forget(consumer)
         return self._broker.unsubscribing(consumer)
 

@@ -31,9 +31,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
+from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Answer, Consumer, Delivery, Receiver
 from jdbcstore.broker.delivery_counts import DeliveryCounts
-from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Queue
@@ -163,7 +163,7 @@ class DurableSubscription(TopicSubscription):
     """What one durable subscription gets of one topic, while a client uses it.
 
     Args:
-        broker: gives options, stores, inbox and memory.
+        broker: gives options, stores, completions and memory.
         topic: the topic; its store is open.
         consumer: who uses it.
         delivered: how often messages were delivered before, by sequence; kept up to date.
@@ -229,7 +229,7 @@ class DurableSubscription(TopicSubscription):
             _log_loss(error)
             return
         if completion is not None:
-            self._broker.inbox.expect(completion, self._added, (lane, delivery, _log_loss))
+            self._broker.completions.expect(completion, self._added, (lane, delivery, _log_loss))
 
     def wanted(self, messages: Sequence[Message]) -> Sequence[Message]:
         if self._interest.is_everything:
@@ -264,7 +264,7 @@ class DurableSubscription(TopicSubscription):
         except JdbcStoreError as error:
             self._left_out(None, error)
         else:
-            self._broker.inbox.expect(completion, self._left_out, None)
+            self._broker.completions.expect(completion, self._left_out, None)
 
     def _left_out(self, _: object, error: BaseException | None) -> None:
         if error is not None:  # they are read again, and left out again
@@ -275,7 +275,7 @@ class DurableSubscription(TopicSubscription):
         super().close()
         if spooled is not None:
             purged = spooled.remove_all_messages()
-            self._broker.inbox.expect(purged, self._emptied, None)
+            self._broker.completions.expect(purged, self._emptied, None)
 
     def _emptied(self, _: object, error: BaseException | None) -> None:
         self._broker.forget_in_spool(self._spool)
@@ -407,14 +407,14 @@ class Durables:
     def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
         info = SubscriptionInfo(asked.key, topic.destination, asked.subscribed_destination, asked.selector)
         completion = topic.open_store().add_subscription(info, retroactive=retroactive)
-        answers.expect(self._broker.inbox, completion)
+        answers.expect(self._broker.completions, completion)
 
     def _delete(self, known: _Known, names: Iterable[Destination], answers: _Together) -> None:
         for name in names:
             topic = self._broker.topic(name)
             completion = topic.open_store().delete_subscription(known.key)
             topic.durable.discard(known.key)
-            answers.expect(self._broker.inbox, completion)
+            answers.expect(self._broker.completions, completion)
 
     def _subscribed(self, consumer: DurableConsumer, answer: Answer, error: BaseException | None) -> None:
         answer(error)
@@ -533,10 +533,10 @@ class _Together:
         self._remaining = 1  # `complete`
         self._error: BaseException | None = None
 
-    def expect(self, inbox: Inbox, completion: Completion[None]) -> None:
+    def expect(self, completions: CompletionBridge, completion: Completion[None]) -> None:
         """One of them."""
         self._remaining += 1
-        inbox.expect(completion, self._answered, None)
+        completions.expect(completion, self._answered, None)
 
     def complete(self) -> None:
         """There are no more."""

@@ -16,9 +16,9 @@ from typing import Final
 
 import h11
 
-from jdbcstore.broker.accepting import Acceptor
+from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.addresses import parse_bind
-from jdbcstore.broker.life import State, Status
+from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.errors import JdbcStoreError
 
 __all__ = ["Health"]

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from jdbcstore.broker.inbox import Inbox
+from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.slices import Slices
@@ -31,7 +31,7 @@ class Host(Protocol):
     """A running broker, as its parts see it. Everything happens in its event loop."""
 
     loop: asyncio.AbstractEventLoop
-    inbox: Inbox
+    completions: CompletionBridge
     slices: Slices
 
     @property

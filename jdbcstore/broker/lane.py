@@ -106,7 +106,7 @@ class Lane:
     """The persistent, or the non-persistent messages of a queue.
 
     Args:
-        broker: gives options, memory, inbox and the threads that read.
+        broker: gives options, memory, completions and the threads that read.
         queue: whose lane it is.
         open_store: called once, when the store is needed for the first time.
         memory_first: keep messages in memory only as long as they fit (the non-persistent lane).

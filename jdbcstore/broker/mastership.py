@@ -1,4 +1,4 @@
-"""Mastership: what drives a broker through its life (`jdbcstore.broker.life`), from standby to master and back.
+"""Mastership: what drives a broker through its life (`jdbcstore.broker.lifecycle`), from standby to master and back.
 
 Three rules, in the order of their importance:
 
@@ -18,10 +18,10 @@ import logging
 import random
 from typing import Final, Protocol
 
-from jdbcstore.broker.blocking import BlockingCalls, GivenUp
-from jdbcstore.broker.life import Life, State
+from jdbcstore.broker.blocking_calls import BlockingCalls, GivenUp
+from jdbcstore.broker.lifecycle import Lifecycle, State
+from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.broker.realm import Realm
 from jdbcstore.broker.server import ListenError
 from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
 from jdbcstore.store.contract import Locker
@@ -47,7 +47,7 @@ class Candidate(Protocol):
     trusted_until_ns: int
 
     @property
-    def life(self) -> Life:
+    def lifecycle(self) -> Lifecycle:
         """Where it is in its life."""
 
     @property
@@ -59,17 +59,17 @@ class Mastership:
     """The driver.
 
     Args:
-        broker: whose life it is: `Broker.life`, ``options``, ``trusted_until_ns``.
-        realm: what is opened and closed.
+        broker: whose life it is: `Broker.lifecycle`, ``options``, ``trusted_until_ns``.
+        service: what is opened and closed.
         locker: says who is master; None for a store that only one process can have.
         calls: asks the locker.
     """
 
-    def __init__(self, broker: Candidate, realm: Realm, locker: Locker | None, calls: BlockingCalls) -> None:
+    def __init__(self, broker: Candidate, service: MasterService, locker: Locker | None, calls: BlockingCalls) -> None:
         self._broker = broker
-        self._realm = realm
+        self._service = service
         self._locker = locker
-        self._life = broker.life
+        self._lifecycle = broker.lifecycle
         self._options = broker.options
         self._loop = broker.loop
         self._calls = calls
@@ -105,10 +105,10 @@ class Mastership:
             self._change(State.STOPPING, f"it failed: {error}")
             raise
         finally:
-            if self._life.state is not State.STOPPING:
+            if self._lifecycle.state is not State.STOPPING:
                 self._change(State.STOPPING, "it was told to stop")
             await self._release()
-            await self._realm.farewell(self._deadline_s)
+            await self._service.farewell(self._deadline_s)
             if self._patience is not None:
                 self._patience.cancel()
 
@@ -126,7 +126,7 @@ class Mastership:
         """Stop serving now: the store failed, or the trust is over. Does nothing unless we serve, or are about to."""
         if self._ended is None or self._ended.done():
             return
-        self._realm.cease(reason)
+        self._service.cease(reason)
         self._change(State.SUSPENDED, reason)
         self._ended.set_result(error)
 
@@ -144,7 +144,10 @@ class Mastership:
                     return True
                 holder = (await self._call(locker.status)).holder
             except TransientStoreError as error:
-                if self._life.state is State.STARTING and self._loop.time() - began_s > self._options.start_timeout_s:
+                if (
+                    self._lifecycle.state is State.STARTING
+                    and self._loop.time() - began_s > self._options.start_timeout_s
+                ):
                     raise
                 if not outage:
                     outage = str(error)
@@ -153,7 +156,7 @@ class Mastership:
                 continue
             outage, self._pause_s = "", 0.0
             reason = f"{holder or 'another broker'} is master"
-            if (self._life.state, self._life.status.reason) != (State.STANDBY, reason):
+            if (self._lifecycle.state, self._lifecycle.status.reason) != (State.STANDBY, reason):
                 self._change(State.STANDBY, reason)
             self._is_settled = True
             poll_s = locker.options.lock_acquire_sleep_interval_ms / 1000
@@ -170,7 +173,7 @@ class Mastership:
             await self._serve_terms(None)
             return
         if lease.term != self._last_term + 1:
-            await self._realm.forget()
+            await self._service.forget()
         self._last_term, self._loss = lease.term, None
         keeper = LockKeeper(self._locker, self._renewed, self._lost)
         self._broker.trusted_until_ns = lease.trusted_until_ns
@@ -211,11 +214,11 @@ class Mastership:
     async def _serve(self, ended: asyncio.Future[BaseException | None]) -> None:
         """From recovery to the end of serving."""
         try:
-            await self._realm.open_store()
+            await self._service.open_store()
         except (TransientStoreError, LockError) as error:
-            if self._life.state is State.RECOVERING:
+            if self._lifecycle.state is State.RECOVERING:
                 self._change(State.SUSPENDED, f"the store cannot be opened: {error}")
-            await self._realm.abandon()
+            await self._service.abandon()
             return
         try:
             await self._listen(ended)
@@ -225,13 +228,13 @@ class Mastership:
             began_s = self._loop.time()
             failure = await ended
         except BaseException:
-            await self._realm.abandon()
+            await self._service.abandon()
             raise
-        if self._life.state is not State.SUSPENDED:
+        if self._lifecycle.state is not State.SUSPENDED:
             self._change(State.STOPPING, "it was told to stop")
-            await self._realm.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)
+            await self._service.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)
             return
-        await self._realm.abandon()
+        await self._service.abandon()
         if self._loop.time() - began_s > _STEADY_S:
             self._pause_s = 0.0
         if failure is not None and not isinstance(failure, LockError) and self._options.on_store_failure == "stop":
@@ -243,11 +246,11 @@ class Mastership:
         deadline_s = self._loop.time() + self._options.start_timeout_s
         while not ended.done():
             try:
-                await self._realm.listen()
+                await self._service.listen()
             except ListenError as error:
                 if not self._is_settled or self._loop.time() > deadline_s:
                     raise
-                if self._life.status.reason != str(error):
+                if self._lifecycle.status.reason != str(error):
                     self._change(State.RECOVERING, str(error))
                 await self._pause()
             else:
@@ -300,7 +303,7 @@ class Mastership:
     def _change(self, state: State, reason: str) -> None:
         lease = None if self._locker is None else self._locker.lease
         is_ours = state is not State.STANDBY and lease is not None and lease.term > 0
-        self._life.change(
+        self._lifecycle.change(
             state,
             reason,
             term=lease.term if lease and is_ours else None,

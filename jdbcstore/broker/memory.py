@@ -176,18 +176,18 @@ class Memory:
         kept = self.kept + size
         return kept <= self.kept_max * 3 // 4 or (kept <= self.kept_max and own + size <= self.share)
 
-    def may_grow(self, holding: LargeFrame, size: int, own: int) -> bool:
+    def may_grow(self, account: LargeFrame, size: int, own: int) -> bool:
         """Whether the frame of a connection may grow by so many bytes. One of all that ask may in any case."""
         if self.may_keep(size, own):
             return True
         if self._growing is None:
-            self._growing = holding
-        return self._growing is holding
+            self._growing = account
+        return self._growing is account
 
-    def finished(self, holding: LargeFrame) -> None:
+    def finished(self, account: LargeFrame) -> None:
         """A connection has no large frame any more."""
-        self.large.pop(holding, None)
-        if self._growing is holding:
+        self.large.pop(account, None)
+        if self._growing is account:
             self._growing = None
 
     @property
@@ -203,8 +203,8 @@ class Memory:
         while self.senders and room >= 0:
             self.senders.popleft()()
             room -= _BURST_BYTES
-        for holding in list(self.waiting):
-            if not holding.try_again():
+        for account in list(self.waiting):
+            if not account.try_again():
                 break
         if self.parked and not self.is_short:
             parked, self.parked = self.parked, {}

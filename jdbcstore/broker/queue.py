@@ -47,7 +47,7 @@ class Queue:
     """One queue of the running broker.
 
     Args:
-        broker: gives options, stores, inbox and memory.
+        broker: gives options, stores, completions and memory.
         destination: its name; a temporary queue keeps nothing in the broker's store.
         counts: how often messages were delivered before, where that is not the store's business.
 
@@ -176,7 +176,7 @@ class Queue:
         if completion is None:
             answer(None)
         else:
-            self._broker.inbox.expect(completion, self._added, (lane, delivery, answer))
+            self._broker.completions.expect(completion, self._added, (lane, delivery, answer))
 
     def _added(self, subject: tuple[Lane, Delivery | None, Answer], error: BaseException | None) -> None:
         lane, delivery, answer = subject
@@ -327,7 +327,7 @@ class Queue:
                 self.removal.discard(*deliveries)
         completions = [completion for lane in self.lanes() if (completion := lane.purge()) is not None]
         if completions:
-            self._broker.inbox.expect(completions[0], lambda _, error: answer(error), None)
+            self._broker.completions.expect(completions[0], lambda _, error: answer(error), None)
         else:
             answer(None)
 

@@ -23,7 +23,7 @@ class QueueContents:
     """The contents of one queue.
 
     Args:
-        broker: gives options, memory and inbox.
+        broker: gives options, memory and completions.
         queue: whose lanes they are.
         open_store: opens the queue's store in the broker's store; None for a temporary queue, which has none.
         open_spool: opens its store in the spool.

@@ -37,7 +37,7 @@ class Redeliveries:
     """Writes counts down.
 
     Args:
-        broker: gives options and inbox.
+        broker: gives options and completions.
     """
 
     def __init__(self, broker: Host) -> None:
@@ -77,7 +77,7 @@ class Redeliveries:
             return
         self._pending += 1
         self._pending_bytes += delivery.size
-        self._broker.inbox.expect(completion, self._written, delivery)
+        self._broker.completions.expect(completion, self._written, delivery)
 
     def _written(self, delivery: Delivery, error: BaseException | None) -> None:
         self._pending -= 1

@@ -32,7 +32,7 @@ class Removal:
     """Removes messages of one queue.
 
     Args:
-        broker: gives inbox, dead letters and the loop.
+        broker: gives completions, dead letters and the loop.
         destination: the queue.
         contents: what is in it.
         consumers: who takes part.
@@ -70,7 +70,7 @@ class Removal:
         if completion is None or (completion.done and completion.error is None):
             self._removed((deliveries, answer), None)
             return
-        self._broker.inbox.expect(completion, self._removed, (deliveries, answer))
+        self._broker.completions.expect(completion, self._removed, (deliveries, answer))
         self._contents.unload(*deliveries)  # should the store refuse, they can be read again
 
     def _removed(self, subject: tuple[Sequence[Delivery], DeliveryAnswer], error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.life import State, Status
+from jdbcstore.broker.lifecycle import State, Status
 
 __all__ = ["run_in_loop", "running", "serve"]
 
@@ -35,7 +35,7 @@ def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    broker.life.listeners.append(told)
+    broker.lifecycle.listeners.append(told)
     run_in_loop(_serve(broker))
 
 
@@ -79,7 +79,7 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
     async def run() -> None:
         loop.append(asyncio.get_running_loop())
         until_ended = asyncio.create_task(_until_ended(broker))
-        until_master = asyncio.create_task(broker.life.reached(State.MASTER))
+        until_master = asyncio.create_task(broker.lifecycle.reached(State.MASTER))
         await asyncio.wait((until_ended, until_master), return_when=asyncio.FIRST_COMPLETED)
         if until_ended.done():
             failure.append(until_ended.exception() or RuntimeError("the broker was stopped before it was master"))

@@ -254,7 +254,7 @@ class Scheduler:
         except JdbcStoreError as error:
             held(None, error)
         else:
-            self._broker.inbox.expect(completion, held, None)
+            self._broker.completions.expect(completion, held, None)
 
     def _done(self) -> None:
         """One job of the page is done."""
@@ -304,7 +304,7 @@ class Scheduler:
             finally:
                 answer(error)
 
-        self._broker.inbox.expect(completion, done, None)
+        self._broker.completions.expect(completion, done, None)
 
     def _browse(
         self, store: JobStore, reply_to: Destination, span: tuple[int, int], after: JobPlace | None, answer: Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jdbcstore.broker.access import Access
-from jdbcstore.broker.holding import Holding
+from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.memory import TEMPORARY_BYTES
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.destination import Destination, TempQueue, TempTopic
@@ -21,13 +21,13 @@ class Temporaries:
         broker: has to know them.
         connection_id: what their physical names begin with.
         access: may the client have any?
-        holding: what the connection keeps, which they are part of.
+        account: what the connection keeps, which they are part of.
     """
 
-    __slots__ = ("_access", "_broker", "_by_name", "_connection_id", "_holding", "names")
+    __slots__ = ("_access", "_account", "_broker", "_by_name", "_connection_id", "names")
 
-    def __init__(self, broker: RegionHost, connection_id: str, access: Access, holding: Holding) -> None:
-        self._holding = holding
+    def __init__(self, broker: RegionHost, connection_id: str, access: Access, account: ClientAccount) -> None:
+        self._account = account
         self._access = access
         self._broker = broker
         self._connection_id = connection_id
@@ -53,7 +53,7 @@ class Temporaries:
             kind = TempQueue if is_queue else TempTopic
             destination = kind(f"{self._connection_id}:{count + 1}")
             self._access.check_create(destination)
-            self._holding.keep(TEMPORARY_BYTES + 2 * len(name), "This temporary destination", "Use fewer of them")
+            self._account.keep(TEMPORARY_BYTES + 2 * len(name), "This temporary destination", "Use fewer of them")
             self._by_name[name] = destination
             self.names[destination] = name
             self._broker.add_temporary(destination)

@@ -232,7 +232,7 @@ class Topic:
     many they get it in slices; what is published meanwhile waits, and so do those who publish it.
 
     Args:
-        broker: gives the store, the inbox and the clock.
+        broker: gives the store, completions and the clock.
         destination: its name.
     """
 
@@ -311,7 +311,7 @@ class Topic:
             except JdbcStoreError as error:
                 answer(error)
                 return
-            self._broker.inbox.expect(completion, self._stored, (self.admit(message, publisher), answer))
+            self._broker.completions.expect(completion, self._stored, (self.admit(message, publisher), answer))
             return
         subscribers = len(self.consumers) + len(self.subscriptions)
         if self._publications or self._is_sending or subscribers > _SUBSCRIBERS_AT_ONCE:

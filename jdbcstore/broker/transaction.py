@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.delivery import Delivery
-from jdbcstore.broker.holding import Holding
 from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
@@ -34,14 +34,14 @@ class Transaction:
         name: what the client calls it.
         transaction_id: what its messages call it.
         options: how much it may hold.
-        holding: what its connection keeps, which it is part of.
+        account: what its connection keeps, which it is part of.
         producers: remember those that number their messages in it until it ends.
     """
 
     __slots__ = (
+        "_account",
         "_bytes",
         "_held",
-        "_holding",
         "_kept",
         "_options",
         "_producers",
@@ -60,7 +60,7 @@ class Transaction:
         name: str,
         transaction_id: LocalTransactionId,
         options: BrokerOptions,
-        holding: Holding,
+        account: ClientAccount,
         producers: Rememberer,
     ) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class Transaction:
         self.prepared: Prepared | None = None
         self._options = options
         self._bytes = 0
-        self._holding = holding
+        self._account = account
         self._producers = producers
         #: Those that do not make room for others.
         self._held: list[ProducerId] = []
@@ -107,7 +107,7 @@ class Transaction:
         if not deliveries:
             raise self._full()
         size = len(deliveries) * DELIVERY_BYTES
-        self._holding.count(size)
+        self._account.count(size)
         self._kept += size
         self.acknowledged.extend(deliveries)
 
@@ -131,7 +131,7 @@ class Transaction:
 
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
-        self._holding.give_up(self._kept)
+        self._account.give_up(self._kept)
         self._kept = 0
         self._release()
 
@@ -144,7 +144,7 @@ class Transaction:
         return [(producer, number) for producer, of in self.numbers.items() for number in of] + self.refused
 
     def _keep(self, size: int) -> None:
-        self._holding.keep(size, f"Transaction {self.name}", "Commit or abort it first")
+        self._account.keep(size, f"Transaction {self.name}", "Commit or abort it first")
         self._kept += size
 
     def _check(self, count: int, size: int) -> None:
@@ -165,18 +165,20 @@ class OpenTransactions:
     Args:
         connection_id: what their ids begin with.
         options: how many there may be, and how much each may hold.
-        holding: what the connection keeps, which they are part of.
+        account: what the connection keeps, which they are part of.
         producers: as for `Transaction`.
     """
 
-    __slots__ = ("_by_name", "_connection_id", "_count", "_holding", "_options", "_producers")
+    __slots__ = ("_account", "_by_name", "_connection_id", "_count", "_options", "_producers")
 
-    def __init__(self, connection_id: str, options: BrokerOptions, holding: Holding, producers: Rememberer) -> None:
+    def __init__(
+        self, connection_id: str, options: BrokerOptions, account: ClientAccount, producers: Rememberer
+    ) -> None:
         self._by_name: dict[str, Transaction] = {}
         self._connection_id = connection_id
         self._count = 0
         self._options = options
-        self._holding = holding
+        self._account = account
         self._producers = producers
 
     def __iter__(self) -> Iterator[Transaction]:
@@ -197,8 +199,8 @@ class OpenTransactions:
             )
         self._count += 1
         transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
-        self._holding.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
-        self._by_name[name] = Transaction(name, transaction_id, options, self._holding, self._producers)
+        self._account.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
+        self._by_name[name] = Transaction(name, transaction_id, options, self._account, self._producers)
 
     def get(self, name: str | None) -> Transaction | None:
         """The one of this name, if there is one."""

@@ -1,7 +1,7 @@
 """One client of the broker's face (`jdbcstore.broker.client`): its requests are futures, its deliveries mailboxes.
 
-This is all that a transport is: `jdbcstore.client.asynchronous` and `jdbcstore.client.blocking` are comfort on top of
-it. Everything happens in the broker's event loop.
+This is all that a transport is: `jdbcstore.client.async_connection` and `jdbcstore.client.connection` are comfort on
+top of it. Everything happens in the broker's event loop.
 
 **Requests** are made in the order in which they are asked for (`jdbcstore.client.requests`).
 
@@ -23,7 +23,7 @@ from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.client.mailbox import Mailbox
-from jdbcstore.client.outgoing import Outgoing
+from jdbcstore.client.outgoing_message import Outgoing
 from jdbcstore.client.received import Arrival
 from jdbcstore.client.requests import Requests, Run
 from jdbcstore.destination import Destination

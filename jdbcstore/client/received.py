@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jdbcstore.broker.delivery import Consumer, Delivery
-from jdbcstore.client.outgoing import Body, Outgoing, SendOptions, outgoing
+from jdbcstore.client.outgoing_message import Body, Outgoing, SendOptions, outgoing
 from jdbcstore.destination import Destination
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from jdbcstore.primitives import Value

@@ -128,7 +128,7 @@ class Requests:
 
     def _count_waiting(self, size: int) -> None:
         self._waiting_bytes += size
-        self._client.holding.backlog_is(self._waiting_bytes)
+        self._client.account.backlog_is(self._waiting_bytes)
 
     def _go_on(self) -> None:
         """Make the requests that wait, for a slice of time."""

@@ -99,7 +99,7 @@ def _file(path: Path, environment: Mapping[str, str], overridden: Set[str]) -> L
 
 
 def _activemq_xml(path: Path, environment: Mapping[str, str], overridden: Set[str]) -> Loaded:
-    from jdbcstore.config.activemq_xml.reading import read_activemq_xml  # other brokers start without it
+    from jdbcstore.config.activemq_xml.reader import read_activemq_xml  # other brokers start without it
 
     read = read_activemq_xml(path, environment, overridden)
     findings = read.findings

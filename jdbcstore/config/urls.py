@@ -111,7 +111,7 @@ def open_engine(text: str) -> Engine:
     Raises:
         ConfigurationError: the URL is none of a SQL store, or its driver is not installed.
     """
-    from jdbcstore.store.jdbc.watch import engine_for
+    from jdbcstore.store.jdbc.line_watch import engine_for
 
     url, options = store_options(text)
     return engine_for(url, options)

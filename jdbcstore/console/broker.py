@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from jdbcstore.broker.addresses import Listener, parse_listeners
-from jdbcstore.broker.life import State, Status
+from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.broker.runner import serve
 from jdbcstore.config.build import build_broker
 from jdbcstore.config.configuration import FORMATS, LEVELS, Configuration

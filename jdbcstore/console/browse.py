@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError

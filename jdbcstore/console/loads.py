@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 import click
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.config.looking import check_url
+from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_options
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.loading import BulkLoad
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.loads import LoadRecord, Loads, LoadState
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["loads"]
 

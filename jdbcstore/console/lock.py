@@ -14,16 +14,16 @@ import click
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.config.looking import check_url
+from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_options
 from jdbcstore.console.output import print_json
 from jdbcstore.errors import JdbcStoreError, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["LockReport", "lock"]
 

@@ -90,7 +90,7 @@ def report(source: str, output: str, master: str | None, settings: tuple[str, ..
         jdbcstore pipeline report sqlite:///data/jdbcstore.db --output report
         jdbcstore pipeline report /var/lib/activemq/kahadb --output report
     """
-    from jdbcstore.config.looking import is_journal
+    from jdbcstore.config.inspection import is_journal
 
     is_journal(source)
     with _spark(master, settings, quiet, is_short=True) as (spark, watch):
@@ -144,7 +144,7 @@ def archive(
         jdbcstore pipeline archive postgresql://user:secret@db/activemq --output /archive
         jdbcstore pipeline archive sqlite:///data/jdbcstore.db --output /archive --what dead --remove
     """
-    from jdbcstore.config.looking import check_url
+    from jdbcstore.config.inspection import check_url
 
     check_url(url)
     with _spark(master, settings, quiet) as (spark, watch):
@@ -201,7 +201,7 @@ def migrate(
         jdbcstore pipeline migrate sqlite:///data/jdbcstore.db postgresql://user:secret@db/activemq
         jdbcstore pipeline migrate /var/lib/activemq/kahadb postgresql://user:secret@db/activemq --dry-run
     """
-    from jdbcstore.config.looking import is_journal
+    from jdbcstore.config.inspection import is_journal
 
     is_journal(source)
     with _spark(master, settings, quiet) as (spark, watch):
@@ -269,7 +269,7 @@ def replay(
         jdbcstore pipeline replay /archive sqlite:///data/jdbcstore.db --selector "customer = 7" --rate 100
         jdbcstore pipeline replay /backup/kahadb postgresql://user:secret@db/activemq --from 2026-11-01 --to 2026-11-02
     """
-    from jdbcstore.config.looking import check_url
+    from jdbcstore.config.inspection import check_url
 
     check_url(url)
     with _spark(master, settings, quiet) as (spark, watch):

@@ -9,7 +9,7 @@ from itertools import islice
 
 import click
 
-from jdbcstore.config.looking import check_url, looking_into
+from jdbcstore.config.inspection import check_url, looking_into
 from jdbcstore.config.urls import open_store
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import ConfigurationError, LockHeld

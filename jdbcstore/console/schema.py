@@ -22,9 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from jdbcstore.config.urls import store_file, store_options
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.disk import make_directory
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
 from jdbcstore.store.jdbc.table_names import TableNames
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["schema"]
 

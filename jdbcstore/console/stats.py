@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import click
 from sqlalchemy import text
 
-from jdbcstore.config.looking import check_url, looking_into
+from jdbcstore.config.inspection import check_url, looking_into
 from jdbcstore.config.urls import open_engine
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Queue, Topic, parse_destination

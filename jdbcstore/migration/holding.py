@@ -25,10 +25,10 @@ from jdbcstore.config.urls import store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
 from jdbcstore.store.jdbc.dialect import Dialect, database_for, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = [
     "Held",

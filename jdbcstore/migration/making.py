@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
-from jdbcstore.config.looking import check_url, is_journal
+from jdbcstore.config.inspection import check_url, is_journal
 from jdbcstore.config.urls import kahadb_options
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError, StoreError

@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn, TypeAlias
 from jdbcstore.errors import CodecError
 from jdbcstore.message import Message
 from jdbcstore.openwire.fields import VERSION_MAX, Kind
-from jdbcstore.openwire.reading import NESTING_MAX, Reader, Readers
+from jdbcstore.openwire.readers import NESTING_MAX, Reader, Readers
 from jdbcstore.openwire.source import UNREADABLE, UNWRITABLE, Malformed, Part, trace
-from jdbcstore.openwire.writing import Writers
+from jdbcstore.openwire.writers import Writers
 
 __all__ = ["STORE_VERSION", "Value", "marshal", "unmarshal", "unmarshal_message"]
 

@@ -1,6 +1,6 @@
 """The field tables: for every OpenWire type its id, its fields in wire order, and since which wire version each exists.
 
-This is the only place that knows a layout. `jdbcstore.openwire.reading` and `jdbcstore.openwire.writing` compile the
+This is the only place that knows a layout. `jdbcstore.openwire.readers` and `jdbcstore.openwire.writers` compile the
 tables to straight-line functions. Traps that look like mistakes and are not: ProducerId is connection, value, session
 but ConsumerId is connection, session, value; MessageId begins with the text view; ConsumerControl begins with the
 destination from version 6 on; ConsumerInfo's client id of version 10 sits in the middle.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
 __all__ = ["looking_into_sql"]

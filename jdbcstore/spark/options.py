@@ -109,7 +109,7 @@ class ReadOptions:
         partitions: exactly so many.
         batch_bytes: how large Arrow batches get.
         include_prepared: whether messages of prepared XA transactions are read too.
-        on_corrupt: see `jdbcstore.spark.decoding`.
+        on_corrupt: see `jdbcstore.spark.decoder`.
         fail_on_data_loss: whether a stream stops when rows that belong to a batch that is done again are gone.
         offsets_max: of a stream: the most rows in one batch; None for all that there are.
         settle_delay_ms: of a stream: how long after a number was given out its row may still appear.
@@ -167,7 +167,7 @@ class WriteOptions:
     Args:
         location: the store.
         topic: where messages go in rows that do not say it; None if all have to.
-        protocol: ``auto``, ``direct`` or ``staged``; see `jdbcstore.store.jdbc.loading`.
+        protocol: ``auto``, ``direct`` or ``staged``; see `jdbcstore.store.jdbc.bulk_load`.
         job_id: the name of this load: one that was committed under this name is not done again. None for a new one.
         indexes: ``auto``, ``keep`` or ``rebuild`` them around a load.
         keeps_message_ids: whether a given message id is kept; else every message gets a new one.

@@ -40,26 +40,26 @@ class ActiveMQDataSource(DataSource):
 
     @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
-        from jdbcstore.spark.reading import ActiveMQReader
+        from jdbcstore.spark.batch_reader import ActiveMQReader
 
         return ActiveMQReader(ReadOptions.of(self.options), schema)
 
     @one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        from jdbcstore.spark.streaming import ActiveMQStreamReader
+        from jdbcstore.spark.stream_reader import ActiveMQStreamReader
 
         return ActiveMQStreamReader(ReadOptions.of(self.options), schema)
 
     @one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from jdbcstore.spark.writing import ActiveMQWriter
+        from jdbcstore.spark.writers import ActiveMQWriter
 
         _refuse_overwrite(overwrite)
         return ActiveMQWriter(WriteOptions.of(self.options), schema)
 
     @one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        from jdbcstore.spark.writing import ActiveMQStreamWriter
+        from jdbcstore.spark.writers import ActiveMQStreamWriter
 
         _refuse_overwrite(overwrite)
         return ActiveMQStreamWriter(WriteOptions.of(self.options), schema)

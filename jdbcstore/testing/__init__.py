@@ -10,7 +10,7 @@ Subclass `DurablePersistenceAdapterContract`, `DurableTopicContract` for a store
 from jdbcstore.testing.contract import DurablePersistenceAdapterContract, OpenAdapter, PersistenceAdapterContract
 from jdbcstore.testing.lockers import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker
 from jdbcstore.testing.messages import text_message
-from jdbcstore.testing.scheduling import DurableScheduleContract, ScheduleContract
+from jdbcstore.testing.schedule_contract import DurableScheduleContract, ScheduleContract
 from jdbcstore.testing.topics import DurableTopicContract, TopicContract
 from jdbcstore.testing.transactions import DurableTransactionContract, TransactionContract
 

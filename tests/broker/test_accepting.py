@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from jdbcstore.broker.accepting import Acceptor
+from jdbcstore.broker.acceptor import Acceptor
 
 
 class Greeter(asyncio.Protocol):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import URL, create_engine, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from jdbcstore.config.activemq_xml.reading import read_activemq_xml
+from jdbcstore.config.activemq_xml.reader import read_activemq_xml
 from jdbcstore.config.urls import open_engine
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess

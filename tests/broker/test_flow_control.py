@@ -223,7 +223,7 @@ def test_idle_empty_queues_are_forgotten(
     brokers: list[Broker],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jdbcstore.broker.realm._SWEEP_S", 0.05)
+    monkeypatch.setattr("jdbcstore.broker.master_service._SWEEP_S", 0.05)
     address = start_broker(sqlite_store, idle_queue_timeout_s=0.1)
     client = open_client(address)
     client.publish("/queue/full", "x")

@@ -14,7 +14,7 @@ import pytest
 from jdbcstore import JdbcStoreError
 from jdbcstore.broker import health
 from jdbcstore.broker.health import Health
-from jdbcstore.broker.life import State, Status
+from jdbcstore.broker.lifecycle import State, Status
 
 SINCE = datetime(2026, 11, 21, 12, 30, 0, 123456, UTC)
 MASTER = Status(State.MASTER, SINCE, "clients may connect", 7, "node-1-abc")

@@ -15,7 +15,7 @@ from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Topic
 from jdbcstore.errors import StoreError
 from jdbcstore.openwire import marshal
-from jdbcstore.store.jdbc.loading import LoadRow
+from jdbcstore.store.jdbc.bulk_load import LoadRow
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.testing import text_message
 from tests.broker.conftest import OpenClient, StartBroker

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, JdbcOptions, Queue, open_store
-from jdbcstore.broker.life import State
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
@@ -116,18 +116,18 @@ def test_start_returns_at_once_as_standby_and_the_way_goes_on_by_itself(url: str
         first = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))
         second = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))
         await first.start()
-        assert first.life.state is State.MASTER
+        assert first.lifecycle.state is State.MASTER
         async with asyncio.timeout(LEASE_S / 2):
             await second.start()
-        assert second.life.state is State.STANDBY
-        assert second.life.status.reason == f"{first.life.status.holder} is master"
-        assert (second.life.status.term, second.life.status.holder) == (None, None)
+        assert second.lifecycle.state is State.STANDBY
+        assert second.lifecycle.status.reason == f"{first.lifecycle.status.holder} is master"
+        assert (second.lifecycle.status.term, second.lifecycle.status.holder) == (None, None)
         with pytest.raises(RuntimeError, match="does not listen: it is standby"):
             second.address  # noqa: B018  # it raises
         await first.stop()
         async with asyncio.timeout(1 + SLACK_S):
-            await second.life.reached(State.MASTER)
-        assert second.life.status.term == 2
+            await second.lifecycle.reached(State.MASTER)
+        assert second.lifecycle.status.term == 2
         await second.stop()
 
     asyncio.run(two_lives())
@@ -213,12 +213,12 @@ def test_transports_open_only_when_everything_is_recovered(url: str, stack: Exit
         starting = asyncio.create_task(broker.start())
         while not opening.is_set():
             await asyncio.sleep(0.01)
-        assert (broker.life.state, broker.life.status.term) == (State.RECOVERING, 1)
+        assert (broker.lifecycle.state, broker.lifecycle.status.term) == (State.RECOVERING, 1)
         assert await asyncio.to_thread(is_refused, address)
         assert not starting.done()
         may_go_on.set()
         await starting
-        assert broker.life.state is State.MASTER
+        assert broker.lifecycle.state is State.MASTER
         assert not await asyncio.to_thread(is_refused, address)
         await broker.stop()
 
@@ -303,15 +303,15 @@ def test_loss_first_stops_serving_then_says_why(
     address = start_broker(open_store(url))
     broker, seen = brokers[0], list[tuple[State, bool, bool]]()
     idle = open_client(address)
-    broker.life.listeners.append(lambda told: seen.append((told.state, broker.is_running, is_refused(address))))
+    broker.lifecycle.listeners.append(lambda told: seen.append((told.state, broker.is_running, is_refused(address))))
     with lease_taken_by(url, "somebody-else", 60_000):
-        wait_until(lambda: broker.life.state is State.STANDBY)
+        wait_until(lambda: broker.lifecycle.state is State.STANDBY)
     assert seen[:2] == [(State.SUSPENDED, False, True), (State.STANDBY, False, True)]
-    assert "somebody-else is master" in broker.life.status.reason
+    assert "somebody-else is master" in broker.lifecycle.status.reason
     assert idle.error()
     assert idle.is_closed()
-    wait_until(lambda: broker.life.state is State.MASTER)
-    assert broker.life.status.term == 2
+    wait_until(lambda: broker.lifecycle.state is State.MASTER)
+    assert broker.lifecycle.status.term == 2
 
 
 @contextmanager
@@ -331,14 +331,14 @@ def test_who_cannot_write_does_not_serve_again_before_the_lock_is_proved(
     slow = url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")  # renewed every 20 s
     address = start_broker(open_store(slow))
     broker, states = brokers[0], list[State]()
-    broker.life.listeners.append(lambda told: states.append(told.state))
+    broker.lifecycle.listeners.append(lambda told: states.append(told.state))
     client = open_client(address)
     with lease_taken_by(url, "somebody-else", 60_000):
         answer = client.request("SEND", {"destination": "/queue/A", "persistent": "true"})
         assert answer.command == "ERROR"
-        wait_until(lambda: broker.life.state is State.STANDBY, timeout_s=5)
+        wait_until(lambda: broker.lifecycle.state is State.STANDBY, timeout_s=5)
         assert list(dict.fromkeys(states)) == [State.SUSPENDED, State.STANDBY]
-    wait_until(lambda: broker.life.state is State.MASTER, timeout_s=5)
+    wait_until(lambda: broker.lifecycle.state is State.MASTER, timeout_s=5)
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
@@ -353,7 +353,7 @@ def test_who_does_not_trust_its_lease_does_not_look_at_what_clients_say(
     assert idle.error()
     assert sender.is_closed()
     assert idle.is_closed()
-    wait_until(lambda: brokers[0].life.state is State.MASTER)
+    wait_until(lambda: brokers[0].lifecycle.state is State.MASTER)
     assert receive_all(brokers[0].address) == []
 
 
@@ -550,7 +550,7 @@ def test_a_signal_in_the_first_moment_ends_it_all_the_same(url: str) -> None:
         await broker.stop()
         async with asyncio.timeout(5):
             await starting
-        assert broker.life.state is State.STOPPING
+        assert broker.lifecycle.state is State.STOPPING
 
     asyncio.run(live())
 
@@ -579,7 +579,7 @@ def test_who_is_accepted_in_the_moment_of_the_stop_is_dropped(encrypted: bool, t
 
 def test_a_store_without_a_lock_is_its_brokers_own(start_broker: StartBroker, brokers: list[Broker]) -> None:
     start_broker()
-    status = brokers[0].life.status
+    status = brokers[0].lifecycle.status
     assert (status.state, status.term, status.holder) == (State.MASTER, None, None)
 
 
@@ -594,9 +594,9 @@ def test_a_store_without_a_lock_is_suspended_and_resumed_like_any_other(
         client.publish("/queue/A", "1")
         proxy.cut()
         assert client.request("SEND", {"destination": "/queue/A", "persistent": "true"}).command == "ERROR"
-    wait_until(lambda: brokers[0].life.state is State.SUSPENDED)
+    wait_until(lambda: brokers[0].lifecycle.state is State.SUSPENDED)
     proxy.resume()
-    wait_until(lambda: brokers[0].life.state is State.MASTER)
+    wait_until(lambda: brokers[0].lifecycle.state is State.MASTER)
     assert receive_all(brokers[0].address) == ["1"]
 
 
@@ -616,7 +616,7 @@ def test_a_defect_in_the_store_ends_the_broker_and_leaves_no_lock(url: str) -> N
         broker = Broker(Defective(good.url, good.options), BrokerOptions(bind="127.0.0.1:0"))
         with pytest.raises(Failing, match="out of order"):
             await broker.start()
-        assert (broker.life.state, broker.life.status.reason) == (State.STOPPING, "it failed: out of order")
+        assert (broker.lifecycle.state, broker.lifecycle.status.reason) == (State.STOPPING, "it failed: out of order")
 
     asyncio.run(live())
     locker = good.locker()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, JdbcOptions, Queue, open_store
-from jdbcstore.broker.life import State
+from jdbcstore.broker.lifecycle import State
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
@@ -102,22 +102,22 @@ def test_with_suspend_clients_are_dropped_and_the_broker_resumes_in_its_term(
 ) -> None:
     address = start_broker(open_store(proxy.url(database), JdbcOptions(retry_s=0.3, query_timeout_s=3.0)))
     broker = brokers[0]
-    before = broker.life.status
+    before = broker.lifecycle.status
     idle = open_client(address)
     senders = Senders(address)
     wait_until(lambda: len(senders.receipted) > 50)
 
     proxy.cut()
     senders.join()
-    assert broker.life.state in (State.SUSPENDED, State.RECOVERING)
+    assert broker.lifecycle.state in (State.SUSPENDED, State.RECOVERING)
     assert "the store failed" in idle.error().headers["message"]
     assert idle.is_closed()
     with pytest.raises(OSError):  # noqa: PT011  # nobody listens
         Client(address)
 
     proxy.resume()
-    wait_until(lambda: broker.life.state is State.MASTER, timeout_s=10)
-    after = broker.life.status
+    wait_until(lambda: broker.lifecycle.state is State.MASTER, timeout_s=10)
+    after = broker.lifecycle.status
     assert (after.term, after.holder) == (before.term, before.holder)
     consumer = open_client(broker.address)
     consumer.publish("/queue/A", "last")

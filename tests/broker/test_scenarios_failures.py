@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import Broker, JdbcOptions, PersistenceAdapter, Queue, StoreUnavailable, faults, open_store
-from jdbcstore.broker.life import State
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.errors import StoreError
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Address, Client, Frame
@@ -248,7 +248,7 @@ def test_who_publishes_while_the_store_fails_loses_and_doubles_nothing(
             assert publish(client) == "ERROR"
             assert client.is_closed()
             left_to_fail.clear()
-            wait_until(lambda: brokers[0].life.state is State.MASTER)
+            wait_until(lambda: brokers[0].lifecycle.state is State.MASTER)
             with Client(address) as again:
                 again.connect()
                 assert publish(again) == "RECEIPT"

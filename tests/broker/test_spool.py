@@ -58,7 +58,7 @@ def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_n
     tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("jdbcstore.broker.realm._SWEEP_S", 0.05)
+    monkeypatch.setattr("jdbcstore.broker.master_service._SWEEP_S", 0.05)
     stores: list[PersistenceAdapter] = []
     started, stopped = threading.Event(), threading.Event()
 

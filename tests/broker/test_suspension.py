@@ -14,7 +14,7 @@ import pytest
 
 from jdbcstore import Broker, JdbcOptions, Queue, faults, open_store
 from jdbcstore.broker import queue as broker_queue
-from jdbcstore.broker.life import State
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import StoreUnavailable
 from tests.broker.client import Address, Client
@@ -28,10 +28,10 @@ from tests.waiting import wait_until
 def suspend(broker: Broker) -> None:
     """Let the broker believe that its store is gone, and wait until it has found out that it is not."""
     suspended = threading.Event()
-    broker.life.listeners.append(lambda told: suspended.set() if told.state is State.SUSPENDED else None)
+    broker.lifecycle.listeners.append(lambda told: suspended.set() if told.state is State.SUSPENDED else None)
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
     assert suspended.wait(10)
-    wait_until(lambda: broker.life.state is State.MASTER)
+    wait_until(lambda: broker.lifecycle.state is State.MASTER)
 
 
 def held(broker: Broker) -> int:
@@ -170,13 +170,13 @@ def test_what_a_client_has_and_the_store_may_have_is_not_counted_for_ever(
         client.send("SEND", {"destination": "/queue/A", "persistent": "true"}, "x" * 1000)
         client.message()
         assert at_commit.wait(10)
-        wait_until(lambda: broker.inbox.expected == 2)  # the add and the remove
+        wait_until(lambda: broker.completions.expected == 2)  # the add and the remove
         assert broker.memory.used > 0
         broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
-        wait_until(lambda: broker.life.state is not State.MASTER)
+        wait_until(lambda: broker.lifecycle.state is not State.MASTER)
         wait_until(lambda: broker.memory.used == 0)
         may_commit.set()
-    wait_until(lambda: broker.life.state is State.MASTER)
+    wait_until(lambda: broker.lifecycle.state is State.MASTER)
     drain(broker, open_client, broker.adapter.queue_message_store(Queue("A")).message_count)
 
 
@@ -194,7 +194,7 @@ def test_what_is_tried_again_later_is_left_alone_after_a_suspension(
     with faults.inject("writer.before_commit", refuse):
         client.subscribe("/queue/A", activemq_prefetchSize="1")
         client.message()
-        wait_until(lambda: broker.inbox.expected == 0 and broker.queues[Queue("A")].in_flight == 1)
+        wait_until(lambda: broker.completions.expected == 0 and broker.queues[Queue("A")].in_flight == 1)
         time.sleep(0.2)
     suspend(broker)
     time.sleep(2)
@@ -233,9 +233,9 @@ def test_accounts_are_right_after_suspensions_under_load(
         for thread in busy:
             thread.join(30)
             assert not thread.is_alive()
-        wait_until(lambda: broker.life.state is State.SUSPENDED)
+        wait_until(lambda: broker.lifecycle.state is State.SUSPENDED)
         proxy.resume()
-        wait_until(lambda: broker.life.state is State.MASTER)
+        wait_until(lambda: broker.lifecycle.state is State.MASTER)
         wait_until(lambda: broker.memory.used == 0, timeout_s=5)
         for name in "ABC":
             queue = broker.queues[Queue(name)]

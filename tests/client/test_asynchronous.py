@@ -9,7 +9,7 @@ import pytest
 
 import jdbcstore
 from jdbcstore import AsyncConnection, BrokerOptions, ConnectionClosed, LockHeld, ProtocolError, Queue
-from jdbcstore.client.outgoing import Body
+from jdbcstore.client.outgoing_message import Body
 
 Scenario = Callable[[AsyncConnection], Awaitable[None]]
 

@@ -31,8 +31,8 @@ from jdbcstore import (
     open_store,
     running,
 )
-from jdbcstore.broker.life import State
-from jdbcstore.client.outgoing import outgoing
+from jdbcstore.broker.lifecycle import State
+from jdbcstore.client.outgoing_message import outgoing
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.servers.proxy import Proxy
 from tests.waiting import wait_until
@@ -42,7 +42,7 @@ def test_the_broker_ends_with_its_connection_and_takes_the_others_along(url: str
     with jdbcstore.connect(url) as connection:
         other = jdbcstore.connect(connection.broker)
         subscription = other.subscribe("A")
-        assert connection.broker.life.state is State.MASTER
+        assert connection.broker.lifecycle.state is State.MASTER
         assert connection.broker.addresses == []
     assert connection.is_closed
     assert other.is_closed
@@ -191,7 +191,7 @@ def test_a_process_that_was_stopped_too_long_asks_nothing_of_the_broker(sqlite_u
         assert connection.is_closed
 
         async def wake_up_again() -> None:
-            await broker.life.reached(State.MASTER)
+            await broker.lifecycle.reached(State.MASTER)
             broker.trusted_until_ns = 1
             await jdbcstore.connect_async(broker)
 

@@ -20,7 +20,7 @@ from jdbcstore import (
     Subscription,
     Topic,
 )
-from jdbcstore.client.outgoing import Body
+from jdbcstore.client.outgoing_message import Body
 from tests.waiting import wait_until
 
 

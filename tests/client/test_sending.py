@@ -9,7 +9,7 @@ import pytest
 
 import jdbcstore
 from jdbcstore import BrokerOptions, CodecError, ConfigurationError, Connection, ProtocolError, Queue, Topic
-from jdbcstore.client.outgoing import Body
+from jdbcstore.client.outgoing_message import Body
 from jdbcstore.primitives import Long
 from tests.waiting import wait_until
 

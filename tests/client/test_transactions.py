@@ -6,7 +6,7 @@ import pytest
 
 import jdbcstore
 from jdbcstore import BrokerOptions, Connection, ProtocolError
-from jdbcstore.client.outgoing import Body
+from jdbcstore.client.outgoing_message import Body
 
 
 def bodies(connection: Connection, destination: str) -> list[Body]:

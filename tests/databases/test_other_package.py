@@ -18,8 +18,8 @@ from jdbcstore.migration import migrate
 from jdbcstore.openwire import marshal
 from jdbcstore.spark.scan import Scan
 from jdbcstore.store.contract import Locker
+from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.dialect import database_for, databases
-from jdbcstore.store.jdbc.loading import BulkLoad
 from jdbcstore.store.jdbc.lockers import LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import SchemaKind, schema_sql, upgrade_schema

@@ -161,7 +161,7 @@ class Broker:
 
     @property
     def state(self) -> str:
-        """What it said last: a state of `jdbcstore.broker.life`, or ``gone``."""
+        """What it said last: a state of `jdbcstore.broker.lifecycle`, or ``gone``."""
         if not self._process.is_running:
             return "gone"
         said = self._said()

@@ -102,7 +102,7 @@ def run(folder: Path) -> None:
     set_clock(folder)
     del sys.argv[1]
     mark_sessions(f"{folder.name}/{os.getpid()}")
-    logging.getLogger("jdbcstore.broker.life").addHandler(StateLog(folder / "states"))
+    logging.getLogger("jdbcstore.broker.lifecycle").addHandler(StateLog(folder / "states"))
     order = folder / "stop_before_commit"
     with faults.inject("writer.before_commit", lambda: stop_here(order)):
         main()

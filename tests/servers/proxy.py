@@ -15,7 +15,7 @@ from typing import Self
 
 from sqlalchemy import make_url
 
-from jdbcstore.broker.accepting import Acceptor
+from jdbcstore.broker.acceptor import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536

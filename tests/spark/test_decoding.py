@@ -17,7 +17,7 @@ from jdbcstore.openwire import marshal
 from jdbcstore.primitives import Byte, Char, Float, Long, Short
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import COLUMNS, schema_of
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.values import typed, value_of
 
 ALL = list(COLUMNS)

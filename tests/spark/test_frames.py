@@ -13,7 +13,7 @@ from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, 
 from jdbcstore.openwire import marshal
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import COLUMNS, schema_of
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.from_frames import FrameColumns
 from tests.spark.test_decoding import raw_batch
 from tests.unit.openwire.test_openwire_fuzz import frames, mutate

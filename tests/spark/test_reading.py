@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
 from jdbcstore.openwire import marshal
+from jdbcstore.spark.batch_reader import ActiveMQReader, Slice
 from jdbcstore.spark.columns import schema_of
 from jdbcstore.spark.options import ReadOptions
-from jdbcstore.spark.reading import ActiveMQReader, Slice
 from jdbcstore.testing import text_message
 from tests.spark.test_scan import put, table
 

@@ -18,7 +18,7 @@ from jdbcstore.openwire import marshal
 from jdbcstore.primitives import Byte, Char, Float, Long, Short
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import COLUMNS, MESSAGE, schema_of
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.selectors import columns_for, selector_filter
 
 #: Where types meet: values that are equal in one type and not in another.

@@ -15,14 +15,14 @@ from sqlalchemy import Connection, make_url, text
 
 from jdbcstore.config.urls import open_store, store_options
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, StoreError
-from jdbcstore.spark import consuming
+from jdbcstore.spark import consumer
 from jdbcstore.spark.columns import schema_of
-from jdbcstore.spark.consuming import Consumer
+from jdbcstore.spark.consumer import Consumer
 from jdbcstore.spark.offsets import GAPS_MAX
 from jdbcstore.spark.options import ReadOptions
-from jdbcstore.spark.streaming import ActiveMQStreamReader
+from jdbcstore.spark.stream_reader import ActiveMQStreamReader
+from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadRow
 from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.loading import BulkLoad, LoadRow
 from jdbcstore.store.jdbc.statements import Statements
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
@@ -200,7 +200,7 @@ def test_an_outage_between_and_during_batches(restartable_postgresql: PostgreSQL
         insert(connection, range(1, 601), size=20_000)
     engine.dispose()
     starter = StartsServer(server)
-    log = logging.getLogger("jdbcstore.spark.streaming")
+    log = logging.getLogger("jdbcstore.spark.stream_reader")
     log.addHandler(starter)
     try:
         with reader_of(url, batchBytes="65536", driver="psycopg2", numPartitions="1", columns="offset,text") as reader:
@@ -334,7 +334,7 @@ def test_a_removal_that_dies_halfway_is_finished(
     connection: Connection, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(connection, range(1, 8))
-    monkeypatch.setattr(consuming, "_PAGE_ROWS", 3)
+    monkeypatch.setattr(consumer, "_PAGE_ROWS", 3)
     removed = Consumer._remove_rows
 
     def dies(self: Consumer, rows: Sequence[tuple[int, str]]) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from jdbcstore.spark.options import WriteOptions
 from jdbcstore.spark.source import ActiveMQDataSource
-from jdbcstore.spark.writing import ActiveMQWriter
+from jdbcstore.spark.writers import ActiveMQWriter
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.spark.test_writing import count, numbered, prepared, write

@@ -15,9 +15,9 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine, store_options, store_url
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.jdbc import watch
+from jdbcstore.store.jdbc import line_watch
+from jdbcstore.store.jdbc.line_watch import Line, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.watch import Line, pooled_engine, watched_engine
 from tests.conftest import LEAK_GRACE_S
 from tests.servers.proxy import Proxy
 
@@ -56,7 +56,7 @@ def test_a_connection_that_is_collected_while_the_watch_begins_holds_nobody_up(m
     """The garbage collector may run in the thread that begins, which the one that begins it waits for."""
     ours, theirs = socket.socketpair()
     collected, line = Line(theirs), Line(ours)
-    watch_ = watch._Watch()
+    watch_ = line_watch._Watch()
 
     class Collecting(threading.Thread):
         def _bootstrap_inner(self) -> None:

@@ -21,7 +21,7 @@ from jdbcstore.destination import Topic
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError, StoreUnavailable
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Cursor
-from jdbcstore.store.jdbc.loading import BulkLoad, LoadOptions, LoadRow
+from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions, LoadRow
 from jdbcstore.store.jdbc.loads import PART_IDS
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import inspect_schema, upgrade_schema
@@ -126,7 +126,7 @@ def test_numbers_go_on_above_a_load_whose_messages_are_gone(url: str, engine: En
 
 
 def test_a_slow_machine_is_no_master(url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jdbcstore.store.jdbc.loading._MOMENT_S", 0.0)
+    monkeypatch.setattr("jdbcstore.store.jdbc.bulk_load._MOMENT_S", 0.0)
     load = begun(url, protocol="direct")
     load.write_part(0, rows(0))
     assert one(engine, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == ROWS

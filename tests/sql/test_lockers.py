@@ -22,7 +22,7 @@ import pytest
 from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.config.urls import open_engine, open_store, store_url
 from jdbcstore.destination import Queue
 from jdbcstore.errors import (
@@ -37,7 +37,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, LockStatus, MessageStore, SupportsLocking
-from jdbcstore.store.jdbc import pulse
+from jdbcstore.store.jdbc import liveness_file
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import raw_connection
 from jdbcstore.store.jdbc.fence import Fence
@@ -514,7 +514,7 @@ def test_nobody_looks_for_the_sign_of_life_of_who_gave_none(brokers: Brokers) ->
     one, other = brokers.new(detect_dead_holder=False), brokers.new()
     one.locker().acquire()
     assert other.locker().acquire() is None
-    assert not pulse.is_dead(holder(one))
+    assert not liveness_file.is_dead(holder(one))
 
 
 @pytest.mark.parametrize("server_name", ["postgresql", "mariadb", "mysql"])

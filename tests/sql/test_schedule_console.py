@@ -12,7 +12,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.errors import ConfigurationError, LockHeld
 from jdbcstore.store.contract import SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS
-from jdbcstore.testing.scheduling import keep, scheduled_job
+from jdbcstore.testing.schedule_contract import keep, scheduled_job
 
 
 def run(*arguments: str) -> Result:

@@ -17,7 +17,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing import text_message
-from jdbcstore.testing.scheduling import scheduled_job
+from jdbcstore.testing.schedule_contract import scheduled_job
 from tests.servers.proxy import Proxy
 from tests.sql.captured import Sent, captured
 from tests.sql.examining import examine

@@ -4,7 +4,7 @@ Read it in this order: `manifest` (what counts as archived), `layout` (how the f
 `selection` (which messages), `making` (all of it), `reading` (what others do with an archive).
 """
 
-from jdbcstore.pipeline.archive.making import Archived, archive
-from jdbcstore.pipeline.archive.reading import read_archive
+from jdbcstore.pipeline.archive.archiver import Archived, archive
+from jdbcstore.pipeline.archive.reader import read_archive
 
 __all__ = ["Archived", "archive", "read_archive"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
-from jdbcstore.config.looking import check_url, is_journal
+from jdbcstore.config.inspection import check_url, is_journal
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.migration import Showing
 from jdbcstore.migration import migrate as migrate_alone

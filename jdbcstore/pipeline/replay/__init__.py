@@ -3,6 +3,6 @@
 Read it in this order: `sources` (where from, and which), `rewriting` (what is changed in them, if anything), `making`.
 """
 
-from jdbcstore.pipeline.replay.making import Replay, Replayed, replay
+from jdbcstore.pipeline.replay.replayer import Replay, Replayed, replay
 
 __all__ = ["Replay", "Replayed", "replay"]

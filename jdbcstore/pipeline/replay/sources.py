@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.pipeline.archive.reading import read_archive
+from jdbcstore.pipeline.archive.reader import read_archive
 from jdbcstore.selector import Selector
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.selectors import selector_filter

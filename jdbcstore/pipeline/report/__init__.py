@@ -4,6 +4,6 @@ Read it in this order: `figures` (the tables), `stores` (what a SQL database is 
 tell, by Spark), `journals` (the same for KahaDB), `charts` and `page` (how it looks), `making` (all of it).
 """
 
-from jdbcstore.pipeline.report.making import report
+from jdbcstore.pipeline.report.reporter import report
 
 __all__ = ["report"]

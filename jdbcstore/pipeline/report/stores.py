@@ -15,8 +15,8 @@ from jdbcstore.destination import Topic
 from jdbcstore.pipeline.report.figures import Row
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.statements import Statements, text_of
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["counted", "counting", "producers", "subscriptions"]
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT, SIZE, arrow_schema
 from jdbcstore.spark.columns import schema_of as activemq_schema_of
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.kahadb.columns import SUBSCRIBERS, check_schema
 from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile

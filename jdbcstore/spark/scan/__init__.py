@@ -19,9 +19,9 @@ from jdbcstore.errors import SchemaMismatch, StoreError, TransientStoreError
 from jdbcstore.spark.filters import NUMBERS, Term
 from jdbcstore.spark.scan.statement import Wording, conditions, select
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, database_for, dialect_for
+from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.watch import watched_engine
 
 __all__ = ["BATCH_BYTES", "Scan", "dialect_of", "driver_for", "reading_errors", "schema_of_table"]
 

@@ -48,17 +48,17 @@ from jdbcstore.store.contract import (
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
-from jdbcstore.store.jdbc.housekeeping import Vacuum
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
+from jdbcstore.store.jdbc.job_store import JdbcJobStore
+from jdbcstore.store.jdbc.line_watch import Lines, engine_for, line_of, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.loads import Loads
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.messages import Frame, JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.planning import Planner
+from jdbcstore.store.jdbc.plan import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.producers import Producers
 from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge
-from jdbcstore.store.jdbc.scheduling import JdbcJobStore
 from jdbcstore.store.jdbc.schema import (
     SchemaReport,
     create_own_tables,
@@ -72,7 +72,7 @@ from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
-from jdbcstore.store.jdbc.watch import Lines, engine_for, line_of, pooled_engine, watched_engine
+from jdbcstore.store.jdbc.vacuum import Vacuum
 from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.keeper import LockKeeper

@@ -4,7 +4,8 @@ A locker has a connection of its own: whatever keeps the writer or the readers b
 It says who is master; what makes it sure is the `Fence`, which every commit of the writer proves.
 
 A standby looks at the row now and then. Two things let it look sooner, and neither decides anything: a signal from the
-master that releases (`Dialect.wait_for_signal`), and the knowledge that the holder's process has ended (`pulse`).
+master that releases (`Dialect.wait_for_signal`), and the knowledge that the holder's process has ended
+(`liveness_file`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError
 from jdbcstore.store.contract import Locker, LockStatus
-from jdbcstore.store.jdbc import pulse
+from jdbcstore.store.jdbc import liveness_file
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.watch import watched_engine
 from jdbcstore.store.lease import Clock, Lease, boot_time_ns
 
 __all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "signal_name"]
@@ -251,15 +252,15 @@ class LeaseDatabaseLocker(_SqlLocker):
 
     #: Whether the row may name us: also after an answer that was lost.
     _may_hold = False
-    _pulse: pulse.Pulse | None = None
+    _liveness_file: liveness_file.LivenessFile | None = None
 
     def _connected(self, connection: Connection) -> None:
         # Nothing is locked between statements. This ends what a machine left that is gone, sooner than in hours.
         self._dialect.holding(connection, max(2 * self.options.lease_ms, _SILENT_LEAST_MS))
 
     def _take(self) -> int | None:
-        if self._pulse is None and self.options.detect_dead_holder:
-            self._pulse = pulse.Pulse(self.holder)
+        if self._liveness_file is None and self.options.detect_dead_holder:
+            self._liveness_file = liveness_file.LivenessFile(self.holder)
         may_hold = self._may_hold
         with self._asking() as connection:
             seen, former = self._last(connection)
@@ -279,7 +280,7 @@ class LeaseDatabaseLocker(_SqlLocker):
                 self._warn_of_clock(connection)
                 self._end_sessions_of(former, connection)
                 if former is not None:
-                    pulse.forget(former)
+                    liveness_file.forget(former)
             return term
 
     def _take_over(self, connection: Connection, former: str, seen: int) -> bool:
@@ -292,7 +293,7 @@ class LeaseDatabaseLocker(_SqlLocker):
         if not self.options.detect_dead_holder:
             return False
         name = connection.execute(text(self._statements.lease_holder)).scalar()
-        if name is None or not pulse.is_dead(name):
+        if name is None or not liveness_file.is_dead(name):
             return False
         log.warning("the process of the master has ended, not waiting for its lease holder=%s", name)
         return self._take_over(connection, name, seen)
@@ -330,15 +331,15 @@ class LeaseDatabaseLocker(_SqlLocker):
                         self._dialect.give_signal(connection, self._signal)
                     log.info("released holder=%s", holder)
             finally:
-                self._stop_pulse(as_dead=may_hold)
+                self._stop_liveness_file(as_dead=may_hold)
                 self._disconnect()
 
     def _lose(self, why: str) -> LeaseLost:
-        self._stop_pulse()
+        self._stop_liveness_file()
         return super()._lose(why)
 
-    def _stop_pulse(self, *, as_dead: bool = False) -> None:
-        found, self._pulse = self._pulse, None
+    def _stop_liveness_file(self, *, as_dead: bool = False) -> None:
+        found, self._liveness_file = self._liveness_file, None
         if found is not None:
             found.stop(as_dead=as_dead)
 

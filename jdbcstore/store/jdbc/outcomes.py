@@ -91,7 +91,7 @@ class Decide(TopicWork):
 
 
 class OutcomePlan(Protocol):
-    """What a batch does to subscriptions (`jdbcstore.store.jdbc.planning.Plan`), as far as outcomes add to it."""
+    """What a batch does to subscriptions (`jdbcstore.store.jdbc.plan.Plan`), as far as outcomes add to it."""
 
     statements: Statements
     predecessors: Predecessors

@@ -46,10 +46,10 @@ from jdbcstore.errors import (
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import Line, line_of
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.planning import Planner
+from jdbcstore.store.jdbc.plan import Planner
 from jdbcstore.store.jdbc.rows import Container, Trace
-from jdbcstore.store.jdbc.watch import Line, line_of
 from jdbcstore.store.jdbc.writes import Batch, Write
 
 __all__ = ["Writer"]

@@ -122,7 +122,7 @@ class Write(Unit):
 
 
 class SubscriptionPlan(Protocol):
-    """What writes come to for durable subscriptions (`jdbcstore.store.jdbc.planning.Plan`)."""
+    """What writes come to for durable subscriptions (`jdbcstore.store.jdbc.plan.Plan`)."""
 
     changes: list[Change]
     removes: list[int]

@@ -46,7 +46,7 @@ from jdbcstore.transport.stomp.conversion import NUMBER_HEADERS, message_of, num
 from jdbcstore.transport.stomp.delivery_names import StompNames
 from jdbcstore.transport.stomp.destination import destination_header, is_temporary_queue, parse_stomp_destination
 from jdbcstore.transport.stomp.message_headers import Headings
-from jdbcstore.transport.stomp.subscribing import subscription_request
+from jdbcstore.transport.stomp.subscription_request import subscription_request
 from jdbcstore.transport.wire import Wire
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ class StompSession:
         bodies = sum([len(event.body) for event in self._unheard if isinstance(event, Send)])
         self._unfinished_bytes = held + bodies
         if self._has_unheard:
-            self.client.holding.backlog_is(held + bodies)
+            self.client.account.backlog_is(held + bodies)
         else:
-            self.client.holding.frame_is(held, self._stomp.missing_bytes)
+            self.client.account.frame_is(held, self._stomp.missing_bytes)
 
     def _listen(self, data: bytes = b"") -> None:
         """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.pipeline.report import report
 from jdbcstore.pipeline.report.figures import SCHEMAS, Figures
 from jdbcstore.pipeline.report.page import page

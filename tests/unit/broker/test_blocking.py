@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from jdbcstore.broker.blocking import BlockingCalls, GivenUp
+from jdbcstore.broker.blocking_calls import BlockingCalls, GivenUp
 from jdbcstore.errors import StoreUnavailable
 
 

@@ -215,7 +215,7 @@ def test_a_closed_client_hears_nothing_more() -> None:
         transport.client.close()
         calls = list(transport.calls)
         async with asyncio.timeout(10):
-            while broker.inbox.expected or broker.clients:
+            while broker.completions.expected or broker.clients:
                 await asyncio.sleep(0)
         assert (request.done(), transport.calls, calls.count("closed")) == (False, calls, 1)
         assert (broker.clients, broker.memory.uncommitted) == (set(), 0)

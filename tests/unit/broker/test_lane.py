@@ -29,9 +29,9 @@ from jdbcstore import (
     TransientStoreError,
 )
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.destination_policy import DestinationPolicy
-from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.identifiers import ProducerId
@@ -149,7 +149,7 @@ class World:
         )
         self.broker = Broker(Adapter(), options, policies=[DestinationPolicy(prioritized_messages=prioritized)])
         self.broker.loop = asyncio.get_running_loop()
-        self.broker.inbox = Inbox(self.broker.loop, self.broker.turn)
+        self.broker.completions = CompletionBridge(self.broker.loop, self.broker.turn)
         self.broker.is_running = True
         self.broker.read = self._read  # type: ignore[method-assign]  # pages without threads, at moments of our choice
         self._read_early = read_early

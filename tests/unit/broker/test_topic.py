@@ -9,8 +9,8 @@ from typing import cast
 from jdbcstore import BrokerOptions, Completion, Message, Topic, TransientStoreError
 from jdbcstore.broker.access import Access
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
-from jdbcstore.broker.inbox import Inbox
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.store.memory import MemoryPersistenceAdapter, MemoryTopicMessageStore
@@ -55,7 +55,7 @@ def test_after_the_commit_and_in_order() -> None:
 
         broker = Broker(Adapter(), BrokerOptions())
         broker.loop = asyncio.get_running_loop()
-        broker.inbox = Inbox(broker.loop, broker.turn)
+        broker.completions = CompletionBridge(broker.loop, broker.turn)
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         topic.durable.add(SubscriptionKey("ann", "news"))

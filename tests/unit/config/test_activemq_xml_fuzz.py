@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jdbcstore.config.activemq_xml.reading import read_activemq_xml
+from jdbcstore.config.activemq_xml.reader import read_activemq_xml
 from jdbcstore.config.activemq_xml.vocabulary import KINDS
 from tests.unit.config.written import STORE, document
 

@@ -13,7 +13,7 @@ from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationP
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authorization import Action
 from jdbcstore.broker.security.login import Credentials
-from jdbcstore.config.activemq_xml.reading import ActiveMqXml
+from jdbcstore.config.activemq_xml.reader import ActiveMqXml
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import LoginRefused

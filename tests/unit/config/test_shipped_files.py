@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.config.activemq_xml.reading import read_activemq_xml
+from jdbcstore.config.activemq_xml.reader import read_activemq_xml
 from jdbcstore.destination import Queue, Topic
 from tests.unit.config.written import errors, warnings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from pathlib import Path
 
-from jdbcstore.config.activemq_xml.reading import ActiveMqXml, read_activemq_xml
+from jdbcstore.config.activemq_xml.reader import ActiveMqXml, read_activemq_xml
 
 __all__ = ["POSTGRESQL", "STOMP", "document", "errors", "options", "read", "warnings"]
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from jdbcstore.cli import cli
-from jdbcstore.config.looking import looking_into
+from jdbcstore.config.inspection import looking_into
 from jdbcstore.config.urls import kahadb_options, open_store
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreError

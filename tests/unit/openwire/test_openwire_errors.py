@@ -27,7 +27,7 @@ from jdbcstore.openwire.commands import (
     Throwable,
     WireFormatInfo,
 )
-from jdbcstore.openwire.reading import NESTING_MAX
+from jdbcstore.openwire.readers import NESTING_MAX
 
 PRODUCER = ProducerId("ID:host-1-2-3:1", 1, 1)
 

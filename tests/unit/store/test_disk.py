@@ -39,9 +39,9 @@ OTHERS: Final = {
     "console/user.py": "the file of users",
     "pipeline/folders.py": "files of Hadoop, where it is forced",
     "pipeline/report/figures.py": "figures that the user asked for",
-    "pipeline/report/making.py": "the same",
+    "pipeline/report/reporter.py": "the same",
     "pipeline/session.py": "the log of Spark",
-    "store/jdbc/pulse.py": "whether a process lives; it does not survive a power failure",
+    "store/jdbc/liveness_file.py": "whether a process lives; it does not survive a power failure",
     "store/kahadb/looking.py": "a copy of an index to look into",
 }
 

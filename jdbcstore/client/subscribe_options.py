@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias, TypedDict
 
 from jdbcstore.broker.subscription_request import AcknowledgeMode, SubscriptionRequest
 from jdbcstore.client.mailbox import Mailbox
-from jdbcstore.client.outgoing import destination_of
+from jdbcstore.client.outgoing_message import destination_of
 from jdbcstore.destination import Destination
 
 __all__ = ["Mode", "SubscribeOptions", "subscription_request"]

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from jdbcstore.broker.life import Life, State, Status
+from jdbcstore.broker.lifecycle import Lifecycle, State, Status
 
 STARTING, STANDBY, RECOVERING = State.STARTING, State.STANDBY, State.RECOVERING
 MASTER, SUSPENDED, STOPPING = State.MASTER, State.SUSPENDED, State.STOPPING
@@ -32,8 +32,8 @@ STEPS = {
 }
 
 
-def life_in(state: State) -> Life:
-    life = Life()
+def life_in(state: State) -> Lifecycle:
+    life = Lifecycle()
     for step in WAYS[state]:
         life.change(step, "on the way")
     assert life.state is state
@@ -54,14 +54,14 @@ def test_only_the_ways_of_the_picture_can_be_gone(before: State, after: State) -
 
 
 def test_a_change_is_logged_with_reason_and_term(caplog: pytest.LogCaptureFixture) -> None:
-    life = Life()
+    life = Lifecycle()
     with caplog.at_level(logging.INFO, "jdbcstore"):
         life.change(RECOVERING, "it has the lock", term=7, holder="a-1")
         life.change(MASTER, "clients may connect", term=7, holder="a-1")
         life.change(SUSPENDED, "the store failed", term=7, holder="a-1")
         life.change(STANDBY, "b-2 is master")
     assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("jdbcstore.broker.life", level, f"state changed {text}")
+        ("jdbcstore.broker.lifecycle", level, f"state changed {text}")
         for level, text in (
             ("INFO", "from=starting to=recovering term=7 reason='it has the lock'"),
             ("INFO", "from=recovering to=master term=7 reason='clients may connect'"),
@@ -72,7 +72,7 @@ def test_a_change_is_logged_with_reason_and_term(caplog: pytest.LogCaptureFixtur
 
 
 def test_since_is_when_the_state_began_not_when_its_reason_changed() -> None:
-    life = Life()
+    life = Lifecycle()
     began = life.status.since
     life.change(STARTING, "the store does not answer")
     assert (life.status.since, life.status.reason) == (began, "the store does not answer")
@@ -81,7 +81,7 @@ def test_since_is_when_the_state_began_not_when_its_reason_changed() -> None:
 
 
 def test_listeners_hear_of_every_change() -> None:
-    life, heard = Life(), list[Status]()
+    life, heard = Lifecycle(), list[Status]()
     life.listeners.append(heard.append)
     life.change(RECOVERING, "it has the lock", term=3, holder="a-1")
     life.change(MASTER, "clients may connect", term=3, holder="a-1")
@@ -94,7 +94,7 @@ def test_listeners_hear_of_every_change() -> None:
 
 def test_a_state_can_be_waited_for() -> None:
     async def wait() -> None:
-        life = Life()
+        life = Lifecycle()
         assert await life.reached(STARTING, MASTER) is STARTING
         until_master = asyncio.create_task(life.reached(MASTER))
         until_served_or_not = asyncio.create_task(life.reached(MASTER, SUSPENDED))

@@ -30,19 +30,19 @@ from pyspark.sql.types import StructType
 from sqlalchemy import Connection, Engine, inspect
 
 from jdbcstore.errors import ConfigurationError, StoreError, TransientStoreError
-from jdbcstore.spark.consuming import Consumer, check_consumer
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.batch_reader import containers_of, inspected
+from jdbcstore.spark.consumer import Consumer, check_consumer
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.filters import Term
 from jdbcstore.spark.intervals import Interval, clipped
 from jdbcstore.spark.offsets import LAST_ID, Offset, Progress, batch_of, unread_before
 from jdbcstore.spark.options import EARLIEST, LATEST, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
-from jdbcstore.spark.reading import containers_of, inspected
 from jdbcstore.spark.scan import Scan, driver_for, reading_errors
 from jdbcstore.spark.view import TableView
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.own_tables import LOADS
 from jdbcstore.store.jdbc.snapshot import snapshot
-from jdbcstore.store.jdbc.watch import engine_for
 
 __all__ = ["ActiveMQStreamReader", "StreamSlice"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from jdbcstore.config.looking import check_url
+from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.destination import Queue, parse_destination
 from jdbcstore.errors import LockHeld

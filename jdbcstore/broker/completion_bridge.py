@@ -17,17 +17,17 @@ from typing import Any, TypeAlias
 from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.store.completion import Completion
 
-__all__ = ["Inbox"]
+__all__ = ["CompletionBridge"]
 
 log = logging.getLogger(__name__)
 
-#: Told about one finished write, in the event loop: what the caller left with `Inbox.expect`, and the error or None. If
-#: a client waits for it, its answer is given in a ``finally``: whatever goes wrong besides, the client is told how the
-#: write went.
+#: Told about one finished write, in the event loop: what the caller left with `CompletionBridge.expect`, and the error
+#: or None. If a client waits for it, its answer is given in a ``finally``: whatever goes wrong besides, the client is
+#: told how the write went.
 Handler: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
-class Inbox:
+class CompletionBridge:
     """Carries finished completions into the event loop, where each meets the handler that waits for it.
 
     Args:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from sqlalchemy import inspect, text
 
-from jdbcstore.config.looking import check_url
+from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_url
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.migration.holding import location_of, opened
 from jdbcstore.pipeline.progress import Watch
-from jdbcstore.pipeline.replay.rewriting import Rewriting
+from jdbcstore.pipeline.replay.rewriter import Rewriting
 from jdbcstore.pipeline.replay.sources import messages_of
 from jdbcstore.selector import Selector
 from jdbcstore.store.jdbc.tables import Tables

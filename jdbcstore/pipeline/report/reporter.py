@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jdbcstore.config.looking import is_journal, looking_into
+from jdbcstore.config.inspection import is_journal, looking_into
 from jdbcstore.config.urls import store_url
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.report.figures import Figures, Row

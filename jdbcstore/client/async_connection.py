@@ -11,11 +11,11 @@ from typing import Self, Unpack
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.client.mailbox import Mailbox
-from jdbcstore.client.outgoing import Body, SendOptions, outgoing
+from jdbcstore.client.outgoing_message import Body, SendOptions, outgoing
 from jdbcstore.client.port import Port
 from jdbcstore.client.received import Arrival, Received, answer_to
 from jdbcstore.client.replies import Replies
-from jdbcstore.client.subscribing import SubscribeOptions, subscription_request
+from jdbcstore.client.subscribe_options import SubscribeOptions, subscription_request
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConnectionClosed
 

@@ -37,10 +37,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-if sys.platform != "win32":  # there nobody has a pulse, and every lease is waited for
+if sys.platform != "win32":  # there nobody has such a file, and every lease is waited for
     import fcntl
 
-__all__ = ["Pulse", "forget", "is_dead"]
+__all__ = ["LivenessFile", "forget", "is_dead"]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _LEFT_S: Final = 24 * 3600
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Pulse:
+class LivenessFile:
     """The sign of life of this process under one holder's id: from construction until `stop`, or its death.
 
     When there can be none (another platform, a folder that is not safe, a file system without locks), that is logged,

@@ -9,7 +9,7 @@ from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.errors import ProtocolError
 
-__all__ = ["Holder", "Holding"]
+__all__ = ["ClientAccount", "Holder"]
 
 #: A frame that is not larger is read without asking: it is there with its next chunk.
 _SMALL_FRAME_BYTES: Final = 64 << 10
@@ -28,7 +28,7 @@ class Holder(Protocol):
         """End its connection with an error."""
 
 
-class Holding:
+class ClientAccount:
     """The account of one connection.
 
     Args:
@@ -195,8 +195,8 @@ class Holding:
         """Frames that others wait for must come to an end."""
         timeout_s = self._options.memory_timeout_s
         self._timer = self._loop.call_later(timeout_s, self._waited_long)
-        for holding in list(self._memory.large):
-            holding.end_if_older(self._loop.time() - timeout_s)
+        for account in list(self._memory.large):
+            account.end_if_older(self._loop.time() - timeout_s)
 
     def end_if_older(self, than_s: float) -> None:
         """End the connection if its frame is being read since then."""

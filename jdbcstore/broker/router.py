@@ -214,7 +214,7 @@ class Router:
                 else:
                     answer(error)
 
-        self._host.inbox.expect(completion, done, None)
+        self._host.completions.expect(completion, done, None)
         return completion
 
     def _keeper(self, message: Message) -> Queue | Topic | None:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-from jdbcstore.broker.blocking import BlockingCalls
+from jdbcstore.broker.blocking_calls import BlockingCalls
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.expiry import ExpirySweep
@@ -21,7 +21,7 @@ from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["Realm", "RealmHost"]
+__all__ = ["MasterHost", "MasterService"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _QUICK_S: Final = 0.2
 _SWEEP_S: Final = 10.0
 
 
-class RealmHost(ClientHost, Protocol):
+class MasterHost(ClientHost, Protocol):
     """A broker whose store and clients come and go."""
 
     is_running: bool
@@ -63,7 +63,7 @@ class RealmHost(ClientHost, Protocol):
         """Write all there is to say: there may be no other turn."""
 
 
-class Realm:
+class MasterService:
     """The store and the clients of one broker.
 
     Args:
@@ -71,7 +71,7 @@ class Realm:
         calls: opens and closes the store; the broker's readers may all be waiting for it.
     """
 
-    def __init__(self, broker: RealmHost, calls: BlockingCalls) -> None:
+    def __init__(self, broker: MasterHost, calls: BlockingCalls) -> None:
         self._broker = broker
         self._call = calls.call
         self._server: Server | None = None
@@ -241,5 +241,5 @@ class Realm:
 
     async def _all_answered(self, deadline_s: float) -> None:
         """Wait until the store has answered everything, but not for ever."""
-        while self._broker.inbox.expected and self._broker.loop.time() < deadline_s:
+        while self._broker.completions.expected and self._broker.loop.time() < deadline_s:
             await asyncio.sleep(0.01)

@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import Future
 
 from jdbcstore.broker.broker import Broker
-from jdbcstore.broker.life import State
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import run_in_loop
 from jdbcstore.config.urls import open_spool, open_store
@@ -49,7 +49,7 @@ async def reached_mastership(broker: Broker, timeout_s: float | None) -> None:
         StoreError, LockError: what ended it.
     """
     ended = asyncio.ensure_future(broker.ended())
-    reached = asyncio.ensure_future(broker.life.reached(State.MASTER, State.STOPPING))
+    reached = asyncio.ensure_future(broker.lifecycle.reached(State.MASTER, State.STOPPING))
     try:
         await asyncio.wait((ended, reached), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
@@ -57,7 +57,7 @@ async def reached_mastership(broker: Broker, timeout_s: float | None) -> None:
     finally:
         ended.cancel()
         reached.cancel()
-    status = broker.life.status
+    status = broker.lifecycle.status
     if status.state is State.STANDBY:
         raise LockHeld(f"this broker stands by, {status.reason}: connect there, or wait for longer (master_timeout_s)")
     if status.state is not State.MASTER:

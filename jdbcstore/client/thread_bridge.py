@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from jdbcstore.errors import ConnectionClosed
 
-__all__ = ["Crossing", "ended"]
+__all__ = ["ThreadBridge", "ended"]
 
 #: How often a thread that waits looks whether there is still a loop that may answer.
 _LOOK_S: Final = 1.0
@@ -18,7 +18,7 @@ _LOOK_S: Final = 1.0
 T = TypeVar("T")
 
 
-class Crossing:
+class ThreadBridge:
     """From threads into the event loop of a broker.
 
     Args:

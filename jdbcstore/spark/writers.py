@@ -1,8 +1,8 @@
 """``df.write.format("activemq")`` and streams into a store: each is a bulk load, or one for every batch.
 
-A task writes its partition in one transaction, exactly once (`jdbcstore.store.jdbc.loading`). The load becomes visible
-when Spark commits the job, and is removed when it aborts it. The job id of a stream's batch is made of the ids of query
-and batch, so a batch that Spark does again after a crash is recognised.
+A task writes its partition in one transaction, exactly once (`jdbcstore.store.jdbc.bulk_load`). The load becomes
+visible when Spark commits the job, and is removed when it aborts it. The job id of a stream's batch is made of the ids
+of query and batch, so a batch that Spark does again after a crash is recognised.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from jdbcstore.errors import ConfigurationError, JdbcStoreError
-from jdbcstore.spark.encoding import Encoder, check_written
+from jdbcstore.spark.encoder import Encoder, check_written
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import WriteOptions
-from jdbcstore.store.jdbc.loading import BulkLoad, LoadOptions
+from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions
 
 __all__ = ["ActiveMQStreamWriter", "ActiveMQWriter"]
 

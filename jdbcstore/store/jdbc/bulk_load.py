@@ -44,12 +44,12 @@ from jdbcstore.errors import (
 from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, database_for, dialect_for, raw_connection
 from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.loads import HOLDER_PREFIX, PART_IDS, LoadMode, LoadRecord, Loads, LoadState
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.statements import Statements
-from jdbcstore.store.jdbc.watch import watched_engine
 
 __all__ = ["BulkLoad", "LoadOptions", "LoadRow", "Progress"]
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Life", "State", "Status"]
+__all__ = ["Lifecycle", "State", "Status"]
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Status:
     holder: str | None
 
 
-class Life:
+class Lifecycle:
     """The state of one broker. Changes in the event loop only; may be looked at from anywhere."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The in-process client for programs with threads. `jdbcstore.client` has examples.
 
 Each method of a `Connection` crosses into the broker's event loop and waits there for what its counterpart of
-`jdbcstore.client.asynchronous` does. So all of them may be called from any thread but the loop's own.
+`jdbcstore.client.async_connection` does. So all of them may be called from any thread but the loop's own.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
 from jdbcstore.broker.broker import Broker
-from jdbcstore.client.asynchronous import AsyncConnection, AsyncTransaction
-from jdbcstore.client.crossing import Crossing, ended
+from jdbcstore.client.async_connection import AsyncConnection, AsyncTransaction
 from jdbcstore.client.mailbox import Mailbox
-from jdbcstore.client.outgoing import Body, Outgoing, SendOptions, outgoing
+from jdbcstore.client.outgoing_message import Body, Outgoing, SendOptions, outgoing
 from jdbcstore.client.port import Port
 from jdbcstore.client.received import Arrival, Received, answer_to
-from jdbcstore.client.subscribing import SubscribeOptions
+from jdbcstore.client.subscribe_options import SubscribeOptions
+from jdbcstore.client.thread_bridge import ThreadBridge, ended
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConnectionClosed
 
@@ -118,8 +118,8 @@ class Transaction:
     An exception rolls it back: nothing was sent, and what was acknowledged is still here, to be acknowledged again.
     """
 
-    def __init__(self, crossing: Crossing, transaction: AsyncTransaction) -> None:
-        self._crossing = crossing
+    def __init__(self, bridge: ThreadBridge, transaction: AsyncTransaction) -> None:
+        self._bridge = bridge
         self._transaction = transaction
 
     def send(self, destination: Destination | str, body: Body = None, **options: Unpack[SendOptions]) -> str:
@@ -128,26 +128,26 @@ class Transaction:
         Raises:
             ProtocolError: the transaction is full (`BrokerOptions.transaction_messages_max`).
         """
-        return self._crossing.call(self._transaction.send(destination, body, **options))
+        return self._bridge.call(self._transaction.send(destination, body, **options))
 
     def reply(self, request: Received, body: Body = None, **options: Unpack[SendOptions]) -> str:
         """Answer a request with the commit; as `Connection.reply`."""
-        return self._crossing.call(self._transaction.reply(request, body, **options))
+        return self._bridge.call(self._transaction.reply(request, body, **options))
 
     def acknowledge(self, message: Received) -> None:
         """Be done with a message with the commit. Raises as `ReceivedMessage.acknowledge`."""
-        self._crossing.call(self._transaction.acknowledge(message))
+        self._bridge.call(self._transaction.acknowledge(message))
 
     def __enter__(self) -> Self:
-        self._crossing.call(self._transaction.__aenter__())
+        self._bridge.call(self._transaction.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Commit: returns when it is stored. Raises what kept it from that; then it is rolled back."""
-        if error is None or not self._crossing.is_gone:
-            self._crossing.call(self._transaction.__aexit__(kind, error, traceback))
+        if error is None or not self._bridge.is_gone:
+            self._bridge.call(self._transaction.__aexit__(kind, error, traceback))
 
 
 class Connection:
@@ -161,9 +161,9 @@ class Connection:
         broker: may have other connections: ``jdbcstore.connect(connection.broker)``.
     """
 
-    def __init__(self, crossing: Crossing, connection: AsyncConnection, stop: Callable[[], None] | None) -> None:
+    def __init__(self, bridge: ThreadBridge, connection: AsyncConnection, stop: Callable[[], None] | None) -> None:
         self.broker = connection.broker
-        self._crossing = crossing
+        self._bridge = bridge
         self._connection = connection
         self._port = connection.port
         self._stop = stop
@@ -187,12 +187,12 @@ class Connection:
             opening: opens the port.
             stop: stops what was started for the connection.
         """
-        crossing = Crossing(loop)
+        bridge = ThreadBridge(loop)
 
         async def made() -> AsyncConnection:
             return AsyncConnection(broker, await opening())
 
-        return cls(crossing, crossing.call(made()), stop)
+        return cls(bridge, bridge.call(made()), stop)
 
     @property
     def client_id(self) -> str | None:
@@ -235,12 +235,12 @@ class Connection:
         It waits all the same while a thousand messages are unanswered.
         """
         message = outgoing(destination, body, options)
-        self._crossing.acquire(self._room)
+        self._bridge.acquire(self._room)
         told: Future[str] = Future()
         told.set_running_or_notify_cancel()  # it cannot be cancelled
         self._untold.add(told)
         try:
-            self._crossing.soon(self._send_soon, message, told)
+            self._bridge.soon(self._send_soon, message, told)
         except ConnectionClosed:
             self._untold.discard(told)
             self._room.release()
@@ -295,7 +295,7 @@ class Connection:
 
     def transaction(self) -> Transaction:
         """A transaction, for ``with``. Threads may have one each."""
-        return Transaction(self._crossing, self._connection.transaction())
+        return Transaction(self._bridge, self._connection.transaction())
 
     def temporary_queue(self) -> Destination:
         """A new queue that lives as long as the connection. Everybody may send to it, only this one may receive."""
@@ -358,12 +358,12 @@ class Connection:
         """
         stop, self._stop = self._stop, None
         try:
-            if not self._crossing.is_gone:
+            if not self._bridge.is_gone:
                 self._call(self._connection.close())
         finally:
             if stop is not None:
                 stop()
-            if self._crossing.is_gone:
+            if self._bridge.is_gone:
                 self._tell_untold()
 
     def _tell_untold(self) -> None:
@@ -387,16 +387,16 @@ class Connection:
     # -- for what belongs to it --------------------------------------------------------------------------------------
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._crossing.call(coroutine)
+        return self._bridge.call(coroutine)
 
     def _take(self, mailbox: Mailbox, timeout_s: float | None, *, is_auto: bool) -> ReceivedMessage | None:
-        arrival = self._crossing.call(
+        arrival = self._bridge.call(
             mailbox.take(timeout_s), lambda untaken: None if untaken is None else mailbox.put_back(untaken)
         )
         if arrival is None:
             return None
         if is_auto:  # from here on the program has it
-            self._crossing.soon(self._port.acknowledge_taken, arrival)
+            self._bridge.soon(self._port.acknowledge_taken, arrival)
         return ReceivedMessage(arrival, self)
 
     def _unsubscribe(self, mailbox: Mailbox) -> None:

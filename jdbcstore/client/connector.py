@@ -9,9 +9,9 @@ from types import TracebackType
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.client.asynchronous import AsyncConnection
-from jdbcstore.client.blocking import Connection
-from jdbcstore.client.embedding import BrokerThread, embedded_broker, reached_mastership, start_as_master
+from jdbcstore.client.async_connection import AsyncConnection
+from jdbcstore.client.connection import Connection
+from jdbcstore.client.embedded_broker import BrokerThread, embedded_broker, reached_mastership, start_as_master
 from jdbcstore.client.port import Port
 
 __all__ = ["Connecting", "connect", "connect_async"]

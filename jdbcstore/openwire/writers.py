@@ -19,7 +19,7 @@ from jdbcstore.identifiers import ProducerId
 from jdbcstore.modified_utf8 import encode_modified_utf8
 from jdbcstore.openwire.commands import StackTraceElement, Throwable
 from jdbcstore.openwire.fields import COMMANDS, DESTINATION, Command, Field, Kind
-from jdbcstore.openwire.reading import NESTING_MAX
+from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
 
 __all__ = ["Writer", "Writers"]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, text
 
 from jdbcstore.config.urls import open_engine
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
-from jdbcstore.spark.decoding import Decoder
+from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.filters import Term, pushed
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions

@@ -31,6 +31,7 @@ from jdbcstore.store.kahadb.appending import Appender
 from jdbcstore.store.kahadb.blank_index import wire_version_of
 from jdbcstore.store.kahadb.committer import Committer
 from jdbcstore.store.kahadb.index import Index
+from jdbcstore.store.kahadb.job_store import KahaDBJobStore
 from jdbcstore.store.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.kahadb.lockers import SharedFileLocker
 from jdbcstore.store.kahadb.messages import KahaDBMessageStore, PreparedAdd
@@ -38,7 +39,7 @@ from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.kahadb.reading import RecordReader
 from jdbcstore.store.kahadb.recognising import refuse_another_store
 from jdbcstore.store.kahadb.recovery import open_index
-from jdbcstore.store.kahadb.scheduling import KahaDBJobStore, SchedulerJournal
+from jdbcstore.store.kahadb.scheduling import SchedulerJournal
 from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 from jdbcstore.store.kahadb.work import Acknowledge, Add, Came, DeleteAll, Forget, Keep, Meant, Part, Remove, Write
@@ -139,7 +140,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._index = index
         told = wire_version_of(Path(self.options.index_directory or self.directory))
         self.wire_version = self.options.store_open_wire_version if told is None else told
-        self._transactions = KahaDBTransactionStore(self)
+        self._transactions = KahaDBTransactionStore(self, self)
         self.committer = Committer(
             index,
             appender,

@@ -45,7 +45,7 @@ class KahaDBView(KahaDBPersistenceAdapter):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self._transactions = KahaDBTransactionStore(self)
+        self._transactions = KahaDBTransactionStore(self, self)
         self.committer = cast(Committer, _NothingIsWritten())
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
@@ -24,10 +24,8 @@ from jdbcstore.store.kahadb.encoding import encode
 from jdbcstore.store.kahadb.index import VISIBLE, Index, PageRow
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import KnownDestination
+from jdbcstore.store.kahadb.store_host import StoreHost
 from jdbcstore.store.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
-
-if TYPE_CHECKING:
-    from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 __all__ = ["KahaDBMessageStore", "PreparedAdd", "Probe"]
 
@@ -45,9 +43,7 @@ class PreparedAdd(NamedTuple):
 class KahaDBMessageStore(MessageStore):
     """One queue. Created by the adapter only."""
 
-    def __init__(
-        self, adapter: KahaDBPersistenceAdapter, destination: Destination, index: Index, *, prioritized: bool
-    ) -> None:
+    def __init__(self, adapter: StoreHost, destination: Destination, index: Index, *, prioritized: bool) -> None:
         self.destination = destination
         self.prioritized = prioritized
         self._adapter = adapter

@@ -5,23 +5,33 @@ Local transactions, and XA transactions that are committed at once, need none of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PreparedTransaction
+from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
 from jdbcstore.store.kahadb.index import Operation, Row
 from jdbcstore.store.kahadb.journal import Location
 from jdbcstore.store.kahadb.known import subscription_text
+from jdbcstore.store.kahadb.messages import KahaDBMessageStore
+from jdbcstore.store.kahadb.store_host import StoreHost
+from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.kahadb.work import Decide, Meant, PrepareAll, Write
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 
-if TYPE_CHECKING:
-    from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-
 __all__ = ["KahaDBTransactionStore"]
+
+
+class TransactionHost(StoreHost, Protocol):
+    """A store that is open, as its transactions see it."""
+
+    def own(self, store: MessageStore) -> KahaDBMessageStore:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
+
+    def own_topic(self, store: TopicMessageStore) -> KahaDBTopicMessageStore:
+        """The same, of a topic."""
 
 
 class KahaDBTransactionStore(BufferedTransactionStore):
@@ -29,14 +39,15 @@ class KahaDBTransactionStore(BufferedTransactionStore):
 
     Args:
         adapter: whose.
+        host: the same, as the parts of the store see it.
     """
 
-    def __init__(self, adapter: KahaDBPersistenceAdapter) -> None:
-        options = adapter.options
+    def __init__(self, adapter: PersistenceAdapter, host: TransactionHost) -> None:
+        options = host.options
         super().__init__(
             adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
         )
-        self._kahadb = adapter
+        self._kahadb = host
 
     def is_prepared(self, transaction_id: XATransactionId) -> bool:
         return transaction_id in self._kahadb.reading().prepared()

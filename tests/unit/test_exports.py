@@ -24,6 +24,13 @@ def test_every_error_is_public() -> None:
     assert set(errors.__all__) <= set(jdbcstore.__all__)
 
 
+def test_every_name_has_a_place_in_the_reference() -> None:
+    pages = (Path(__file__).parents[2] / "docs" / "api").glob("*.md")
+    shown = {line.split()[1] for page in pages for line in page.read_text().splitlines() if line.startswith(":::")}
+    homes = {name: getattr(jdbcstore, name).__module__ for name in jdbcstore.__all__ if name != "__version__"}
+    assert {name for name, home in homes.items() if home not in shown} == set()
+
+
 def test_other_names_are_not_there() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         jdbcstore.nonsense  # noqa: B018  # the access is the test

@@ -607,7 +607,10 @@ class DurableTransactionContract(TransactionContract):
             acknowledges=[(topic, ANN, n) for n in (10, 11, 14)],
         )
         before = _prepared(adapter)[xid]
-        (adapter.abandon if abandoned else adapter.stop)()
+        if abandoned:
+            adapter.abandon()
+            adapter.start()  # which waits until nobody writes any more; another adapter would find the store locked
+        adapter.stop()
         adapter = open_adapter()
         with adapter:
             queue, topic = adapter.queue_message_store(QUEUE), _topic(adapter, prioritized=prioritized)

@@ -122,12 +122,9 @@ class ClientConsumers:
         try:
             if isinstance(consumer, DurableConsumer):
                 subscribed = partial(self._subscribed_durably, key, consumer, request)
+                job = self._broker.durables.subscribing(consumer, subscribed)
                 self._client.asked(0)
-                try:
-                    self._broker.durables.subscribe(consumer, subscribed)
-                except JdbcStoreError:
-                    self._client.answered(0, None, None)
-                    raise
+                self._client.work(self._subscribing_durably(key, consumer, job), request, lambda: None)
                 return
             if isinstance(consumer, Browser):
                 consumer.begin([self._broker.queue(element) for element in wanted.destination.elements()])
@@ -149,6 +146,14 @@ class ClientConsumers:
     def _subscribed(self, consumer: Consumer, request: object) -> None:
         self._client.complete(request)
         consumer.grant()
+
+    def _subscribing_durably(self, key: str, consumer: DurableConsumer, job: Iterator[None]) -> Iterator[None]:
+        try:
+            yield from job
+        except Exception:  # nobody is told how it went but by this
+            self._drop(key, consumer)
+            self._client.answered(0, None, None)
+            raise
 
     def _subscribed_durably(
         self, key: str, consumer: DurableConsumer, request: object, error: BaseException | None
@@ -200,12 +205,20 @@ class ClientConsumers:
         """
         for topic in self._broker.durables.topics_of(key):
             self.access.check_read(topic)
-        self._client.asked(0)
-        removed = partial(self._client.answered, 0, request)
         try:
-            self._broker.durables.unsubscribe(key, removed)
+            job = self._broker.durables.unsubscribing(key, partial(self._client.answered, 0, request))
         except JdbcStoreError as error:
-            removed(error)
+            self._client.complete(request, error)
+            return
+        self._client.asked(0)
+        self._client.work(self._removing_durable(job), request, lambda: None)
+
+    def _removing_durable(self, job: Iterator[None]) -> Iterator[None]:
+        try:
+            yield from job
+        except Exception:  # nobody is told how it went but by this
+            self._client.answered(0, None, None)
+            raise
 
     def awake(self, consumer: Consumer) -> None:
         """A consumer can take more: its queues are asked at the end of this turn of the loop."""

@@ -284,7 +284,7 @@ class DurableSubscription(TopicSubscription):
 class _Known:
     """A durable subscription that is there, used or not."""
 
-    __slots__ = ("consumer", "delivered", "key", "offline_since_s", "selector", "subscribed", "topics")
+    __slots__ = ("consumer", "delivered", "is_leaving", "key", "offline_since_s", "selector", "subscribed", "topics")
 
     def __init__(self, info: SubscriptionInfo, now_s: float) -> None:
         self.key = info.key
@@ -293,9 +293,16 @@ class _Known:
         #: The topics whose stores have it.
         self.topics: dict[Destination, None] = {}
         self.consumer: DurableConsumer | None = None
+        #: Whether it is being removed, topic by topic: nobody takes it up before that is done.
+        self.is_leaving = False
         self.offline_since_s = now_s
         #: By topic and sequence: how often a message was delivered that was given back.
         self.delivered: dict[Destination, dict[int, int]] = {}
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody uses it, or it is being removed."""
+        return self.consumer is not None or self.is_leaving
 
     def is_like(self, info: SubscriptionInfo) -> bool:
         """Whether a client that asks for this goes on with what there is."""
@@ -358,20 +365,23 @@ class Durables:
 
     # -- SUBSCRIBE, UNSUBSCRIBE --------------------------------------------------------------------------------------
 
-    def subscribe(self, consumer: DurableConsumer, answer: Answer) -> None:
+    def subscribing(self, consumer: DurableConsumer, answer: Answer) -> Iterator[None]:
         """Let a client use a subscription, which is created if it is not there or was another one until now.
 
         Args:
             consumer: who, and what it asks for.
-            answer: told when the store has it.
+            answer: told when the store has it, in all its topics; not if the job cannot be done.
+
+        Returns:
+            A job. It raises JdbcStoreError if the store does not take it, or the client leaves meanwhile. What it has
+            done until then stays: a client that asks again goes on from there.
 
         Raises:
             ProtocolError: somebody uses it already.
-            JdbcStoreError: the store does not take it.
         """
         key, destination = consumer.key, consumer.destination
         known = self._known.get(key)
-        if known is not None and known.consumer is not None:
+        if known is not None and known.is_in_use:
             raise ProtocolError(
                 f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.subscription_name}"
             )
@@ -379,49 +389,91 @@ class Durables:
         if known is not None and known.selector is not None and selector == CONVERT_STRINGS + known.selector:
             selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
         asked = SubscriptionInfo(key, destination, destination, selector)
-        is_like = known is not None and known.is_like(asked)
-        subscribed = known if known is not None and is_like else _Known(asked, self._broker.loop.time())
-        topics = [self._broker.topic(name) for name in self._broker.covered(destination)]
-        answers = _Together(partial(self._subscribed, consumer, answer))
-        for topic in topics:
-            # From here on it takes note of what is published; the store is asked after that.
-            if consumer.client.access.may_receive(topic.destination):
-                self._take_up(subscribed, topic, consumer)
-            self._add(topic, asked, answers, retroactive=consumer.retroactive)
-        if known is not None and not is_like:
-            left = known.topics.keys() - {topic.destination for topic in topics}
-            self._delete(known, left, answers)
-        self._remember(subscribed)
-        subscribed.consumer = consumer
-        for topic in topics:
-            subscribed.topics[topic.destination] = None
-            topic.durable.add(key)
+        if known is None or not known.is_like(asked):
+            before, known = known, _Known(asked, self._broker.loop.time())
+            known.topics.update({} if before is None else before.topics)
+        self._remember(known)
+        known.consumer = consumer
+        return self._subscribing(known, asked, consumer, answer)
+
+    def _subscribing(
+        self, known: _Known, asked: SubscriptionInfo, consumer: DurableConsumer, answer: Answer
+    ) -> Iterator[None]:
+        taken_up: list[DurableSubscription] = []
+        answers = _Together(partial(self._subscribed, consumer, taken_up, answer))
+        destination = asked.subscribed_destination
+        try:
+            for name in self._broker.covered(destination):
+                if name is not None:
+                    self._cover(known, self._broker.topic(name), asked, answers, consumer, taken_up)
+                yield
+                _check_open(consumer)
+            left = [name for name in known.topics if name != destination and not destination.matches(name)]
+            for _ in self._deleting(known, left, answers):
+                yield
+                _check_open(consumer)
+        except Exception:
+            if not known.topics and known.consumer is consumer:
+                self._forget(known)
+            raise
         answers.complete()
 
-    def _take_up(self, known: _Known, topic: Topic, consumer: DurableConsumer) -> None:
+    def _forget(self, known: _Known) -> None:
+        del self._known[known.key]
+        self._wildcards.discard(known.subscribed, known)
+
+    def _cover(
+        self,
+        known: _Known,
+        topic: Topic,
+        asked: SubscriptionInfo,
+        answers: _Together,
+        consumer: DurableConsumer,
+        taken_up: list[DurableSubscription],
+    ) -> None:
+        """Let a subscription have one topic more, and its client take it up."""
+        if known.key in topic.subscriptions:  # the topic has appeared meanwhile
+            return
+        # From here on it takes note of what is published; the store is asked after that.
+        if consumer.client.access.may_receive(topic.destination):
+            taken_up.append(self._take_up(known, topic, consumer))
+        self._add(topic, asked, answers, retroactive=consumer.retroactive)
+        known.topics[topic.destination] = None
+        topic.durable.add(known.key)
+
+    def _take_up(self, known: _Known, topic: Topic, consumer: DurableConsumer) -> DurableSubscription:
         self._spools += 1
         delivered = known.delivered.setdefault(topic.destination, {})
         spool = QueueName(f"durable.{self._spools}")
-        consumer.queues[DurableSubscription(self._broker, topic, consumer, delivered, spool)] = None
+        subscription = DurableSubscription(self._broker, topic, consumer, delivered, spool)
+        consumer.queues[subscription] = None
+        return subscription
 
     def _add(self, topic: Topic, asked: SubscriptionInfo, answers: _Together, *, retroactive: bool) -> None:
         info = SubscriptionInfo(asked.key, topic.destination, asked.subscribed_destination, asked.selector)
         completion = topic.open_store().add_subscription(info, retroactive=retroactive)
         answers.expect(self._broker.completions, completion)
 
-    def _delete(self, known: _Known, names: Iterable[Destination], answers: _Together) -> None:
+    def _deleting(self, known: _Known, names: Iterable[Destination], answers: _Together) -> Iterator[None]:
+        """Remove a subscription from some of its topics; a job."""
         for name in names:
             topic = self._broker.topic(name)
             completion = topic.open_store().delete_subscription(known.key)
             topic.durable.discard(known.key)
+            del known.topics[name]
             answers.expect(self._broker.completions, completion)
+            yield
 
-    def _subscribed(self, consumer: DurableConsumer, answer: Answer, error: BaseException | None) -> None:
+    def _subscribed(
+        self,
+        consumer: DurableConsumer,
+        taken_up: Iterable[DurableSubscription],
+        answer: Answer,
+        error: BaseException | None,
+    ) -> None:
         answer(error)
         if error is None:
-            for subscription in consumer.queues:
-                if isinstance(subscription, DurableSubscription):
-                    subscription.begin(consumer)
+            self._broker.slices.run(_beginning(taken_up, consumer))
 
     def queues(self) -> Iterator[Queue]:
         """The queues of all that are in use."""
@@ -441,12 +493,14 @@ class Durables:
         known = self._known.get(key)
         return () if known is None else (known.subscribed,)
 
-    def unsubscribe(self, key: SubscriptionKey, answer: Answer) -> None:
+    def unsubscribing(self, key: SubscriptionKey, answer: Answer) -> Iterator[None]:
         """Remove a subscription that nobody uses, with all that waits for it.
+
+        Returns:
+            A job. It raises JdbcStoreError if the store does not take the order.
 
         Raises:
             ProtocolError: there is none, or somebody uses it.
-            JdbcStoreError: the store does not take the order.
         """
         known = self._known.get(key)
         if known is None:
@@ -454,15 +508,25 @@ class Durables:
                 f"No durable subscription exists for clientID: {key.client_id} and subscriptionName:"
                 f" {key.subscription_name}"
             )
-        if known.consumer is not None:
+        if known.is_in_use:
             raise ProtocolError("Durable consumer is in use: end the subscription that uses it first")
-        self._remove(known, answer)
+        return self._removing(known, answer)
 
-    def _remove(self, known: _Known, answer: Answer) -> None:
-        answers = _Together(answer)
-        self._delete(known, list(known.topics), answers)
-        del self._known[known.key]
+    def _removing(self, known: _Known, answer: Answer) -> Iterator[None]:
+        known.is_leaving = True
         self._wildcards.discard(known.subscribed, known)
+        return self._removed(known, _Together(answer))
+
+    def _removed(self, known: _Known, answers: _Together) -> Iterator[None]:
+        try:
+            yield from self._deleting(known, list(known.topics), answers)
+        except Exception:
+            self._remember(known)  # what is left of it
+            raise
+        else:
+            self._forget(known)
+        finally:
+            known.is_leaving = False
         answers.complete()
 
     # -- topics that appear ------------------------------------------------------------------------------------------
@@ -476,7 +540,7 @@ class Durables:
             consumer = known.consumer
             answers = _Together(partial(self._joined, known, topic))
             asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
-            if consumer is not None and consumer.client.access.may_receive(name):
+            if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
                 self._take_up(known, topic, consumer)
             try:
                 self._add(topic, asked, answers, retroactive=False)
@@ -514,13 +578,31 @@ class Durables:
     def _expire(self) -> None:
         self.watch()
         limit_s = self._broker.loop.time() - self._broker.options.offline_durable_subscriber_timeout_s
-        for known in list(self._known.values()):
-            if known.consumer is None and known.offline_since_s <= limit_s:
-                log.info("durable subscription was offline for too long, it is removed key=%s", known.key)
+        self._broker.slices.run(self._expiring(limit_s))
+
+    def _expiring(self, limit_s: float) -> Iterator[None]:
+        for key, known in list(self._known.items()):
+            if not known.is_in_use and known.offline_since_s <= limit_s and self._known.get(key) is known:
+                log.info("durable subscription was offline for too long, it is removed key=%s", key)
                 try:
-                    self._remove(known, _log_failure)
+                    yield from self._removing(known, _log_failure)
                 except JdbcStoreError as error:
                     _log_failure(error)
+            yield
+
+
+def _check_open(consumer: DurableConsumer) -> None:
+    if consumer.is_closed:
+        raise ProtocolError("The subscription was ended before it had begun")
+
+
+def _beginning(subscriptions: Iterable[DurableSubscription], consumer: DurableConsumer) -> Iterator[None]:
+    """The store has a subscription: read its messages, topic by topic; a job."""
+    for subscription in subscriptions:
+        if consumer.is_closed:
+            return
+        subscription.begin(consumer)
+        yield
 
 
 class _Together:

@@ -115,12 +115,15 @@ class Memberships:
         if any(element.is_wildcard for element in consumer.destination.elements()):
             self._host.slices.run(self.subscribing(consumer))
 
-    def covered(self, element: Destination) -> list[Destination]:
-        """The destinations that a name means at the moment: itself, or those that a wildcard matches."""
+    def covered(self, element: Destination) -> Iterator[Destination | None]:
+        """The destinations that a name means at the moment: itself, or those that a wildcard matches, among None for
+        each that it does not: a job may be interrupted there."""
         if not element.is_wildcard:
-            return [element]
+            yield element
+            return
         known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
-        return [name for name in known if _covers(element, name)]
+        for name in list(known):
+            yield name if _covers(element, name) else None
 
 
 def _join_queue(consumer: Consumer, queue: Queue) -> None:

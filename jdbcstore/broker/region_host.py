@@ -40,8 +40,8 @@ class RegionHost(DestinationHost, Protocol):
     def topic(self, destination: Destination) -> Topic:
         """The topic of this name, made at the first use."""
 
-    def covered(self, element: Destination) -> list[Destination]:
-        """The destinations that a name means at the moment."""
+    def covered(self, element: Destination) -> Iterator[Destination | None]:
+        """The destinations that a name means at the moment, among None for others."""
 
     def check_room_for(self, destination: Destination) -> None:
         """Raise ProtocolError if a client wants to use one destination too many."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter, Queue, StoreError, Topic
+from jdbcstore import Broker, PersistenceAdapter, ProtocolError, Queue, StoreError, Topic
 from jdbcstore.broker import expiry, publications, slices, topic
-from jdbcstore.broker.durable import DurableSubscription
+from jdbcstore.broker.durable import Durables, DurableSubscription
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.destination import Destination
+from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
@@ -229,3 +230,102 @@ def test_what_its_destination_refuses_is_answered_and_counted_no_more(
     assert "it cannot be had" in client.request("SEND", {"destination": name}, "x").headers["message"]
     assert brokers[0].memory.uncommitted == 0
     client.done("DISCONNECT")
+
+
+NEWS = [f"/topic/news.{number}" for number in range(30)]
+DURABLY = {"activemq.subscriptionName": "n"}
+
+
+@pytest.fixture
+def publisher(start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter) -> Client:
+    """A client of a broker with many topics that a wildcard covers, and one that it does not."""
+    client = open_client(start_broker(sqlite_store))
+    for name in [*NEWS, "/topic/other"]:
+        client.publish(name, "before")
+    return client
+
+
+def durable_keys(broker: Broker) -> list[int]:
+    return [len(broker.topics[Topic.decoded(name.removeprefix("/topic/"))].durable) for name in NEWS]
+
+
+def publish_all(publisher: Client, text: str) -> None:
+    for name in NEWS:
+        publisher.send("SEND", {"destination": name, "persistent": "true"}, f"{text} {name}")
+    publisher.done("BEGIN", {"transaction": text})
+
+
+def test_a_durable_wildcard_takes_up_and_leaves_many_topics_one_by_one(
+    publisher: Client, open_client: OpenClient, in_one_go: Callable[[Any, str], list[int]], brokers: list[Broker]
+) -> None:
+    client = open_client(brokers[0].address, client_id="d")
+    taken_up, begun = in_one_go(Durables, "_take_up"), in_one_go(DurableSubscription, "begin")
+    client.subscribe("/topic/news.>", id="1", **DURABLY)
+    publish_all(publisher, "a")
+    assert sorted(client.message().text for _ in NEWS) == sorted(f"a {name}" for name in NEWS)
+    assert (sum(taken_up), sum(begun)) == (len(NEWS), len(NEWS))
+    assert max(taken_up) <= 2
+    assert max(begun) <= 2
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    removed = in_one_go(type(brokers[0].topics[Topic("news.0")].open_store()), "delete_subscription")
+    client.done("UNSUBSCRIBE", {"id": "1", **DURABLY})
+    assert sum(removed) == len(NEWS)
+    assert max(removed) <= 2
+    assert not any(durable_keys(brokers[0]))
+    assert "No durable subscription exists" in client.request("UNSUBSCRIBE", {"id": "1", **DURABLY}).headers["message"]
+
+
+def test_who_goes_before_a_durable_wildcard_has_begun_takes_it_up_again_at_once(
+    publisher: Client,
+    open_client: OpenClient,
+    in_one_go: Callable[[Any, str], list[int]],
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = open_client(brokers[0].address, client_id="d")
+    taken_up = in_one_go(Durables, "_take_up")
+    cover, covered = Durables._cover, [0]
+
+    def covering(durables: Durables, *arguments: Any) -> None:
+        covered[0] += 1
+        if covered[0] == 2:
+            leaving = next(client for client in brokers[0].clients if client.client_id == "d")
+            brokers[0].loop.call_soon(leaving.close)  # as its transport does
+            with pytest.raises(ProtocolError, match="in use"):
+                durables.unsubscribing(SubscriptionKey("d", "n"), lambda error: None)
+        cover(durables, *arguments)
+
+    monkeypatch.setattr(Durables, "_cover", covering)
+    client.send("SUBSCRIBE", {"destination": "/topic/news.>", "id": "1", **DURABLY})
+    wait_until(lambda: covered[0] >= 2 and len(brokers[0].clients) == 1)
+    client.drop()
+    assert 2 <= sum(taken_up) < len(NEWS)
+    assert sum(durable_keys(brokers[0])) == sum(taken_up)
+    again = open_client(brokers[0].address, client_id="d")
+    again.subscribe("/topic/news.>", id="1", **DURABLY)
+    assert sum(durable_keys(brokers[0])) == len(NEWS)
+    publish_all(publisher, "a")
+    assert sorted(again.message().text for _ in NEWS) == sorted(f"a {name}" for name in NEWS)
+
+
+def test_a_durable_wildcard_that_the_store_refuses_half_way_can_be_removed(
+    publisher: Client, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = open_client(brokers[0].address, client_id="d")
+    add, added = Durables._add, [0]
+
+    def adding(durables: Durables, *arguments: Any, **more: Any) -> None:
+        added[0] += 1
+        if added[0] == 4:
+            raise StoreError("no more")
+        add(durables, *arguments, **more)
+
+    monkeypatch.setattr(Durables, "_add", adding)
+    refused = client.request("SUBSCRIBE", {"destination": "/topic/news.>", "id": "1", **DURABLY})
+    assert "no more" in refused.headers["message"]
+    assert sum(durable_keys(brokers[0])) == 3
+    client.done("UNSUBSCRIBE", {"id": "1", **DURABLY})
+    assert sum(durable_keys(brokers[0])) == 0
+    client.subscribe("/topic/news.>", id="1", **DURABLY)
+    publish_all(publisher, "a")
+    assert sorted(client.message().text for _ in NEWS) == sorted(f"a {name}" for name in NEWS)

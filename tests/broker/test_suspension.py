@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, JdbcOptions, Queue, faults, open_store
-from jdbcstore.broker import queue as broker_queue
+from jdbcstore.broker import removal
 from jdbcstore.broker.lifecycle import State
 from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.errors import StoreUnavailable
@@ -184,7 +184,7 @@ def test_what_is_tried_again_later_is_left_alone_after_a_suspension(
     broker: Broker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An acknowledgement that the store refused once is due again when another store object is there."""
-    monkeypatch.setattr(broker_queue, "_RETRY_S", 1.5)
+    monkeypatch.setattr(removal, "_RETRY_S", 1.5)
     client = open_client(broker.address)
     pour(client, 3, "x" * 1000)
 

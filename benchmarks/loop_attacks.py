@@ -98,6 +98,14 @@ def wildcards(target: Target) -> None:
         send_all(client, [subscribe, b"UNSUBSCRIBE\nid:all\n\n\0"])
 
 
+def durable_wildcards(target: Target) -> None:
+    """A durable subscription to everything, with 10 000 topics, taken up, left and removed."""
+    client, count = target.client(60, client_id="abuse.durable"), target.times(10_000)
+    send_all(client, (b"SEND\ndestination:/topic/abuse.many.%d\n\nx\0" % number for number in range(count)))
+    named = b"id:d\ndestination:/topic/abuse.many.>\nactivemq.subscriptionName:all\n\n\0"
+    send_all(client, [b"SUBSCRIBE\n" + named, b"UNSUBSCRIBE\nid:d\n\n\0", b"UNSUBSCRIBE\n" + named])
+
+
 def new_names(target: Target) -> None:
     """New destinations, where 5 000 subscriptions cover others, and some cover these."""
     client = target.client(60)
@@ -169,6 +177,7 @@ LOOP_ATTACKS = [
     Attack("frames that say nothing", nonsense),
     Attack("goodbyes", goodbye),
     Attack("wildcards", wildcards),
+    Attack("durable wildcards", durable_wildcards),
     Attack("new names", new_names),
     Attack("one queue", one_queue),
     Attack("fan-out", fan_out),

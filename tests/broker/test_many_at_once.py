@@ -329,3 +329,51 @@ def test_a_durable_wildcard_that_the_store_refuses_half_way_can_be_removed(
     client.subscribe("/topic/news.>", id="1", **DURABLY)
     publish_all(publisher, "a")
     assert sorted(client.message().text for _ in NEWS) == sorted(f"a {name}" for name in NEWS)
+
+
+def test_a_commit_is_answered_whatever_goes_wrong_with_a_message(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = open_client(start_broker())
+    add, added = BrokerQueue.add, [0]
+
+    def adding(queue: BrokerQueue, message: Any, answer: Any) -> None:
+        added[0] += 1
+        if added[0] == 4:
+            raise RuntimeError("a defect")
+        add(queue, message, answer)
+
+    monkeypatch.setattr(BrokerQueue, "add", adding)
+    for name, numbers in (("s", range(10)), ("t", range(10, 20))):
+        client.send("BEGIN", {"transaction": name})
+        for number in numbers:
+            client.send("SEND", {"destination": "/queue/A", "transaction": name}, str(number))
+        client.send("COMMIT", {"transaction": name, "receipt": name})
+    assert [client.frame().headers["receipt-id"] for _ in "st"] == ["s", "t"]
+    assert texts(client, "/queue/A")[-10:] == [str(number) for number in range(10, 20)]
+
+
+def test_a_subscription_is_found_by_its_destination_however_many_there_are(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, count = open_client(start_broker(), "1.0"), 200
+    names = [f"/queue/{number}" for number in range(count)]
+    for name in [*names, *names]:
+        client.send("SUBSCRIBE", {"destination": name})
+    client.done("BEGIN", {"transaction": "t"})
+    compared, equal = [0], Destination.__eq__
+
+    def counted(one: Destination, other: object) -> bool:
+        compared[0] += 1
+        return equal(one, other)
+
+    monkeypatch.setattr(Destination, "__eq__", counted)
+    for name in reversed(names):
+        client.send("UNSUBSCRIBE", {"destination": name})
+    client.done("COMMIT", {"transaction": "t"})
+    assert compared[0] < 10 * count
+    monkeypatch.undo()
+    client.publish(names[7], "x")
+    assert client.message().text == "x"  # the second subscription is still there
+    client.done("UNSUBSCRIBE", {"destination": names[7]})
+    assert "No subscription matched" in client.request("UNSUBSCRIBE", {"destination": names[7]}).headers["message"]

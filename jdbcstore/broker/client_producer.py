@@ -10,6 +10,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.memory import NUMBERED_BYTES, WRITE_BYTES
 from jdbcstore.broker.message_division import MessageDivision
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.destination import Destination
@@ -108,15 +109,22 @@ class ClientProducer:
             self._client.complete(request)
             return
         singles = self._division.singles(message, destination)
-        if len(singles) == 1:
-            copied = 0 if destination.is_queue else self._broker.virtual_topics.copied_bytes(singles)
-            self._broker.publish(
-                message, self._client, SendAnswer(self._client, request, message.size + WRITE_BYTES + copied)
-            )
+        if len(singles) == 1 and destination.is_queue:
+            answer = SendAnswer(self._client, request, message.size + WRITE_BYTES)
+            self._broker.publish(message, self._client, answer)
+            return
+        answer = SendAnswer(self._client, request, self._division.size_of(singles))
+        if message.persistent and self._division.needs_preparing(singles):
+            self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
+        elif len(singles) == 1:
+            self._broker.publish(message, self._client, answer)
         else:
-            self._broker.commit(
-                singles, [], self._client, SendAnswer(self._client, request, self._division.size_of(singles))
-            )
+            self._broker.commit(singles, [], self._client, answer)
+
+    def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
+        """Make what is stored for a message ready in slices, then store it."""
+        prepared = Prepared()
+        self._client.work(self._division.preparing(singles, prepared), None, partial(commit, prepared=prepared))
 
     def send_numbered(
         self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None
@@ -167,7 +175,11 @@ class ClientProducer:
         else:
             size = self._division.size_of(singles) + NUMBERED_BYTES
             answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
-            self._broker.producers.commit(singles, [], self._client, answer, [producer_id])
+            commit = partial(self._broker.producers.commit, singles, [], self._client, answer, [producer_id])
+            if message.persistent and self._division.needs_preparing(singles):
+                self._prepare(singles, commit)
+            else:
+                commit()
         return True
 
     def _check_send(self, destination: Destination) -> None:

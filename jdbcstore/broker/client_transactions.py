@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from jdbcstore.broker.answers import SendAnswer
@@ -13,7 +12,7 @@ from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision
-from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
+from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.errors import ProtocolError
@@ -70,9 +69,11 @@ class ClientTransactions:
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
         refusal = self._refusal_of(transaction)
-        if transaction.prepared is None and len(transaction.sends) >= PREPARED_LEAST and refusal is None:
+        # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
+        if transaction.prepared is None and refusal is None and self._division.needs_preparing(transaction.sends):
             transaction.prepared = Prepared()
-            self._client.work(self._preparing(transaction, transaction.prepared), request, lambda: None)
+            job = self._division.preparing(transaction.sends, transaction.prepared)
+            self._client.work(job, request, lambda: None)
             if self._client.is_held:
                 return False
         self._commit(transaction, request, refusal)
@@ -118,16 +119,6 @@ class ClientTransactions:
         for number in numbers:
             self._producer.numbering.refused(number)
         self._consumers.restore(acknowledged)
-
-    def _preparing(self, transaction: Transaction, prepared: Prepared) -> Iterator[None]:
-        """Do ahead what a commit of many messages costs. The transaction is open until that is done, so it is rolled
-        back with a client that goes meanwhile."""
-        size = self._division.size_of(transaction.sends)
-        self._client.memory.uncommitted += size  # what is prepared has the bodies once more
-        try:
-            yield from self._broker.preparing(transaction.sends, prepared)
-        finally:
-            self._client.memory.uncommitted -= size
 
     def abort(self, name: str) -> None:
         """Roll a transaction back: what was acknowledged in it is the client's still.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.memory import WRITE_BYTES
+from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ProtocolError
 from jdbcstore.message import Message
@@ -62,13 +63,34 @@ class MessageDivision:
 
     def check_copies(self, messages: Sequence[Message]) -> None:
         """Raise ProtocolError if what goes to the queues of virtual topics is more than may be stored at once."""
-        most = self._broker.options.transaction_bytes_max
-        copied = self._broker.virtual_topics.copied_bytes(messages)
-        if copied > most:
+        options, virtual_topics = self._broker.options, self._broker.virtual_topics
+        copied = virtual_topics.copied_bytes(messages)
+        if copied > options.transaction_bytes_max:
             raise ProtocolError(
                 f"The copies for the queues of virtual topics take {copied} bytes: they are stored together, and"
-                f" transaction_bytes_max is {most}. Send less at once, or remove queues that nobody reads"
+                f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
+                " nobody reads"
             )
+        if copied and (count := virtual_topics.copies_of(messages)) > options.transaction_messages_max:
+            raise ProtocolError(
+                f"There are {count} copies for the queues of virtual topics: they are stored together, and"
+                f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
+                " that nobody reads"
+            )
+
+    def needs_preparing(self, messages: Sequence[Message]) -> bool:
+        """Whether so much is stored for these messages that it has to be made ready in slices."""
+        copies = self._broker.virtual_topics.copies_of(messages)
+        return len(messages) + copies >= PREPARED_LEAST
+
+    def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
+        """Do ahead what a commit of many messages costs; a job."""
+        size, memory = self.size_of(messages), self._broker.memory
+        memory.uncommitted += size  # what is prepared has the bodies once more
+        try:
+            yield from self._broker.preparing(messages, prepared)
+        finally:
+            memory.uncommitted -= size
 
     def _check_target(self, destination: Destination) -> None:
         if self._broker.is_crowded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeAlias
 
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
@@ -145,18 +146,24 @@ class Router:
                 return None
             along = along._replace(jobs=[*along.jobs, *jobs])
             sends = [message for message in sends if not takes(message)]
-        messages = [message for single in sends for message in self._virtual_topics.with_copies(single)]
+        messages: list[Message] = []
+        for single in sends:
+            copies = None if prepared is None else prepared.copies(single)
+            messages += self._virtual_topics.with_copies(single) if copies is None else [single, *copies]
         return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
         for message in sends:
-            try:
-                if not self._scheduler.takes(message) and (target := self._keeper(message)) is not None:
-                    prepared.prepare(_store_of(_note_taker(target, message)), message)
-            except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
-                return
-            yield
+            if self._scheduler.takes(message):
+                continue
+            for one in chain([message], prepared.copying(message, self._virtual_topics.copies(message))):
+                try:
+                    if (target := self._keeper(one)) is not None:
+                        prepared.prepare(_store_of(_note_taker(target, one)), one)
+                except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
+                    return
+                yield
 
     def _commit(
         self,

@@ -8,7 +8,7 @@ stored in one commit. Names are those of ActiveMQ's default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from jdbcstore.broker.memory import WRITE_BYTES
@@ -63,16 +63,24 @@ class VirtualTopics:
                 size += len(queues) * (message.size + WRITE_BYTES)
         return size
 
+    def copies_of(self, messages: Iterable[Message]) -> int:
+        """How many copies messages have."""
+        if not self._queues:
+            return 0
+        return sum(len(queues) for message in messages if (queues := self._queues_of(message.destination)))
+
     def _queues_of(self, topic: Destination | None) -> dict[Destination, None] | None:
         queues = None if topic is None else self._queues.get(topic)
         return queues if queues and topic is not None and _VIRTUAL_TOPICS.matches(topic) else None
 
     def with_copies(self, message: Message) -> list[Message]:
         """A message and its copies."""
+        return [message, *self.copies(message)] if self._queues else [message]
+
+    def copies(self, message: Message) -> Iterator[Message]:
+        """The copies of a message."""
         topic = message.destination
-        messages = [message]
-        for queue in self._queues_of(topic) or ():
+        for queue in list(self._queues_of(topic) or ()):
             copy = message.copy()
             copy.destination, copy.original_destination = queue, topic
-            messages.append(copy)
-        return messages
+            yield copy

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, Topic, open_store, running
+from jdbcstore.broker import slices
 from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationPolicy, RedeliveryPolicy
 from jdbcstore.config.urls import open_spool
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
@@ -657,3 +658,85 @@ def test_a_retroactive_subscription_after_a_restart(url: str) -> None:
     with serving(url) as address:
         assert left(address, "new", **{"activemq.retroactive": "true"}) == ["1"]
         assert left(address) == ["1"]
+
+
+TOPICS = 300
+
+
+def many_topics(client: Client) -> None:
+    """So many topics are in use."""
+    for number in range(TOPICS):
+        client.send("SUBSCRIBE", {"id": str(number), "destination": f"/topic/M.{number}"})
+    client.done("BEGIN", {"transaction": "known"})
+    client.done("ABORT", {"transaction": "known"})
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has an entry for each slice of a job that was not the first; a slice is one step."""
+    counted: list[int] = []
+    turn = slices.Slices._turn
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+
+    def counted_turn(self: slices.Slices) -> None:
+        counted.append(1)
+        turn(self)
+
+    monkeypatch.setattr(slices.Slices, "_turn", counted_turn)
+    return counted
+
+
+def test_a_wildcard_over_very_many_topics_begins_and_ends_in_slices(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter, turns: list[int]
+) -> None:
+    address = start_broker(sqlite_store)
+    many_topics(open_client(address))
+    ann, sender = open_client(address, client_id="ann"), open_client(address)
+    turns.clear()
+    ann.subscribe("/topic/M.>", activemq_subscriptionName="n")
+    assert len(turns) >= TOPICS
+    for number in (0, TOPICS - 1):
+        sender.publish(f"/topic/M.{number}", str(number))
+        assert ann.message().text == str(number)
+    ann.done("UNSUBSCRIBE", {"id": "1"})
+    turns.clear()
+    ann.done("UNSUBSCRIBE", {"id": "1", "activemq.subscriptionName": "n"})
+    assert len(turns) >= TOPICS - 1
+    assert client_keys(sqlite_store) == set()
+
+
+def test_who_leaves_while_it_begins_goes_on_with_it(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    turns: list[int],
+) -> None:
+    """Also when it was to other topics before: of those nothing is left."""
+    address = start_broker(sqlite_store)
+    many_topics(open_client(address))
+    ann, sender = open_client(address, client_id="ann"), open_client(address)
+    ann.subscribe("/topic/M.7", activemq_subscriptionName="n")
+    ann.done("UNSUBSCRIBE", {"id": "1"})
+    turns.clear()
+    ann.send("SUBSCRIBE", {"id": "1", "destination": "/topic/*.8", "activemq.subscriptionName": "n"})
+    ann.send("UNSUBSCRIBE", {"id": "1"})
+    ann.send("SUBSCRIBE", {"id": "1", "destination": "/topic/M.>", "activemq.subscriptionName": "n"})
+    wait_until(lambda: len(turns) > TOPICS // 3)
+    ann.drop()
+    wait_until(lambda: len(brokers[0].clients) == 2)
+    again = open_client(address, client_id="ann")
+    again.subscribe("/topic/M.8", activemq_subscriptionName="n")
+    assert client_keys(sqlite_store) == {"topic://M.8"}
+    sender.publish("/topic/M.8", "8")
+    assert again.message().text == "8"
+
+
+def client_keys(store: PersistenceAdapter) -> set[str]:
+    """The topics that have a durable subscription in the store."""
+    assert isinstance(store, SupportsTopics)
+    return {
+        name.qualified_name
+        for name in store.destinations()
+        if isinstance(name, Topic) and store.topic_message_store(name).all_subscriptions()
+    }

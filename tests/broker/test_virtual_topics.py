@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jdbcstore import Broker, Queue, open_store
+from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
+from jdbcstore.broker import slices
+from jdbcstore.broker.prepared import PREPARED_LEAST
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_durable import serving
@@ -64,6 +66,60 @@ def test_a_numbered_message_has_its_copies_once(either: Address, open_client: Op
         client.publish(TOPIC, "once", producer_id="till", producer_sequence="1")
     assert consumer.message().text == "once"
     assert consumer.is_silent(0.1)
+
+
+COPIES = PREPARED_LEAST
+
+
+def groups(client: Client, count: int) -> None:
+    """So many queues of consumers are known."""
+    for number in range(count):
+        client.send("SUBSCRIBE", {"id": str(number), "destination": f"/queue/Consumer.{number}.VirtualTopic.FOO"})
+        client.send("UNSUBSCRIBE", {"id": str(number)})
+    client.done("BEGIN", {"transaction": "known"})
+    client.done("ABORT", {"transaction": "known"})
+
+
+def test_copies_for_very_many_groups_are_made_ready_in_slices(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    client = open_client(start_broker(sqlite_store))
+    groups(client, COPIES)
+    turns: list[int] = []
+    turn = slices.Slices._turn
+
+    def counted_turn(self: slices.Slices) -> None:
+        turns.append(1)
+        turn(self)
+
+    monkeypatch.setattr(slices.Slices, "_turn", counted_turn)
+    for headers in ({}, {"producer-id": "till", "producer-sequence": "1"}, {"transaction": "t"}):
+        turns.clear()
+        if "transaction" in headers:
+            client.done("BEGIN", headers)
+        client.send("SEND", {"destination": TOPIC, "persistent": "true", "receipt": "r", **headers}, "x")
+        assert client.frame().headers["receipt-id"] == "r"
+        if "transaction" in headers:
+            client.done("COMMIT", headers)
+        assert len(turns) >= COPIES
+    depths = {broker_queue.depth for broker_queue in brokers[0].queues.values()}
+    assert (len(brokers[0].queues), depths, brokers[0].memory.uncommitted) == (COPIES, {3}, 0)
+
+
+def test_copies_are_limited_in_number(
+    start_broker: StartBroker, open_client: OpenClient, sqlite_store: PersistenceAdapter
+) -> None:
+    client = open_client(start_broker(sqlite_store, transaction_messages_max=9))
+    groups(client, 10)
+    error = client.request("SEND", {"destination": TOPIC, "persistent": "true"}, "x")
+    assert "There are 10 copies for the queues of virtual topics" in error.headers["message"]
+    assert "transaction_messages_max is 9" in error.headers["message"]
+    client.publish("/queue/A", "goes on")
 
 
 def test_copies_are_stored_together_with_what_durable_subscriptions_get(either: Address) -> None:

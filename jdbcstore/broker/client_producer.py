@@ -114,7 +114,7 @@ class ClientProducer:
             self._broker.publish(message, self._client, answer)
             return
         answer = SendAnswer(self._client, request, self._division.size_of(singles))
-        if message.persistent and self._division.needs_preparing(singles):
+        if self._division.needs_preparing(singles):
             self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
         elif len(singles) == 1:
             self._broker.publish(message, self._client, answer)
@@ -176,7 +176,7 @@ class ClientProducer:
             size = self._division.size_of(singles) + NUMBERED_BYTES
             answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
             commit = partial(self._broker.producers.commit, singles, [], self._client, answer, [producer_id])
-            if message.persistent and self._division.needs_preparing(singles):
+            if self._division.needs_preparing(singles):
                 self._prepare(singles, commit)
             else:
                 commit()

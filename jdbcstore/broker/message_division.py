@@ -71,7 +71,7 @@ class MessageDivision:
                 f" transaction_bytes_max is {options.transaction_bytes_max}. Send less at once, or remove queues that"
                 " nobody reads"
             )
-        if copied and (count := virtual_topics.copies_of(messages)) > options.transaction_messages_max:
+        if copied and (count := virtual_topics.count(messages, is_persistent=True)) > options.transaction_messages_max:
             raise ProtocolError(
                 f"There are {count} copies for the queues of virtual topics: they are stored together, and"
                 f" transaction_messages_max is {options.transaction_messages_max}. Send less at once, or remove queues"
@@ -80,7 +80,7 @@ class MessageDivision:
 
     def needs_preparing(self, messages: Sequence[Message]) -> bool:
         """Whether so much is stored for these messages that it has to be made ready in slices."""
-        copies = self._broker.virtual_topics.copies_of(messages)
+        copies = self._broker.virtual_topics.count(messages, is_persistent=True)
         return len(messages) + copies >= PREPARED_LEAST
 
     def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from jdbcstore.broker.slices import Slices
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 100
 
 _Followed: TypeAlias = Callable[[BaseException | None], None]
-_Entry: TypeAlias = "tuple[Sequence[Message], Publisher | None, Callable[[], object], _Followed]"
+_Entry: TypeAlias = "tuple[Iterable[Message], Publisher | None, Callable[[], object], _Followed]"
 
 
 class FollowedAnswer:
@@ -32,15 +32,20 @@ class FollowedAnswer:
 
     Args:
         answer: who is told how it went itself.
-        count: how many there are besides; each tells `followed` once.
     """
 
     __slots__ = ("_answer", "_error", "_remaining")
 
-    def __init__(self, answer: _Followed, count: int) -> None:
+    def __init__(self, answer: _Followed) -> None:
         self._answer = answer
         self._error: BaseException | None = None
-        self._remaining = count + 1
+        self._remaining = 1
+
+    def following(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """The messages; each that is taken tells `followed` once. Tell how it went itself when all are taken."""
+        for message in messages:
+            self._remaining += 1
+            yield message
 
     def __call__(self, error: BaseException | None) -> None:
         self._error = error
@@ -76,7 +81,8 @@ class Publications:
 
     def publish(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
+        count: int,
         publisher: Publisher | None,
         done: Callable[[], object],
         followed: _Followed,
@@ -84,12 +90,13 @@ class Publications:
         """Publish messages, after those that are waiting.
 
         Args:
-            messages: which; in order.
+            messages: which; in order. They are taken when it is their turn.
+            count: about how many they are.
             publisher: whose they are, who is held back if it takes long.
             done: called when they are out, or a defect has stopped that; perhaps before this returns.
             followed: told of each how it went, when it is where it belongs, in memory or in the spool.
         """
-        if not self._is_working and len(messages) <= _AT_ONCE:
+        if not self._is_working and count <= _AT_ONCE:
             for _ in self._publishing(messages, publisher, done, followed):
                 pass
             return
@@ -111,7 +118,7 @@ class Publications:
 
     def _publishing(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         publisher: Publisher | None,
         done: Callable[[], object],
         followed: _Followed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeAlias
@@ -82,16 +82,16 @@ class Router:
         if self._scheduler.takes(message):
             self.commit([message], [], publisher, answer)
             return
-        messages = self._virtual_topics.with_copies(message)
-        if len(messages) > 1 and message.persistent:
-            self._commit(messages, [], publisher, answer)
-            return
-        if len(messages) > 1:
-            whole = FollowedAnswer(answer, len(messages) - 1)
-            published = partial(self._publish, message, publisher, whole)
-            self._publications.publish(messages[1:], publisher, published, whole.followed)
-        else:
+        count = self._virtual_topics.count((message,), is_persistent=message.persistent)
+        if not count:
             self._publish(message, publisher, answer)
+        elif message.persistent:
+            self._commit(self._virtual_topics.with_copies(message), [], publisher, answer)
+        else:
+            whole = FollowedAnswer(answer)
+            copies = whole.following(self._virtual_topics.copies(message))
+            published = partial(self._publish, message, publisher, whole)
+            self._publications.publish(copies, count, publisher, published, whole.followed)
 
     def _publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give a message to its queue or topic. What these refuse is answered, never raised: who asks may be gone."""
@@ -149,7 +149,12 @@ class Router:
         messages: list[Message] = []
         for single in sends:
             copies = None if prepared is None else prepared.copies(single)
-            messages += self._virtual_topics.with_copies(single) if copies is None else [single, *copies]
+            if copies is not None:
+                messages += [single, *copies]
+            elif single.persistent:
+                messages += self._virtual_topics.with_copies(single)
+            else:
+                messages.append(single)
         return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
@@ -157,7 +162,8 @@ class Router:
         for message in sends:
             if self._scheduler.takes(message):
                 continue
-            for one in chain([message], prepared.copying(message, self._virtual_topics.copies(message))):
+            copies = self._virtual_topics.copies(message) if message.persistent else ()
+            for one in chain([message], prepared.copying(message, copies)):
                 try:
                     if (target := self._keeper(one)) is not None:
                         prepared.prepare(_store_of(_note_taker(target, one)), one)
@@ -216,13 +222,23 @@ class Router:
                 take_effect(error)
             finally:
                 if others and error is None:
-                    whole = FollowedAnswer(answer, len(others))
-                    self._publications.publish(others, publisher, partial(whole, None), whole.followed)
+                    whole = FollowedAnswer(answer)
+                    following = whole.following(self._with_copies(others))
+                    count = len(others) + self._virtual_topics.count(others, is_persistent=False)
+                    self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
                 else:
                     answer(error)
 
         self._host.completions.expect(completion, done, None)
         return completion
+
+    def _with_copies(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Messages that the store does not keep. Those that are not persistent come behind their copies; the copies of
+        others are in the commit."""
+        for message in messages:
+            if not message.persistent:
+                yield from self._virtual_topics.copies(message)
+            yield message
 
     def _keeper(self, message: Message) -> Queue | Topic | None:
         """Who has the broker's store keep a message; None if it does not have to be kept."""

@@ -63,11 +63,15 @@ class VirtualTopics:
                 size += len(queues) * (message.size + WRITE_BYTES)
         return size
 
-    def copies_of(self, messages: Iterable[Message]) -> int:
-        """How many copies messages have."""
+    def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
+        """How many copies those messages have that are persistent, or that are not."""
         if not self._queues:
             return 0
-        return sum(len(queues) for message in messages if (queues := self._queues_of(message.destination)))
+        return sum(
+            len(queues)
+            for message in messages
+            if message.persistent is is_persistent and (queues := self._queues_of(message.destination))
+        )
 
     def _queues_of(self, topic: Destination | None) -> dict[Destination, None] | None:
         queues = None if topic is None else self._queues.get(topic)

@@ -181,15 +181,6 @@ def virtual_topic(target: Target) -> None:
         send_all(client, [begin, send % (headers + b"transaction:t\n"), commit])
 
 
-def durable_wildcard(target: Target) -> None:
-    """A durable subscription to 15 000 topics, begun, left and removed."""
-    client = target.client(60, client_id="abuse")
-    send_all(client, (b"SEND\ndestination:/topic/abuse.t.%d\n\nx\0" % number for number in range(target.times(15_000))))
-    name = b"activemq.subscriptionName:all\n"
-    send_all(client, [b"SUBSCRIBE\nid:all\ndestination:/topic/abuse.t.>\n%s\n\0" % name])
-    send_all(client, [b"UNSUBSCRIBE\nid:all\n\n\0", b"UNSUBSCRIBE\nid:all\n%s\n\0" % name])
-
-
 LOOP_ATTACKS = [
     Attack("ABORT of many", aborts),
     Attack("one ACK of many", cumulative),
@@ -206,5 +197,4 @@ LOOP_ATTACKS = [
     Attack("selectors", selectors),
     Attack("temporary queues", temporaries),
     Attack("virtual topic", virtual_topic),
-    Attack("durable wildcard", durable_wildcard),
 ]

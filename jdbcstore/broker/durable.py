@@ -408,8 +408,9 @@ class Durables:
                     self._cover(known, self._broker.topic(name), asked, answers, consumer, taken_up)
                 yield
                 _check_open(consumer)
-            left = [name for name in known.topics if name != destination and not destination.matches(name)]
-            for _ in self._deleting(known, left, answers):
+            for name in list(known.topics):
+                if name != destination and not destination.matches(name):  # it was another one before
+                    self._delete(known, name, answers)
                 yield
                 _check_open(consumer)
         except Exception:
@@ -454,15 +455,13 @@ class Durables:
         completion = topic.open_store().add_subscription(info, retroactive=retroactive)
         answers.expect(self._broker.completions, completion)
 
-    def _deleting(self, known: _Known, names: Iterable[Destination], answers: _Together) -> Iterator[None]:
-        """Remove a subscription from some of its topics; a job."""
-        for name in names:
-            topic = self._broker.topic(name)
-            completion = topic.open_store().delete_subscription(known.key)
-            topic.durable.discard(known.key)
-            del known.topics[name]
-            answers.expect(self._broker.completions, completion)
-            yield
+    def _delete(self, known: _Known, name: Destination, answers: _Together) -> None:
+        """Remove a subscription from one of its topics."""
+        topic = self._broker.topic(name)
+        completion = topic.open_store().delete_subscription(known.key)
+        topic.durable.discard(known.key)
+        del known.topics[name]
+        answers.expect(self._broker.completions, completion)
 
     def _subscribed(
         self,
@@ -519,7 +518,9 @@ class Durables:
 
     def _removed(self, known: _Known, answers: _Together) -> Iterator[None]:
         try:
-            yield from self._deleting(known, list(known.topics), answers)
+            for name in list(known.topics):
+                self._delete(known, name, answers)
+                yield
         except Exception:
             self._remember(known)  # what is left of it
             raise

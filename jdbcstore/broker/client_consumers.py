@@ -140,7 +140,7 @@ class ClientConsumers:
         try:
             yield from self._broker.subscribing(consumer)
         except JdbcStoreError:
-            self._drop(key, consumer)
+            yield from self._dropping(key, consumer)
             raise
 
     def _subscribed(self, consumer: Consumer, request: object) -> None:
@@ -151,22 +151,27 @@ class ClientConsumers:
         try:
             yield from job
         except Exception:  # nobody is told how it went but by this
-            self._drop(key, consumer)
+            yield from self._dropping(key, consumer)  # before the client hears of it: it may use the name again then
             self._client.answered(0, None, None)
             raise
 
     def _subscribed_durably(
         self, key: str, consumer: DurableConsumer, request: object, error: BaseException | None
     ) -> None:
-        if error is not None:
-            self._drop(key, consumer)
-        self._client.answered(0, request, error)
+        answered = partial(self._client.answered, 0, request, error)
+        if error is None:
+            answered()
+        else:
+            self._broker.slices.run(self._dropping(key, consumer), answered)
 
     def _drop(self, key: str, consumer: Consumer) -> None:
         """A subscription has failed."""
+        self._broker.slices.run(self._dropping(key, consumer))
+
+    def _dropping(self, key: str, consumer: Consumer) -> Iterator[None]:
         if self.by_key.get(key) is consumer:
             self._take_subscription(key)
-            self._broker.slices.run(self._unsubscribing(consumer))
+            yield from self._unsubscribing(consumer)
 
     def _take_subscription(self, key: str | None) -> Consumer | None:
         consumer = None if key is None else self.by_key.pop(key, None)

@@ -320,6 +320,7 @@ def test_a_durable_wildcard_that_the_store_refuses_half_way_can_be_removed(
             raise StoreError("no more")
         add(durables, *arguments, **more)
 
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
     monkeypatch.setattr(Durables, "_add", adding)
     refused = client.request("SUBSCRIBE", {"destination": "/topic/news.>", "id": "1", **DURABLY})
     assert "no more" in refused.headers["message"]

@@ -65,7 +65,7 @@ def test_the_page_names_every_file_of_a_send_and_an_ack(
         client.publish(destination, "x")
         client.done("ACK", client.named(client.message()))
 
-    files = tracer.passed(send_and_acknowledge)
+    files = set.intersection(*(tracer.passed(send_and_acknowledge) for _ in range(4)))  # without what a timer does
     assert {"transport/listener.py", "broker/queue.py", "store/jdbc/dialect/sqlite/write.py"} <= files
     named = set(re.findall(r"[a-z_0-9]+\.py", PAGE.read_text()))
     assert [file for file in sorted(files) if Path(file).name not in named] == []

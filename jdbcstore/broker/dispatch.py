@@ -19,8 +19,11 @@ from jdbcstore.broker.slices import SLICE_S
 
 __all__ = ["Dispatch"]
 
-#: What is done in one go: deliveries, and messages skipped because nobody may have them.
-_STEPS_AT_ONCE: Final = 200
+#: What is done in one go: deliveries, and messages skipped because nobody may have them. Large enough that what each of
+#: a few consumers gets is worth a write to its socket; the clock is asked from time to time.
+_STEPS_AT_ONCE: Final = 512
+_STEPS_BETWEEN_LOOKS: Final = 64
+_DISPATCH_S: Final = 4 * SLICE_S
 _SKIPPED_AT_ONCE: Final = 50
 
 
@@ -77,7 +80,10 @@ class Dispatch:
             in_flight_bytes_max, share = 0, memory.deliveries_share
         if not consumers.is_plain:
             return self._dispatch_by_rank(now_ms, in_flight_bytes_max, share)
-        for _ in range(_STEPS_AT_ONCE):
+        deadline_s = perf_counter() + _DISPATCH_S
+        for step in range(1, _STEPS_AT_ONCE + 1):
+            if not step % _STEPS_BETWEEN_LOOKS and perf_counter() > deadline_s:
+                break
             if not ready:
                 return True
             consumer = ready[0]

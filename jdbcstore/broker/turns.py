@@ -80,7 +80,7 @@ class Turns:
                 if not is_in_time or perf_counter() > deadline_s:
                     is_in_time = False
                     break
-            deadline_s += SLICE_S
+            deadline_s = perf_counter() + SLICE_S
             for _ in range(len(talking)):
                 _write(talking.popleft())
                 if perf_counter() > deadline_s:

@@ -1,7 +1,7 @@
 """A Spark application as a user writes it, for the cluster: copies one queue into another and tells who did the work.
 
 It registers nothing: where the package is installed Spark finds the format by itself. Arguments: Spark's master, URL
-of the store, a file.
+of the store, a file, a folder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,13 +23,14 @@ from pyspark.sql.functions import lit
 WAIT_S: Final = 60.0
 
 
-def main(master: str, url: str, marker: str) -> None:
+def main(master: str, url: str, marker: str, meeting: str) -> None:
     """Copy queue://A to queue://B and print one line of JSON.
 
     Args:
         master: Spark's.
         url: of the store.
         marker: a file that is made when a second attempt begins beside the first.
+        meeting: an empty folder, in which the executors wait for each other.
     """
     settings: dict[str, bool | float | int | str | None] = {
         "spark.ui.enabled": "false",
@@ -50,14 +51,14 @@ def main(master: str, url: str, marker: str) -> None:
     copies = found.select(lit("queue://B").alias("topic"), "text", "priority")
     copies = copies.mapInArrow(partial(_slowly, marker), copies.schema)
     copies.write.format("activemq").option("url", url).mode("append").save()
-    workers = found.rdd.mapPartitions(lambda rows: [(_executor(), sum(1 for _ in rows))]).collect()
+    workers = found.rdd.mapPartitions(partial(_counted, meeting)).collect()
     count = messages.option("columns", "topic,text,priority").option("subscribe", "queue://B").load().count()
     print(json.dumps({"copied": count, "read": workers}))
     spark.stop()
 
 
 def wait_for_executors(spark: SparkSession, count: int) -> None:
-    """Spark begins with the first executor, which may be done before another one is there."""
+    """Spark begins with the first executor: no second attempt is made while there is no other one."""
     java = spark.sparkContext._jsc
     assert java is not None
     until = time.monotonic() + WAIT_S
@@ -80,9 +81,17 @@ def _slowly(marker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         yield batch.slice(1)
 
 
-def _executor() -> str:
-    """The folder in which this task runs: each executor has its own."""
-    return os.getcwd()
+def _counted(meeting: str, rows: Iterable[object]) -> list[tuple[str, int]]:
+    """The folder in which this task runs, each executor has its own, and how many rows it has read.
+
+    One executor could do all before the other one begins, so whoever has a task waits for the other one's first.
+    """
+    executor = os.getcwd()
+    (Path(meeting) / executor.replace("/", "_")).touch()
+    until = time.monotonic() + WAIT_S
+    while len(os.listdir(meeting)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    return [(executor, sum(1 for _ in rows))]
 
 
 if __name__ == "__main__":

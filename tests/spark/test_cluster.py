@@ -43,9 +43,10 @@ def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path)
             message.text, message.priority = f"text {number}", number % 10
             last = queue.add_message(message)
         last.result()
-    marker, archive = tmp_path / "second attempt", tmp_path / "archive"
+    marker, meeting, archive = tmp_path / "second attempt", tmp_path / "meeting", tmp_path / "archive"
+    meeting.mkdir()
     with cluster(tmp_path) as master:
-        told = json.loads(run("tests.spark.application", master, postgresql_url, str(marker)))
+        told = json.loads(run("tests.spark.application", master, postgresql_url, str(marker), str(meeting)))
         command = ("jdbcstore", "pipeline", "archive", postgresql_url, "--output", str(archive), "--json")
         archived = json.loads(run(*command, "--quiet", "--master", master))
     assert marker.exists()  # of a task that was slow

@@ -122,6 +122,16 @@ def new_names(target: Target) -> None:
         send_all(client, (f"{send}{number}\n\nx\0".encode() for number in range(target.times(1000))))
 
 
+def awaited_topics(target: Target) -> None:
+    """New topics that 3 000 durable subscriptions wait for, in use and not."""
+    client, sender, count = target.client(60, client_id="abuse.awaiting"), target.client(60), target.times(3000)
+    subscribe = b"SUBSCRIBE\nid:%d\ndestination:/topic/abuse.awaited.>\nactivemq.subscriptionName:n%d\n\n\0"
+    send_all(client, (subscribe % (number, number) for number in range(count)))
+    for name in (b"a", b"b"):
+        send_all(sender, [b"SEND\ndestination:/topic/abuse.awaited.%s\npersistent:true\n\nx\0" % name])
+        client.drop()
+
+
 def one_queue(target: Target) -> None:
     """5 000 subscriptions to one queue, used and given up, one by one and by closing the connection."""
     for is_closed in (False, True):
@@ -191,6 +201,7 @@ LOOP_ATTACKS = [
     Attack("wildcards", wildcards),
     Attack("durable wildcards", durable_wildcards),
     Attack("new names", new_names),
+    Attack("topics that many wait for", awaited_topics),
     Attack("one queue", one_queue),
     Attack("fan-out", fan_out),
     Attack("COMMIT of many", commits),

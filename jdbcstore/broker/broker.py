@@ -378,16 +378,34 @@ class Broker:
         return queue
 
     def topic(self, destination: Destination) -> Topic:
-        """The topic of this name, made at the first use."""
+        """The topic of this name, made at the first use. Where very many wait for it: see `opening`."""
         topic = self.topics.get(destination)
         if topic is None:
-            topic = self.topics[destination] = Topic(self, destination)
-            self._count_destinations()
-            if self.authorization is not None:
-                self.authorization.appeared((destination,))
-            if not destination.is_temporary:
-                self.durables.appeared(topic)
-            self._memberships.topic_appeared(topic)
+            topic = self._add_topic(destination)
+        while topic.opening is not None:
+            topic.open_further()
+        return topic
+
+    def opening(self, destination: Destination) -> Iterator[None]:
+        """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
+        topic = self.topics.get(destination) or self._add_topic(destination)
+        while topic.open_further():
+            yield
+
+    def has_to_open(self, destination: Destination) -> bool:
+        """Whether a topic is not there yet, and what `topic` does then belongs into slices."""
+        topic = self.topics.get(destination)
+        if topic is not None:
+            return topic.opening is not None
+        return self._memberships.awaits(destination) or self.durables.awaits(destination)
+
+    def _add_topic(self, destination: Destination) -> Topic:
+        topic = self.topics[destination] = Topic(self, destination)
+        self._count_destinations()
+        if self.authorization is not None:
+            self.authorization.appeared((destination,))
+        durable = () if destination.is_temporary else self.durables.appearing(topic)
+        topic.opening = chain(durable, self._memberships.topic_appearing(topic))
         return topic
 
     def check_room_for(self, destination: Destination) -> None:

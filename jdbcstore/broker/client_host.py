@@ -17,6 +17,7 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.virtual_topics import VirtualTopics
+from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PersistenceAdapter
 
@@ -56,6 +57,9 @@ class ClientHost(RegionHost, Protocol):
 
     def spool_opening(self) -> asyncio.Future[PersistenceAdapter] | None:
         """What is done when the spool was opened, or could not be; None if nobody opens it now, and nobody has to."""
+
+    def has_to_open(self, destination: Destination) -> bool:
+        """Whether a topic is not there yet, and to make it belongs into slices (`preparing`)."""
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""

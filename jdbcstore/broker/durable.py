@@ -405,6 +405,8 @@ class Durables:
         try:
             for name in self._broker.covered(destination):
                 if name is not None:
+                    yield from self._broker.opening(name)
+                    _check_open(consumer)
                     self._cover(known, self._broker.topic(name), asked, answers, consumer, taken_up)
                 yield
                 _check_open(consumer)
@@ -532,25 +534,33 @@ class Durables:
 
     # -- topics that appear ------------------------------------------------------------------------------------------
 
-    def appeared(self, topic: Topic) -> None:
-        """There is a new topic: wildcards may cover it. Nothing is published to it before this returns."""
-        name = topic.destination
-        for known in self._wildcards.covering(name):
-            if name in known.topics:
-                continue
-            consumer = known.consumer
-            answers = _Together(partial(self._joined, known, topic))
-            asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
-            if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
-                self._take_up(known, topic, consumer)
-            try:
-                self._add(topic, asked, answers, retroactive=False)
-            except JdbcStoreError as error:
-                log.warning("durable subscription does not cover a new topic topic=%s error=%r", name, str(error))
-                continue
-            known.topics[name] = None
-            topic.durable.add(known.key)
-            answers.complete()
+    def awaits(self, destination: Destination) -> bool:
+        """Whether very many subscriptions wait for a topic of this name."""
+        return self._wildcards.are_many(destination)
+
+    def appearing(self, topic: Topic) -> Iterator[None]:
+        """There is a new topic: wildcards may cover it. Nothing is published to it before this job is done."""
+        for known in self._wildcards.covering(topic.destination):
+            if self._known.get(known.key) is known and not known.is_leaving:
+                self._appeared(topic, known)
+            yield
+
+    def _appeared(self, topic: Topic, known: _Known) -> None:
+        name, consumer = topic.destination, known.consumer
+        if name in known.topics:
+            return
+        answers = _Together(partial(self._joined, known, topic))
+        asked = SubscriptionInfo(known.key, name, known.subscribed, known.selector)
+        if consumer is not None and not consumer.is_closed and consumer.client.access.may_receive(name):
+            self._take_up(known, topic, consumer)
+        try:
+            self._add(topic, asked, answers, retroactive=False)
+        except JdbcStoreError as error:
+            log.warning("durable subscription does not cover a new topic topic=%s error=%r", name, str(error))
+            return
+        known.topics[name] = None
+        topic.durable.add(known.key)
+        answers.complete()
 
     def _joined(self, known: _Known, topic: Topic, error: BaseException | None) -> None:
         if error is not None:

@@ -33,6 +33,9 @@ class KnownDestinations(Host, Protocol):
     def topic(self, destination: Destination) -> Topic:
         """The topic of this name, made at the first use."""
 
+    def opening(self, destination: Destination) -> Iterator[None]:
+        """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
+
 
 class Memberships:
     """Lets consumers take part in queues and topics, and leave them.
@@ -63,11 +66,16 @@ class Memberships:
                 _join_queue(consumer, queue)
             yield
 
-    def topic_appeared(self, topic: Topic) -> None:
-        """The same of a topic."""
+    def awaits(self, destination: Destination) -> bool:
+        """Whether very many wait for a topic of this name."""
+        return self._wildcards.are_many(destination)
+
+    def topic_appearing(self, topic: Topic) -> Iterator[None]:
+        """The same of a topic, as a job."""
         for consumer in self._wildcards.covering(topic.destination):
-            if isinstance(consumer, TopicConsumer):
+            if isinstance(consumer, TopicConsumer) and not consumer.is_closed:
                 _join_topic(consumer, topic)
+                yield
 
     def subscribing(self, consumer: Consumer) -> Iterator[None]:
         """Let a consumer take part in what it subscribed to, now and when more of it appears; a job."""
@@ -82,6 +90,10 @@ class Memberships:
                     if consumer.is_closed:
                         return
             else:
+                if isinstance(consumer, TopicConsumer):
+                    yield from self._host.opening(element)
+                    if consumer.is_closed:
+                        return
                 self._join(consumer, element)
                 yield
 

@@ -81,7 +81,11 @@ class MessageDivision:
     def needs_preparing(self, messages: Sequence[Message]) -> bool:
         """Whether so much is stored for these messages that it has to be made ready in slices."""
         copies = self._broker.virtual_topics.count(messages, is_persistent=True)
-        return len(messages) + copies >= PREPARED_LEAST
+        return len(messages) + copies >= PREPARED_LEAST or any(map(self._has_to_open, messages))
+
+    def _has_to_open(self, message: Message) -> bool:
+        destination = message.destination
+        return destination is not None and not destination.is_queue and self._broker.has_to_open(destination)
 
     def preparing(self, messages: Sequence[Message], prepared: Prepared) -> Iterator[None]:
         """Do ahead what a commit of many messages costs; a job."""

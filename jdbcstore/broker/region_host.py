@@ -40,6 +40,9 @@ class RegionHost(DestinationHost, Protocol):
     def topic(self, destination: Destination) -> Topic:
         """The topic of this name, made at the first use."""
 
+    def opening(self, destination: Destination) -> Iterator[None]:
+        """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
+
     def covered(self, element: Destination) -> Iterator[Destination | None]:
         """The destinations that a name means at the moment, among None for others."""
 

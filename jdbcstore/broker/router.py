@@ -46,6 +46,9 @@ class Destinations(Host, Protocol):
     def topic(self, destination: Destination) -> Topic:
         """The topic of this name, made at the first use."""
 
+    def opening(self, destination: Destination) -> Iterator[None]:
+        """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
+
     def policy_for(self, destination: Destination) -> DestinationPolicy:
         """The policy of a destination."""
 
@@ -162,6 +165,8 @@ class Router:
         for message in sends:
             if self._scheduler.takes(message):
                 continue
+            if message.destination is not None and not message.destination.is_queue:
+                yield from self._host.opening(message.destination)
             copies = self._virtual_topics.copies(message) if message.persistent else ()
             for one in chain([message], prepared.copying(message, copies)):
                 try:
@@ -201,10 +206,14 @@ class Router:
                 taken=along.taken,
                 follows=along.follows,
             )
-            completion = self._host.adapter.commit_together(commit)
+            is_stored = any(commit)
+            completion = self._host.adapter.commit_together(commit) if is_stored else Completion.resolved(None)
         except JdbcStoreError as error:
             answer(error)
             return None
+        held = publisher if is_stored and _may_be_overtaken(others, commit) else None
+        if held is not None:
+            held.hold()
         written = [_take_note(taker, message, publisher) for taker, message in kept]
 
         def take_effect(error: BaseException | None) -> None:
@@ -228,8 +237,13 @@ class Router:
                     self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
                 else:
                     answer(error)
+                if held is not None:
+                    held.let_go()
 
-        self._host.completions.expect(completion, done, None)
+        if is_stored:
+            self._host.completions.expect(completion, done, None)
+        else:
+            done(None, None)
         return completion
 
     def _with_copies(self, messages: Iterable[Message]) -> Iterator[Message]:
@@ -330,6 +344,15 @@ def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:
 
 def _store_of(taker: Lane | Topic) -> MessageStore:
     return taker.open_store() if isinstance(taker, Topic) else taker.store
+
+
+def _may_be_overtaken(others: Sequence[Message], commit: Commit) -> bool:
+    """Whether their client has to wait for the commit that these follow, because what it sends next may not wait for a
+    commit, or stands in a queue before it. Numbered messages to topics all wait for a commit, in their order."""
+    if not others:
+        return False
+    is_numbers_only = not any(commit._replace(producers={}))
+    return not is_numbers_only or any(message.destination is None or message.destination.is_queue for message in others)
 
 
 def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | None) -> _Noted:

@@ -234,6 +234,10 @@ class Topic:
     Args:
         broker: gives the store, completions and the clock.
         destination: its name.
+
+    Attributes:
+        opening: what remains of letting those take part who wait for such a topic; nothing is published before it is
+            None. One step after another, never two at a time: `open_further`.
     """
 
     __slots__ = (
@@ -245,6 +249,7 @@ class Topic:
         "destination",
         "durable",
         "last_used_s",
+        "opening",
         "published",
         "subscriptions",
     )
@@ -257,6 +262,7 @@ class Topic:
         self.durable: set[SubscriptionKey] = set()
         self.subscriptions: dict[SubscriptionKey, TopicSubscription] = {}
         self.published = 0
+        self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
         self._store: TopicMessageStore | None = None
@@ -267,7 +273,26 @@ class Topic:
     @property
     def is_used(self) -> bool:
         """Whether the object has to stay."""
-        return bool(self.consumers or self.durable or self.subscriptions or self._publications or self._is_sending)
+        return bool(
+            self.consumers
+            or self.durable
+            or self.subscriptions
+            or self._publications
+            or self._is_sending
+            or self.opening is not None
+        )
+
+    def open_further(self) -> bool:
+        """Do one step of `opening`. Returns whether another one may follow."""
+        if self.opening is not None:
+            try:
+                next(self.opening)
+            except StopIteration:
+                self.opening = None
+            except BaseException:
+                self.opening = None
+                raise
+        return self.opening is not None
 
     def open_store(self) -> TopicMessageStore:
         """The topic's messages, and its durable subscriptions.

@@ -4,13 +4,16 @@ there are subscriptions that cover it, however many there are of others."""
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from jdbcstore.destination import Destination
 
 __all__ = ["Wildcards"]
 
 T = TypeVar("T", bound=Hashable)
+
+#: Subscribers that hear of a new destination in one go; a durable subscription takes 75 microseconds.
+_TOLD_AT_ONCE: Final = 50
 
 
 class _Node(Generic[T]):
@@ -83,3 +86,7 @@ class Wildcards(Generic[T]):
             found.update(node.rest)
             found.update(node.ends)
         return list(found)
+
+    def are_many(self, name: Destination) -> bool:
+        """Whether those whose patterns cover a destination are told of it in slices (`jdbcstore.broker.slices`)."""
+        return bool(self._roots) and len(self.covering(name)) > _TOLD_AT_ONCE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -730,6 +732,97 @@ def test_who_leaves_while_it_begins_goes_on_with_it(
     assert client_keys(sqlite_store) == {"topic://M.8"}
     sender.publish("/topic/M.8", "8")
     assert again.message().text == "8"
+
+
+WAITING = 120
+
+
+def waiting_for_new_topics(client: Client) -> None:
+    """So many durable subscriptions wait for topics that are not there yet."""
+    for number in range(WAITING):
+        name = {"activemq.subscriptionName": f"n{number}", "activemq.prefetchSize": "1000"}
+        client.send("SUBSCRIBE", {"id": str(number), "destination": "/topic/N.>", "ack": "auto", **name})
+    client.done("BEGIN", {"transaction": "all"})
+    client.done("ABORT", {"transaction": "all"})
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+@pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
+def test_a_topic_that_very_many_wait_for_appears_in_slices(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    turns: list[int],
+    persistent: str,
+    transaction: bool,
+) -> None:
+    """Who publishes waits for it, whoever else publishes meanwhile too, and everybody gets everything in order."""
+    address = start_broker(sqlite_store)
+    ann, senders = open_client(address, client_id="ann"), [open_client(address), open_client(address)]
+    waiting_for_new_topics(ann)
+    turns.clear()
+    headers = {"destination": "/topic/N.new", "persistent": persistent}
+    for letter, sender in zip("ab", senders, strict=True):
+        if transaction:
+            sender.done("BEGIN", {"transaction": "t"})
+        for number in range(3):
+            among = {"transaction": "t"} if transaction else {}
+            sender.send("SEND", {**headers, **among}, f"{letter}{number}")
+        if transaction:
+            sender.send("COMMIT", {"transaction": "t"})
+    got: dict[str, list[str]] = {str(number): [] for number in range(WAITING)}
+    for _ in range(6 * WAITING):
+        message = ann.message()
+        got[message.headers["subscription"]].append(message.text)
+    assert len(turns) >= WAITING  # a slice is one step
+    for received in got.values():
+        assert [text for text in received if text[0] == "a"] == ["a0", "a1", "a2"]
+        assert [text for text in received if text[0] == "b"] == ["b0", "b1", "b2"]
+    [first, *others] = got.values()
+    assert all(other == first for other in others)
+
+
+def test_who_does_not_wait_any_more_when_a_topic_appears_gets_nothing(
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    brokers: list[Broker],
+) -> None:
+    """One is removed, one goes offline, one comes, while the topic is being made for the others."""
+    address = start_broker(sqlite_store)
+    ann, bob = open_client(address, client_id="ann"), open_client(address, client_id="bob")
+    waiting_for_new_topics(ann)
+    for name in ("removed", "offline"):
+        bob.subscribe("/topic/N.>", id=name, **{"activemq.subscriptionName": name})
+        bob.done("UNSUBSCRIBE", {"id": name})
+    broker = brokers[0]
+    opening = broker.opening(Topic("N.new"))
+
+    def open_further(steps: int) -> int:
+        async def taken() -> int:
+            return sum(1 for _ in islice(opening, steps))
+
+        return asyncio.run_coroutine_threadsafe(taken(), broker.loop).result(20)
+
+    assert open_further(WAITING // 2) == WAITING // 2
+    bob.done("UNSUBSCRIBE", {"id": "removed", "activemq.subscriptionName": "removed"})
+    ann.done("UNSUBSCRIBE", {"id": "0"})
+    ann.done("UNSUBSCRIBE", {"id": str(WAITING - 1)})
+    assert open_further(WAITING) < WAITING
+    bob.subscribe("/topic/N.>", id="new", **{"activemq.subscriptionName": "new"})
+    with Client(address) as sender:
+        sender.connect()
+        sender.publish("/topic/N.new", "x", persistent="true")
+    subscribed = {ann.message().headers["subscription"] for _ in range(WAITING - 2)}
+    assert subscribed == {str(number) for number in range(1, WAITING - 1)}
+    assert texts(bob, 1) == ["x"]
+    for number in (0, WAITING - 1):
+        ann.subscribe("/topic/N.>", id=f"again{number}", **{"activemq.subscriptionName": f"n{number}"})
+        assert texts(ann, 1) == ["x"]
+    bob.subscribe("/topic/N.>", id="back", **{"activemq.subscriptionName": "offline"})
+    assert texts(bob, 1) == ["x"]
+    known = {info.key.subscription_name for info in topic_store(sqlite_store, "N.new").all_subscriptions()}
+    assert known == {*(f"n{number}" for number in range(WAITING)), "offline", "new"}
 
 
 def client_keys(store: PersistenceAdapter) -> set[str]:

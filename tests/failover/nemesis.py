@@ -208,9 +208,11 @@ class Nemesis:
                 self._wait_until_old_rows_fit(master)
                 master.proceed()
                 return
-            # On SQLite another of its threads may have been in a transaction: then nobody can take over.
+            # On SQLite another of its threads may have been in a transaction: then nobody can take over until now.
             master.proceed()
             self.wait_for_service()
+            if self._master() is not master:
+                return
         raise Failed(f"nobody has replaced {master.name}")
 
     def skew_clock(self, fault: Fault) -> None:

@@ -126,7 +126,7 @@ def test_numbers_go_on_above_a_load_whose_messages_are_gone(url: str, engine: En
 
 
 def test_a_slow_machine_is_no_master(url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jdbcstore.store.jdbc.bulk_load._MOMENT_S", 0.0)
+    monkeypatch.setattr("jdbcstore.store.jdbc.load_lease._MOMENT_S", 0.0)
     load = begun(url, protocol="direct")
     load.write_part(0, rows(0))
     assert one(engine, "SELECT COUNT(*) FROM ACTIVEMQ_MSGS") == ROWS

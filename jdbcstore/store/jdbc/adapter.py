@@ -8,7 +8,6 @@ only one that writes.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,20 +16,15 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, NullPool, TextClause, text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy import URL, Connection, Engine, TextClause, text
 
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import (
     ConfigurationError,
-    LeaseLost,
-    LockHeld,
     SchemaMismatch,
     StoreClosed,
     StoreError,
     StoreUnavailable,
-    TransientStoreError,
 )
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
@@ -50,33 +44,24 @@ from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
 from jdbcstore.store.jdbc.job_store import JdbcJobStore
-from jdbcstore.store.jdbc.line_watch import Lines, engine_for, line_of, pooled_engine, watched_engine
-from jdbcstore.store.jdbc.loads import Loads
-from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
+from jdbcstore.store.jdbc.line_watch import Lines, line_of, pooled_engine
+from jdbcstore.store.jdbc.mapped_errors import mapped
+from jdbcstore.store.jdbc.mastership import Mastership
 from jdbcstore.store.jdbc.messages import Frame, JdbcMessageStore, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.plan import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.producers import Producers
 from jdbcstore.store.jdbc.rows import Container, MessageRow, ProducerRow, Purge
-from jdbcstore.store.jdbc.schema import (
-    SchemaReport,
-    create_own_tables,
-    create_tables,
-    inspect_schema,
-    require_term,
-    require_usable,
-)
 from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.jdbc.subscriptions import Registry
 from jdbcstore.store.jdbc.topic_work import Keep, Release
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
+from jdbcstore.store.jdbc.usable_schema import has_unfinished_loads, recover_loads, usable_schema
 from jdbcstore.store.jdbc.vacuum import Vacuum
 from jdbcstore.store.jdbc.writer import Writer
 from jdbcstore.store.jdbc.writes import Write
-from jdbcstore.store.keeper import LockKeeper
-from jdbcstore.store.unlocked import NoLocker
 
 __all__ = ["JdbcPersistenceAdapter"]
 
@@ -84,12 +69,6 @@ log = logging.getLogger(__name__)
 
 #: The primary key of ACTIVEMQ_ACKS that ActiveMQ since 5.15.15 makes on PostgreSQL, by a mistake.
 _KEY_WITHOUT_LEVEL: Final = {"CONTAINER", "CLIENT_ID", "SUB_NAME"}
-
-#: How long the index that a bulk load has left out may take to make.
-_INDEX_S: Final = 3600.0
-
-#: Set to 1, commits prove nothing: for the test that has to see what happens then, and for nobody else.
-_UNFENCED: Final = "_JDBCSTORE_UNFENCED"
 
 
 class JdbcPersistenceAdapter(PersistenceAdapter):
@@ -105,7 +84,6 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
-        self._given_fence: Final = fence
         #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
         self.order: Final = threading.Lock()
         self._engine: Engine | None = None
@@ -131,9 +109,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._jobs: JdbcJobStore
         self._intake: JdbcIntakeStore | None = None
         self._fence: Fence | None = None
-        self._locker = self._new_locker()
-        self._keeper: LockKeeper | None = None
-        self._resigning: threading.Thread | None = None
+        self._mastership = Mastership(url, self.options, fence)
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
@@ -144,52 +120,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         the last master left. The way back is `stop`, then `Locker.release`. Both may be repeated, for one mastership
         after another. `start` acquires, keeps and in the end releases by itself what nobody has acquired before.
         """
-        return self._locker
-
-    def _new_locker(self) -> NoLocker | LeaseDatabaseLocker | DatabaseLocker:
-        if self.options.locker == "none":
-            return NoLocker(self.options.lock)
-        kind = LeaseDatabaseLocker if self.options.locker == "lease" else DatabaseLocker
-        return kind(self.url, self.options, self._prepare)
-
-    def _prepare(self) -> None:
-        """What a standby may do already: create the tables, or make sure that they will do."""
-        engine = engine_for(self.url, self.options)
-        try:
-            self._schema(engine)
-        finally:
-            engine.dispose()
-
-    def _become_master(self) -> LockKeeper | None:
-        """Acquire for a caller who did not; what keeps the lease until it is stopped, None when the caller has it."""
-        locker = self._locker
-        if isinstance(locker, NoLocker) or locker.lease is not None:
-            return None
-        try:
-            if locker.acquire() is None:
-                raise locker.held_by_another()
-        except LockHeld:
-            locker.release()  # closes its connection
-            raise
-        keeper = LockKeeper(locker, lost=lambda error: log.error("nothing can be written any more: %s", error))
-        keeper.start()
-        return keeper
-
-    def _resign(self, keeper: LockKeeper) -> None:
-        keeper.stop()
-        try:
-            self._locker.release()
-        except StoreError as error:  # all is written and closed; the lease ends by itself
-            log.warning("could not release, others have to wait for the end of the lease error=%r", str(error))
-
-    def _proof(self) -> Fence | None:
-        fence = self._given_fence or self._locker.fence
-        if self.options.locker != "none" and fence is None:
-            raise LeaseLost("not master any more: acquire again")
-        if fence is not None and os.environ.get(_UNFENCED) == "1":
-            log.error("fencing is turned off by %s: two masters may write", _UNFENCED)
-            return None
-        return fence
+        return self._mastership.locker
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -197,25 +128,22 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if self._engine is not None:
             raise StoreError("the store is started already")
         self._wait_for_abandoned()
-        keeper = self._become_master()
+        self._mastership.begin()
         engine, lines = pooled_engine(self.url, self.options)
         self._lines = lines
         try:
-            self._fence = self._proof()
+            self._fence = self._mastership.proof()
             self._open(engine)
             lines.require_uncut()
         except BaseException:
             self._leave(engine, lines)
-            if keeper is not None:
-                self._resign(keeper)
+            self._mastership.end()
             raise
-        self._engine, self._keeper = engine, keeper
+        self._engine = engine
 
     def _wait_for_abandoned(self) -> None:
         """What `abandon` did not wait for may not come in between."""
-        if self._resigning is not None:
-            self._resigning.join()
-            self._resigning = None
+        self._mastership.wait_until_abandoned()
         writer: Writer | None = getattr(self, "writer", None)
         if writer is not None and not writer.has_settled(self.options.query_timeout_s):
             raise StoreUnavailable("the store was closed without waiting, and its last commit is still under way")
@@ -223,11 +151,11 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
         names = self.options.table_names
-        report = self._schema(engine)
-        if report.has_loads and self.options.locker != "none" and self._has_unfinished_loads(engine):
-            self._recover_loads()
-            report = self._schema(engine)  # indexes may have been made
-        with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
+        report = usable_schema(engine, self.options)
+        if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
+            recover_loads(self.url, self.options, self._fence)
+            report = usable_schema(engine, self.options)  # indexes may have been made
+        with mapped(dialect(self.options, Statements(names), has_page_index=False)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
@@ -256,45 +184,6 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if self.dialect.needs_vacuum and self.options.vacuum_rows:
             self._vacuum.start()
         self._cleanup.start()
-
-    def _schema(self, engine: Engine) -> SchemaReport:
-        """The schema, created if there is none, and good enough for the options."""
-        names = self.options.table_names
-        dialect = dialect_for(self.url.get_backend_name())
-        with _mapped(dialect(self.options, Statements(names), has_page_index=False)):
-            if self.options.create_tables_on_startup:
-                report = create_tables(engine, names)
-                if self.options.locker != "none" and report.is_usable and not report.has_own_tables:
-                    report = create_own_tables(engine, names)
-                engine.dispose()  # its sessions have other time-outs than ours
-            else:
-                with engine.connect() as connection:
-                    report = inspect_schema(connection, names)
-        require_usable(report)
-        if self.options.locker != "none":
-            require_term(report)
-        return report
-
-    def _has_unfinished_loads(self, engine: Engine) -> bool:
-        kind, names = dialect_for(self.url.get_backend_name()), self.options.table_names
-        dialect = kind(self.options, Statements(names), has_page_index=False)
-        with _mapped(dialect), engine.connect() as connection:
-            return bool(Loads(connection, dialect, names).unfinished())
-
-    def _recover_loads(self) -> None:
-        """Remove what bulk loads have left unfinished: their driver is dead, or it would still be master.
-
-        That may take long, so it is done in a session that has the patience.
-        """
-        dialect = dialect_for(self.url.get_backend_name())
-        options = replace(self.options, query_timeout_s=max(self.options.query_timeout_s, _INDEX_S))
-        statements = Statements(self.options.table_names, epoch_ms=dialect.epoch_ms)
-        engine, _ = watched_engine(self.url, options, poolclass=NullPool)
-        try:
-            with _mapped(patient := dialect(options, statements, has_page_index=False)), engine.connect() as connection:
-                Loads(connection, patient, self.options.table_names).recover(self._fence)
-        finally:
-            engine.dispose()
 
     def _take_stock(self, connection: Connection, *, has_loads: bool) -> None:
         """Read what has to be known, without touching a message."""
@@ -330,21 +219,14 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self.writer.stop()
         self._vacuum.stop()
         self._leave(engine, lines)
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            self._resign(keeper)
+        self._mastership.end()
 
     def abandon(self) -> None:
         """As the contract says; also while another thread is in `start` or `stop`."""
         engine, self._engine = self._engine, None
         if self._lines is not None:
             self._leave(engine, self._lines)
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None:  # it asks the database
-            self._resigning = threading.Thread(
-                target=self._resign, args=(keeper,), name="jdbcstore-resigning", daemon=True
-            )
-            self._resigning.start()
+        self._mastership.abandon()
 
     def _leave(self, engine: Engine | None, lines: Lines) -> None:
         """Let everything go that is still there."""
@@ -532,7 +414,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
 
     def delete_all_messages(self) -> None:
         engine = self._opened()
-        with self.order, _mapped(self.dialect), engine.connect() as connection:
+        with self.order, mapped(self.dialect), engine.connect() as connection:
             last: Completion[None] = Completion()
             self.writer.submit(Write(last))  # behind everything submitted so far
             last.result()
@@ -568,7 +450,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def reading(self) -> Iterator[Connection]:
         """A connection to read with; drivers' errors leave it as ours."""
         engine = self._opened()
-        with _mapped(self.dialect), engine.connect() as connection:
+        with mapped(self.dialect), engine.connect() as connection:
             yield connection
 
     def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
@@ -610,17 +492,6 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if self._engine is None:
             raise StoreClosed("the store is stopped; start it first")
         return self._engine
-
-
-@contextmanager
-def _mapped(dialect: Dialect) -> Iterator[None]:
-    """Turn a driver's error into ours."""
-    try:
-        yield
-    except DBAPIError as error:
-        raise dialect.map_error(error.orig or error) from error
-    except PoolTimeout as error:
-        raise TransientStoreError(f"all connections for reading are busy: {error}") from error
 
 
 def _destination(name: str) -> Destination:

@@ -1,0 +1,77 @@
+"""The schema of a store that is opened: created if there is none, and without what bulk loads have left unfinished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import URL, Engine, NullPool
+
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.line_watch import watched_engine
+from jdbcstore.store.jdbc.loads import Loads
+from jdbcstore.store.jdbc.mapped_errors import mapped
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.schema import (
+    SchemaReport,
+    create_own_tables,
+    create_tables,
+    inspect_schema,
+    require_term,
+    require_usable,
+)
+from jdbcstore.store.jdbc.statements import Statements
+
+__all__ = ["has_unfinished_loads", "recover_loads", "usable_schema"]
+
+#: How long the index that a bulk load has left out may take to make.
+_INDEX_S: Final = 3600.0
+
+
+def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
+    """The schema, created if there is none, and good enough for the options.
+
+    Raises:
+        SchemaMismatch: it is not; the text says what to run.
+    """
+    names = options.table_names
+    with mapped(_dialect(engine.url, options)):
+        if options.create_tables_on_startup:
+            report = create_tables(engine, names)
+            if options.locker != "none" and report.is_usable and not report.has_own_tables:
+                report = create_own_tables(engine, names)
+            engine.dispose()  # its sessions have other time-outs than ours
+        else:
+            with engine.connect() as connection:
+                report = inspect_schema(connection, names)
+    require_usable(report)
+    if options.locker != "none":
+        require_term(report)
+    return report
+
+
+def has_unfinished_loads(engine: Engine, options: JdbcOptions) -> bool:
+    """Whether bulk loads have left something that was never committed."""
+    dialect = _dialect(engine.url, options)
+    with mapped(dialect), engine.connect() as connection:
+        return bool(Loads(connection, dialect, options.table_names).unfinished())
+
+
+def recover_loads(url: URL, options: JdbcOptions, fence: Fence | None) -> None:
+    """Remove what bulk loads have left unfinished: their driver is dead, or it would still be master.
+
+    That may take long, so it is done in a session that has the patience.
+    """
+    patient = replace(options, query_timeout_s=max(options.query_timeout_s, _INDEX_S))
+    engine, _ = watched_engine(url, patient, poolclass=NullPool)
+    try:
+        with mapped(dialect := _dialect(url, patient)), engine.connect() as connection:
+            Loads(connection, dialect, options.table_names).recover(fence)
+    finally:
+        engine.dispose()
+
+
+def _dialect(url: URL, options: JdbcOptions) -> Dialect:
+    kind = dialect_for(url.get_backend_name())
+    return kind(options, Statements(options.table_names, epoch_ms=kind.epoch_ms), has_page_index=False)

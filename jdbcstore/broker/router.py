@@ -347,12 +347,12 @@ def _store_of(taker: Lane | Topic) -> MessageStore:
 
 
 def _may_be_overtaken(others: Sequence[Message], commit: Commit) -> bool:
-    """Whether their client has to wait for the commit that these follow, because what it sends next may not wait for a
-    commit, or stands in a queue before it. Numbered messages to topics all wait for a commit, in their order."""
-    if not others:
-        return False
-    is_numbers_only = not any(commit._replace(producers={}))
-    return not is_numbers_only or any(message.destination is None or message.destination.is_queue for message in others)
+    """Whether their client has to wait for the commit that these follow: what it sends next need not wait for one.
+
+    Numbered messages all wait for a commit, in their order, which is promised within a delivery mode (JMS 1.1,
+    4.4.10).
+    """
+    return bool(others) and any(commit._replace(producers={}, follows=()))
 
 
 def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | None) -> _Noted:

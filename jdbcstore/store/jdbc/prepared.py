@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, text
@@ -225,7 +226,7 @@ class Doubts:
 def messages_of(
     connection: Connection, statements: Statements, added: Sequence[tuple[AddedRow, Any]]
 ) -> list[tuple[int, Message]]:
-    """The messages of some added rows that can be read, by id."""
+    """The messages of some added rows that can be read, in the order of their ids, which databases do not keep."""
     blobs = text(statements.message_blobs).bindparams(bindparam("ids", expanding=True))
     found = []
     for id, blob in connection.execute(blobs, {"ids": [row.id for row, _ in added]}):
@@ -237,7 +238,7 @@ def messages_of(
         if message.message_id is not None:
             message.message_id.broker_sequence_id = id
         found.append((int(id), message))
-    return found
+    return sorted(found, key=itemgetter(0))
 
 
 def _as_text(column: str | bytes) -> str:

@@ -78,6 +78,7 @@ def migrate(
         showing=Showing(is_quiet=quiet),
     )
     found = asdict(done)
+    del found["others"]  # which only those count who do not know what it is
     if report is not None:
         report.write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n", "utf-8")
     if as_json:

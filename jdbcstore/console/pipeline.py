@@ -21,6 +21,7 @@ from jdbcstore.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from jdbcstore.migration import Migrated, Moved
     from jdbcstore.pipeline.progress import Watch
 
 __all__ = ["pipeline"]
@@ -208,20 +209,50 @@ def migrate(
         from jdbcstore.pipeline.migrate import migrate as run
 
         done = run(spark, source, target, watch, is_dry=dry_run, skips_damage=skip_damage)
+    others = _others(done)
     if as_json:
-        print_json(asdict(done))
+        print_json(_reported(done) | {"others": others})
         return
-    rows = [(name, *found.values()) for name, found in done.destinations.items()]
-    titles = ("DESTINATION", "MESSAGES", "BYTES", "CONTENT")
-    print_table(titles[: len(rows[0])] if rows else titles, rows, empty="the source has no messages")
-    for name, count in done.others.items():
+    titles = ("DESTINATION", "MESSAGES", "BYTES", "CONTENT")[: 3 if dry_run else 4]
+    rows = [(name, *found.values()) for name, found in _reported(done)["destinations"].items()]
+    print_table(titles, rows, empty="the source has no messages")
+    for name, count in others.items():
         if count:
             click.echo(f"{count} {name}")
     if dry_run:
         click.echo(f"{done.messages} messages would be migrated to {done.target}")
     else:
-        again = f", {done.skipped} of them by an earlier run" if done.is_resumed else ""
+        again = f", {done.messages - done.copied} of them by an earlier run" if done.is_resumed else ""
         click.echo(f"{done.messages} messages migrated to {done.target}{again}; both stores are alike")
+
+
+def _others(done: Migrated) -> dict[str, int]:
+    """What came beside the messages, as this command tells it."""
+    if not done.target.startswith("kahadb:"):
+        return done.others
+    return {
+        "durable subscriptions": len(done.subscriptions),
+        "prepared transactions": len(done.transactions),
+        "scheduled messages": done.jobs,
+        "damaged messages left out": len(done.damages) + done.damages_unlisted,
+    }
+
+
+def _reported(done: Migrated) -> dict[str, Any]:
+    return {
+        "source": done.source,
+        "target": done.target,
+        "is_resumed": done.is_resumed,
+        "messages": done.messages,
+        "bytes": done.bytes,
+        "skipped": 0 if done.is_dry else done.messages - done.copied,
+        "destinations": {name: _moved(one) for name, one in done.destinations.items()},
+    }
+
+
+def _moved(moved: Moved) -> dict[str, int | str]:
+    found: dict[str, int | str] = {"messages": moved.messages, "bytes": moved.bytes or 0}
+    return found | ({"content": moved.content} if moved.content else {})
 
 
 _TIMES = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
@@ -289,7 +320,7 @@ def replay(
         )
         if not dry_run and not as_json:
             how = dataclasses.replace(how, job_id=job_id or f"replay-{secrets.token_hex(6)}")
-            watch.say(f"if this stops, go on with --job-id {how.job_id}")
+            watch.showing.say(f"if this stops, go on with --job-id {how.job_id}")
         done = run(spark, source, url, how, watch, is_dry=dry_run)
     if as_json:
         print_json(asdict(done))

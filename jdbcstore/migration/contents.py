@@ -14,7 +14,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["MARKER", "Contents", "Damages", "InDoubt", "StoredHere", "name_of", "require_id"]
+__all__ = ["MARKER", "Contents", "Damages", "PreparedContents", "StoredHere", "name_of", "require_id"]
 
 #: Producers whose names begin so are none: they tell how far a migration has come.
 MARKER: Final = "jdbcstore-migration-"
@@ -42,7 +42,7 @@ class StoredHere(NamedTuple):
 
 
 @dataclass(slots=True)
-class InDoubt:
+class PreparedContents:
     """A prepared transaction. What it removes and acknowledges is named by producer and its sequence."""
 
     transaction_id: XATransactionId
@@ -121,7 +121,7 @@ class Contents(ABC):
         """The prepared transactions, by their ids."""
 
     @abstractmethod
-    def prepared(self) -> Sequence[InDoubt]:
+    def prepared(self) -> Sequence[PreparedContents]:
         """The transactions in doubt."""
 
     @abstractmethod

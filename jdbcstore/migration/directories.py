@@ -17,8 +17,7 @@ from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.journals import contents_of_journals, scheduler_in
-from jdbcstore.migration.marker import Marker
-from jdbcstore.migration.target import Target
+from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import move
 from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -32,11 +31,10 @@ _FOREVER_S: Final = 10 * 365 * 86_400.0
 _SUFFIX: Final = ".migrating"
 
 
-class _DirectoryTarget(Target):
+class _DirectoryTarget(ContentsTarget):
     def __init__(self, adapter: KahaDBPersistenceAdapter, name: str) -> None:
         super().__init__(adapter, name)
         self._directory: Final = adapter.directory
-        self.is_complete = False
 
     @contextmanager
     def contents(self, prioritized: Collection[Destination]) -> Iterator[Contents]:
@@ -44,16 +42,13 @@ class _DirectoryTarget(Target):
         with contents_of_journals(self._directory, scheduler_in(self._directory)) as found:
             yield found
 
-    def finish(self, marker: Marker) -> None:
-        self.is_complete = True
-
     def empty(self) -> None:
         self.adapter.start()  # what is in it was compared
         super().empty()
 
 
 @contextmanager
-def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Target]:
+def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[ContentsTarget]:
     """A KahaDB directory that is not there yet, or empty.
 
     Args:

@@ -18,7 +18,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError, StoreUnavailable
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import MARKER, Contents, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.kahadb import remarks
 from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
@@ -30,10 +30,18 @@ from jdbcstore.store.kahadb.recognising import refuse_another_store, what_it_is
 from jdbcstore.store.kahadb.replay import Replay
 from jdbcstore.store.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.kahadb.scheduling import DIRECTORY
-from jdbcstore.store.kahadb.state import State, StoredSubscription, Tier
+from jdbcstore.store.kahadb.state import State, StoredDestination, StoredSubscription, Tier
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["JournalContents", "contents_of_journals", "scheduler_in", "scheduler_of", "subscription_info"]
+__all__ = [
+    "JournalContents",
+    "added_at",
+    "contents_of_journals",
+    "is_prioritized",
+    "scheduler_in",
+    "scheduler_of",
+    "subscription_info",
+]
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +171,7 @@ class JournalContents(Contents):
             self._meet(jobs, jobs.damages)
         self._state = self._replayed(tx_store)
         for destination, stored in self._state.destinations.items():
-            if any(message.tier is not Tier.DEFAULT for message in stored.all()):
+            if is_prioritized(stored):
                 self._with_priority.add(destination)
         self.prioritized = frozenset(self._with_priority)
         self._infos: dict[tuple[Destination, str], SubscriptionInfo | None] = {
@@ -265,11 +273,7 @@ class JournalContents(Contents):
             with self._journal.opened(location.file) as source:
                 file = self._files[location.file] = JournalFile(source, location.file, chunk_bytes=_LOOK_BYTES)
         try:
-            command = file.read(location)
-            add = command.message if isinstance(command, UpdateMessage) else command
-            if not isinstance(add, AddMessage):
-                raise JournalDamaged("no message")
-            message = add.unmarshal()
+            message = added_at(file, location).unmarshal()
             require_id(message)
         except (CodecError, ConfigurationError, JournalDamaged) as error:
             self.damages.meet(f"{location}: {what}", error)
@@ -280,11 +284,11 @@ class JournalContents(Contents):
     def in_doubt(self) -> Sequence[XATransactionId]:
         return [one for one in self._state.prepared if isinstance(one, XATransactionId)]
 
-    def prepared(self) -> Sequence[InDoubt]:
+    def prepared(self) -> Sequence[PreparedContents]:
         found = []
         for xid, transaction in self._state.prepared.items():
             assert isinstance(xid, XATransactionId)  # only those can be prepared
-            in_doubt = InDoubt(xid)
+            in_doubt = PreparedContents(xid)
             for destination, text, location in transaction.added:
                 message = self._message(location, f"{destination}, {text}, in doubt")
                 if message is not None:
@@ -328,6 +332,25 @@ class JournalContents(Contents):
 
     def producers(self) -> Mapping[ProducerId, int]:
         return {ProducerId.parse(one): last for one, last in self._producers.items() if not one.startswith(MARKER)}
+
+
+def added_at(file: JournalFile, location: Location) -> AddMessage:
+    """The message that stands at a place, as it was added or changed.
+
+    Raises:
+        JournalDamaged: none stands there.
+        StoreError: the file cannot be read.
+    """
+    command = file.read(location)
+    add = command.message if isinstance(command, UpdateMessage) else command
+    if not isinstance(add, AddMessage):
+        raise JournalDamaged(f"{location}: no message stands there any more")
+    return add
+
+
+def is_prioritized(stored: StoredDestination) -> bool:
+    """Whether messages of a destination show that they are ordered by priority."""
+    return any(message.tier is not Tier.DEFAULT for message in stored.all())
 
 
 def subscription_info(topic: Topic, stored: StoredSubscription) -> SubscriptionInfo:

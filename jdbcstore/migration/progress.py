@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-__all__ = ["shown"]
+__all__ = ["Showing", "shown"]
 
 #: Without a terminal a long step says every so often that it is still at it.
 _SAY_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Showing:
+    """Where and how progress is shown.
+
+    Args:
+        stream: where to; a bar if it is a terminal, else lines.
+        is_quiet: whether nothing is shown.
+    """
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    is_quiet: bool = False
+
+    def say(self, line: str) -> None:
+        """Say something."""
+        if not self.is_quiet:
+            print(line, file=self.stream, flush=True)
+
+    @contextmanager
+    def step(self, title: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+        """Show one step, as `shown`, and without a terminal how long it took, if it did not fail."""
+        began = time.monotonic()
+        with shown(title, self.stream, unit, is_quiet=self.is_quiet) as tell:
+            yield tell
+        if not self.stream.isatty():
+            self.say(f"{title}: done in {time.monotonic() - began:.1f} s")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import text
 
-from jdbcstore.migration.holding import Opened
+from jdbcstore.migration.connection import Opened
 
 __all__ = ["MESSAGE_COLUMNS", "Digest", "MessageRow", "digests", "ranges_of", "rows_of"]
 
@@ -86,7 +86,7 @@ def _pages(lengths: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int
         yield begin, end
 
 
-@dataclass
+@dataclass(slots=True)
 class Digest:
     """What messages of one destination come to.
 
@@ -98,6 +98,11 @@ class Digest:
     messages: int = 0
     bytes: int = 0
     content: int = 0
+
+    @property
+    def words(self) -> str:
+        """The sum as reports show it."""
+        return f"{self.content:016x}"
 
     def add(self, messages: int, size: int, content: int) -> None:
         """Put others to these."""

@@ -14,7 +14,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import Contents, Damages, InDoubt, StoredHere, name_of, require_id
+from jdbcstore.migration.contents import Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.store.contract import (
     PRIORITY_LEVELS,
     Cursor,
@@ -161,10 +161,10 @@ class StoreContents(Contents):
     def in_doubt(self) -> Sequence[XATransactionId]:
         return [one.transaction_id for one in self._transactions]
 
-    def prepared(self) -> Sequence[InDoubt]:
+    def prepared(self) -> Sequence[PreparedContents]:
         found = []
         for transaction in self._transactions:
-            in_doubt = InDoubt(transaction.transaction_id)
+            in_doubt = PreparedContents(transaction.transaction_id)
             for message in transaction.added:
                 if message.destination is None:
                     self.damages.meet(f"transaction {transaction.transaction_id}", "a message without destination")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import Contents, InDoubt, StoredHere
+from jdbcstore.migration.contents import Contents, PreparedContents, StoredHere
 from jdbcstore.migration.rows import Digest
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import ScheduledJob
@@ -127,7 +127,7 @@ def _key(key: SubscriptionKey) -> str:
     return f"{key.client_id}/{key.subscription_name}"
 
 
-def _transaction(transaction: InDoubt) -> str:
+def _transaction(transaction: PreparedContents) -> str:
     hashed = hashlib.sha256()
     for destination, message in transaction.added:
         message.transaction_id = transaction.transaction_id

@@ -17,8 +17,8 @@ from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import MARKER, Contents, Damages, InDoubt, StoredHere, name_of, require_id
-from jdbcstore.migration.holding import Opened, opened
+from jdbcstore.migration.connection import Opened, opened
+from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.migration.rows import MessageRow, ranges_of, rows_of
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.contract import ScheduledJob
@@ -80,7 +80,7 @@ class TableContents(Contents):
         self.prioritized = frozenset(
             destination_of(name) for name, one in self._containers.items() if one.levels - {0, None}
         )
-        self._doubted: dict[XATransactionId, InDoubt] = {}
+        self._doubted: dict[XATransactionId, PreparedContents] = {}
         self._require_no_load()
 
     def _require_no_load(self) -> None:
@@ -110,7 +110,7 @@ class TableContents(Contents):
         return [one.info for topic in self._registry.topics.values() for one in topic.by_key.values()]
 
     def messages(self) -> Iterator[StoredHere]:
-        self._doubted = {xid: InDoubt(xid) for xid in self._doubts.by_xid}
+        self._doubted = {xid: PreparedContents(xid) for xid in self._doubts.by_xid}
         removing = {id: xid for xid, one in self._doubts.by_xid.items() for id, _ in one.removed}
         acknowledging = self._acknowledging()
         cached: dict[str, Destination] = {}
@@ -161,7 +161,7 @@ class TableContents(Contents):
     def in_doubt(self) -> Sequence[XATransactionId]:
         return list(self._doubts.by_xid)
 
-    def prepared(self) -> Sequence[InDoubt]:
+    def prepared(self) -> Sequence[PreparedContents]:
         for xid, prepared in self._doubts.by_xid.items():
             containers = {row.id: row.container.name for row in prepared.added}
             rows = [(row, None) for row in prepared.added]

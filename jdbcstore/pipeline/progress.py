@@ -10,13 +10,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
-from jdbcstore.migration.progress import shown
+from jdbcstore.migration.progress import Showing
 from jdbcstore.pipeline.errors import our_words
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ __all__ = ["Interrupted", "Watch"]
 T = TypeVar("T")
 
 _LOOK_S: Final = 0.25
+_WAITING: Final = "interrupted: waiting until what was begun is undone (once more to stop at once)"
 
 
 class Interrupted(KeyboardInterrupt):
@@ -44,14 +44,8 @@ class Watch:
 
     def __init__(self, spark: SparkSession, *, is_quiet: bool = False, stream: TextIO | None = None) -> None:
         self._spark = spark
-        self.is_quiet = is_quiet
-        self.stream = stream or sys.stderr
+        self.showing: Final = Showing(stream or sys.stderr, is_quiet)
         self._steps = 0
-
-    def say(self, line: str) -> None:
-        """Say something that is not about Spark."""
-        if not self.is_quiet:
-            print(line, file=self.stream, flush=True)
 
     def run(self, title: str, action: Callable[[], T]) -> T:
         """Do one step, on another thread, and show how far it is.
@@ -80,8 +74,7 @@ class Watch:
 
         thread = InheritableThread(target=work, name="spark-step", session=self._spark)
         interrupted = threading.Event()
-        with _listening(interrupted), shown(title, self.stream, "tasks", is_quiet=self.is_quiet) as show:
-            began = time.monotonic()
+        with _listening(interrupted), self.showing.step(title, "tasks") as show:
             thread.start()
             is_cancelled = False
             while thread.is_alive():
@@ -89,17 +82,15 @@ class Watch:
                 if interrupted.is_set():
                     # Again and again: a job that is only just being planned is not there yet to be cancelled.
                     if not is_cancelled:
-                        self.say("interrupted: waiting until what was begun is undone (once more to stop at once)")
+                        self.showing.say(_WAITING)
                     is_cancelled = True
                     context.cancelAllJobs()
                 elif thread.is_alive():
                     show(*self._tasks(group))
-        if interrupted.is_set():
-            raise Interrupted
-        if failure:
-            raise failure[0]
-        if not self.is_quiet and not self._is_bar:
-            self.say(f"{title}: done in {time.monotonic() - began:.1f} s")
+            if interrupted.is_set():
+                raise Interrupted
+            if failure:
+                raise failure[0]
         return outcome[0]  # type: ignore[no-any-return]
 
     def wait(self, seconds: float) -> None:
@@ -112,10 +103,6 @@ class Watch:
         with _listening(interrupted):
             if interrupted.wait(max(0.0, seconds)):
                 raise Interrupted
-
-    @property
-    def _is_bar(self) -> bool:
-        return self.stream.isatty()
 
     def _tasks(self, group: str) -> tuple[int, int]:
         """How many tasks of the step are done, and how many there are as far as is known."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jdbcstore.cli import run
-from jdbcstore.migration import copying, directories, making, target
+from jdbcstore.migration import contents_copier, contents_copy, directories, table_target
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
@@ -26,7 +26,7 @@ from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
 def main() -> int:
     point, when, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts us in the background lets us ignore it
-    copying._BATCH_MESSAGES = 7  # type: ignore[misc]
+    contents_copy._BATCH_MESSAGES = 7  # type: ignore[misc]
     passed = 0
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,9 +56,9 @@ def main() -> int:
         (KahaDBTopicMessageStore, "add_subscription"),
         (KahaDBTransactionStore, "_prepare"),
         (directories, "_name"),
-        (target, "hold"),
-        (target, "release"),
-        (making, "_differences"),
+        (table_target, "hold"),
+        (table_target, "release"),
+        (contents_copier, "_differences"),
     ):
         setattr(owner, name, counted(getattr(owner, name)))
     code = run(["migrate", "--quiet", "--json", *sys.argv[4:]])

@@ -16,7 +16,7 @@ from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_url
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.migration.holding import location_of, opened
+from jdbcstore.migration.connection import location_of, opened
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.replay.rewriter import Rewriting
 from jdbcstore.pipeline.replay.sources import messages_of

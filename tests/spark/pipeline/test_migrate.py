@@ -19,7 +19,8 @@ from sqlalchemy import insert, make_url, text
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, JournalDamaged, LeaseLost, LockHeld, StoreError
-from jdbcstore.migration.holding import hold, location_of, opened, release
+from jdbcstore.migration.connection import location_of, opened
+from jdbcstore.migration.lease import hold, release
 from jdbcstore.pipeline.migrate import migrate
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.store.contract import SupportsTopics
@@ -68,7 +69,7 @@ def test_from_database_to_database(
     assert [len(before[name]) for name in TABLES] == [35, 2, 1, 0, 1, 1]
     for source, target in pairwise(urls):
         done = migrate(spark, source, target)
-        assert (done.messages, done.destinations[str(ORDERS)]["messages"]) == (35, 20)
+        assert (done.messages, done.destinations[str(ORDERS)].messages) == (35, 20)
         assert contents(target) == before
     with open_store(urls[-1]) as adapter:  # and brokers may have it
         assert isinstance(adapter, SupportsTopics)
@@ -87,7 +88,7 @@ def test_into_a_journal_and_back(spark: SparkSession, tmp_path: Path) -> None:
     done = migrate(spark, source, journal)
     assert (seen.messages, done.messages) == (32, 31)  # one of a topic's messages nobody waits for
     assert {*done.destinations} == {*seen.destinations}
-    assert done.others["durable subscriptions"] == 2
+    assert len(done.subscriptions) == 2
     assert migrate(spark, str(tmp_path / "kahadb"), back).messages == done.messages
     with open_store(source) as one, open_store(back) as other:
         for queue in (ORDERS, ODD):
@@ -224,7 +225,7 @@ def test_from_a_journal(spark: SparkSession, tmp_path: Path, postgresql_url: str
         return
     done = migrate(spark, directory, postgresql_url)
     counts = {name: len(found["messages"]) for name, found in expected.items() if found["messages"]}
-    assert {name: found["messages"] for name, found in done.destinations.items()} == counts
+    assert {name: found.messages for name, found in done.destinations.items()} == counts
     with looking_into_sql(postgresql_url) as adapter:
         for destination, found in expected.items():
             place = parse_destination(destination)

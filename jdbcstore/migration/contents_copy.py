@@ -10,7 +10,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
-from jdbcstore.migration.contents import Contents, InDoubt, StoredHere, require_id
+from jdbcstore.migration.contents import Contents, PreparedContents, StoredHere, require_id
 from jdbcstore.migration.marker import Marker
 from jdbcstore.store.contract import (
     Commit,
@@ -25,7 +25,7 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["Copy"]
+__all__ = ["ContentsCopy"]
 
 _BATCH_MESSAGES: Final = 1500
 _BATCH_BYTES: Final = 2 << 20
@@ -33,7 +33,7 @@ _BATCH_BYTES: Final = 2 << 20
 _UNDER_WAY_BYTES: Final = 12 << 20
 
 
-class Copy:
+class ContentsCopy:
     """A copy under way.
 
     Args:
@@ -162,7 +162,7 @@ class Copy:
             if one.transaction_id not in there:
                 self._prepare_one(one)
 
-    def _prepare_one(self, found: InDoubt) -> None:
+    def _prepare_one(self, found: PreparedContents) -> None:
         assert isinstance(self._target, SupportsTransactions)
         transaction = self._target.transaction_store().begin(found.transaction_id)
         for destination, message in found.added:

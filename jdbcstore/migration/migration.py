@@ -1,0 +1,118 @@
+"""``migrate``: everything of a store into an empty one of any kind, in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.config.inspection import check_url, is_journal
+from jdbcstore.config.urls import kahadb_options
+from jdbcstore.destination import Destination, Queue
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.migration.connection import location_of
+from jdbcstore.migration.contents import Contents
+from jdbcstore.migration.contents_copier import ContentsCopier
+from jdbcstore.migration.directories import check_directory, directory_target
+from jdbcstore.migration.journals import contents_of_journals, scheduler_of
+from jdbcstore.migration.migrated import Migrated
+from jdbcstore.migration.plan import MigrationPlan
+from jdbcstore.migration.progress import Showing
+from jdbcstore.migration.table_target import check_table_target, table_target
+from jdbcstore.migration.tables import contents_of_tables
+from jdbcstore.migration.target import ContentsTarget
+
+__all__ = ["migrate", "migrate_contents"]
+
+_KAHADB: Final = "kahadb:"
+
+
+def migrate(
+    source: str,
+    target: str,
+    *,
+    is_dry: bool = False,
+    skips_damage: bool = False,
+    prioritized: Collection[Destination] = (),
+    scheduler: Path | None = None,
+    showing: Showing | None = None,
+) -> Migrated:
+    """Bring everything of a store into an empty one of any kind, and compare them.
+
+    It may be run again after anything, and goes on where it stopped. Until it is complete no broker gets the target.
+
+    Args:
+        source: the URL of a SQL store, or ``kahadb:DIRECTORY``. A broker may be at work on it: what is migrated is what
+            is there when the migration begins.
+        target: the same, of an empty store; what is missing of it is made.
+        is_dry: only say what would be done.
+        skips_damage: leave out what cannot be read, and list it.
+        prioritized: destinations whose messages are ordered by priority, beside those that show it; wildcards too.
+        scheduler: of KahaDB: the directory of scheduled messages; None for ``scheduler`` in the directory or beside it.
+        showing: how progress is shown; None for not at all.
+
+    Raises:
+        ConfigurationError: one of the stores cannot be used so; the text says why.
+        LockHeld: a broker or another migration has the target.
+        StoreError: they cannot be read or written, or are not alike afterwards.
+    """
+    began = time.monotonic()
+    showing = showing or Showing(is_quiet=True)
+    with _contents(source, scheduler, skips_damage=skips_damage) as contents:
+        contents.prioritized |= _named(contents, prioritized)
+        if contents.is_live:
+            showing.say("a broker is at work on the source: what it does from now on is not migrated")
+        name = _checked(target) if is_dry else _name(target)
+        if name == contents.name:
+            raise ConfigurationError("source and target are the same store")
+        copier, hold = ContentsCopier(contents, showing), partial(_target, target, contents)
+        plan = MigrationPlan(contents.name, name, copier, hold, contents.is_live)
+        done = plan.survey() if is_dry else plan.carry_out()
+    done.seconds = round(time.monotonic() - began, 3)
+    return done
+
+
+def migrate_contents(contents: Contents, target: ContentsTarget, showing: Showing | None = None) -> Migrated:
+    """Copy everything into a store that is held, compare, and let brokers in.
+
+    Args:
+        contents: of the source.
+        target: empty, or what an earlier run has left.
+        showing: how progress is shown.
+
+    Raises:
+        As `migrate`.
+    """
+    copier = ContentsCopier(contents, showing or Showing(is_quiet=True))
+    return MigrationPlan(contents.name, target.name, copier, lambda: nullcontext(target), contents.is_live).carry_out()
+
+
+def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> AbstractContextManager[Contents]:
+    if is_journal(source):
+        directory = kahadb_options(source)[0] if source.startswith(_KAHADB) else Path(source)
+        return contents_of_journals(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
+    check_url(source)
+    return contents_of_tables(location_of(source), skips_damage=skips_damage)
+
+
+def _named(contents: Contents, patterns: Collection[Destination]) -> frozenset[Destination]:
+    found = contents.destinations() if patterns else {}
+    return frozenset(one for one in found if any(pattern.matches(one) for pattern in patterns))
+
+
+def _name(target: str) -> str:
+    return f"{_KAHADB}{kahadb_options(target)[0]}" if target.startswith(_KAHADB) else str(location_of(target))
+
+
+def _checked(target: str) -> str:
+    return check_directory(target) if target.startswith(_KAHADB) else check_table_target(target)
+
+
+def _target(target: str, contents: Contents) -> AbstractContextManager[ContentsTarget]:
+    empty = [one for one, messages in contents.destinations().items() if isinstance(one, Queue) and not messages]
+    if target.startswith(_KAHADB):
+        return directory_target(target, empty)
+    return table_target(target, contents.name, empty)

@@ -30,8 +30,8 @@ from tests.servers.server import free_port
 from tests.waiting import wait_until
 
 LEASE_S = 2.0
-#: A machine that is busy with other tests needs longer than the broker does.
-SLACK_S = 1.0
+#: What the broker does within a second, on a machine that is busy with other tests.
+SOON_S = 10.0
 
 StartProcess = Callable[..., BrokerProcess]
 
@@ -43,6 +43,12 @@ def url(tmp_path: Path) -> str:
         f"sqlite:///{tmp_path / 'life.db'}?lease_ms={LEASE_S * 1000:.0f}&lock_acquire_sleep_interval_ms=200"
         "&detect_dead_holder=false"
     )
+
+
+@pytest.fixture
+def long_url(url: str) -> str:
+    """The same with a lease that nobody waits for: who takes over soon has not waited for it. Renewed every 20 s."""
+    return url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")
 
 
 @pytest.fixture
@@ -111,13 +117,13 @@ def receive_all(address: Address, destination: str = "/queue/A") -> list[str]:
 # -- standby -----------------------------------------------------------------------------------------------------------
 
 
-def test_start_returns_at_once_as_standby_and_the_way_goes_on_by_itself(url: str) -> None:
+def test_start_returns_at_once_as_standby_and_the_way_goes_on_by_itself(long_url: str) -> None:
     async def two_lives() -> None:
-        first = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))
-        second = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))
+        first = Broker(open_store(long_url), BrokerOptions(bind="127.0.0.1:0"))
+        second = Broker(open_store(long_url), BrokerOptions(bind="127.0.0.1:0"))
         await first.start()
         assert first.lifecycle.state is State.MASTER
-        async with asyncio.timeout(LEASE_S / 2):
+        async with asyncio.timeout(SOON_S):
             await second.start()
         assert second.lifecycle.state is State.STANDBY
         assert second.lifecycle.status.reason == f"{first.lifecycle.status.holder} is master"
@@ -125,7 +131,7 @@ def test_start_returns_at_once_as_standby_and_the_way_goes_on_by_itself(url: str
         with pytest.raises(RuntimeError, match="does not listen: it is standby"):
             second.address  # noqa: B018  # it raises
         await first.stop()
-        async with asyncio.timeout(1 + SLACK_S):
+        async with asyncio.timeout(SOON_S):
             await second.lifecycle.reached(State.MASTER)
         assert second.lifecycle.status.term == 2
         await second.stop()
@@ -159,7 +165,7 @@ def test_a_standby_takes_over_within_the_lease_and_a_second_after_a_crash(proces
         for number in range(20):
             client.publish("/queue/A", str(number))
         master.kill()
-    waits(standby, "master", LEASE_S + 1 + SLACK_S)
+    waits(standby, "master", LEASE_S + SOON_S)
     assert receive_all(address_of(standby)) == [str(number) for number in range(20)]
     assert states_of(standby) == [
         ("starting", "standby", "None"),
@@ -169,18 +175,20 @@ def test_a_standby_takes_over_within_the_lease_and_a_second_after_a_crash(proces
     assert f"jdbcstore listens for STOMP clients on 127.0.0.1:{standby.port}" in standby.log()
 
 
-def test_a_standby_takes_over_within_a_second_after_a_clean_stop(process: StartProcess) -> None:
-    master, standby = process(), process()
+def test_a_standby_takes_over_within_a_second_after_a_clean_stop(process: StartProcess, long_url: str) -> None:
+    master, standby = process(long_url), process(long_url)
     master.start()
     standby.start_standby()
     began_s = time.monotonic()
     assert master.stop() == 0
     standby.wait_for("master")
-    assert time.monotonic() - began_s < 1 + SLACK_S, standby.log()
+    assert time.monotonic() - began_s < SOON_S, standby.log()
 
 
-def test_a_client_that_does_not_read_does_not_keep_the_next_master_waiting(process: StartProcess) -> None:
-    master, standby = process(), process()
+def test_a_client_that_does_not_read_does_not_keep_the_next_master_waiting(
+    process: StartProcess, long_url: str
+) -> None:
+    master, standby = process(long_url, options="stop_timeout_s = 60"), process(long_url)
     master.start()
     standby.start_standby()
     with Client(address_of(master)) as client:
@@ -190,7 +198,7 @@ def test_a_client_that_does_not_read_does_not_keep_the_next_master_waiting(proce
         client.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "4000"})
         time.sleep(0.5)
         threading.Thread(target=master.stop).start()
-        waits(standby, "master", 1 + SLACK_S)
+        waits(standby, "master", SOON_S)
 
 
 def test_transports_open_only_when_everything_is_recovered(url: str, stack: ExitStack) -> None:
@@ -238,7 +246,7 @@ def test_two_brokers_may_have_one_name_and_one_address(process: StartProcess) ->
         client.connect()
         client.publish("/queue/A", "1")
     first.kill()
-    waits(second, "master", LEASE_S + 1 + SLACK_S)
+    waits(second, "master", LEASE_S + SOON_S)
     holders.append(second.health()[1]["holder"])
     assert len(set(holders)) == 2
     assert all(re.fullmatch(r"twin-[0-9a-f]{12}", holder) for holder in holders)
@@ -253,10 +261,10 @@ def test_an_address_that_a_stopped_master_still_has_is_waited_for(process: Start
     first.start()
     second.start_standby()
     first.pause()
-    waits(second, "recovering", LEASE_S + 1 + SLACK_S)
+    waits(second, "recovering", LEASE_S + SOON_S)
     wait_until(lambda: "address already in use" in second.health()[1]["reason"])
     first.proceed()
-    waits(second, "master", 2 + SLACK_S)
+    waits(second, "master", SOON_S)
     assert first.wait_for("standby") == "standby"
 
 
@@ -273,7 +281,7 @@ def test_a_paused_master_reads_nothing_more_and_becomes_standby(process: StartPr
         sender.publish("/queue/A", "before")
         master.pause()
         sender.send("SEND", {"destination": "/queue/A", "persistent": "true", "receipt": "late"}, "late")
-        waits(standby, "master", LEASE_S + 1 + SLACK_S)
+        waits(standby, "master", LEASE_S + SOON_S)
         with Client(address_of(standby)) as other:
             other.connect()
             other.publish("/queue/A", "meanwhile")
@@ -325,28 +333,27 @@ def lease_taken_by(url: str, holder: str, lease_ms: int) -> Iterator[None]:
 
 
 def test_who_cannot_write_does_not_serve_again_before_the_lock_is_proved(
-    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+    long_url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
 ) -> None:
     """The fence may know earlier than the renewal that somebody else is master."""
-    slow = url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")  # renewed every 20 s
-    address = start_broker(open_store(slow))
+    address = start_broker(open_store(long_url))
     broker, states = brokers[0], list[State]()
     broker.lifecycle.listeners.append(lambda told: states.append(told.state))
     client = open_client(address)
-    with lease_taken_by(url, "somebody-else", 60_000):
+    with lease_taken_by(long_url, "somebody-else", 60_000):
         answer = client.request("SEND", {"destination": "/queue/A", "persistent": "true"})
         assert answer.command == "ERROR"
-        wait_until(lambda: broker.lifecycle.state is State.STANDBY, timeout_s=5)
+        wait_until(lambda: broker.lifecycle.state is State.STANDBY, timeout_s=SOON_S)
         assert list(dict.fromkeys(states)) == [State.SUSPENDED, State.STANDBY]
-    wait_until(lambda: broker.lifecycle.state is State.MASTER, timeout_s=5)
+    wait_until(lambda: broker.lifecycle.state is State.MASTER, timeout_s=SOON_S)
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
 def test_who_does_not_trust_its_lease_does_not_look_at_what_clients_say(
-    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], url: str, persistent: str
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], long_url: str, persistent: str
 ) -> None:
     """No timer has noticed yet: the process was stopped, and what clients have sent comes first."""
-    address = start_broker(open_store(url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")))
+    address = start_broker(open_store(long_url))
     sender, idle = open_client(address), open_client(address)
     brokers[0].trusted_until_ns = 0
     assert sender.request("SEND", {"destination": "/queue/A", "persistent": persistent}, "late").command == "ERROR"
@@ -358,9 +365,9 @@ def test_who_does_not_trust_its_lease_does_not_look_at_what_clients_say(
 
 
 def test_who_does_not_trust_its_lease_delivers_nothing(
-    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], url: str
+    start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], long_url: str
 ) -> None:
-    address = start_broker(open_store(url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")))
+    address = start_broker(open_store(long_url))
     broker, consumer = brokers[0], open_client(address)
     consumer.subscribe("/queue/A", "client-individual")
     open_client(address).publish("/queue/A", "1")
@@ -418,13 +425,13 @@ def test_a_master_that_is_asked_to_stop_ends_with_0(process: StartProcess) -> No
     assert states_of(master)[-1][:2] == ("master", "stopping")
 
 
-def test_a_standby_that_is_asked_to_stop_ends_with_0_and_soon(process: StartProcess) -> None:
-    master, standby = process(), process()
+def test_a_standby_that_is_asked_to_stop_ends_with_0_and_soon(process: StartProcess, long_url: str) -> None:
+    master, standby = process(long_url), process(long_url)
     master.start()
     standby.start_standby()
     began_s = time.monotonic()
     assert standby.stop() == 0
-    assert time.monotonic() - began_s < 1 + SLACK_S
+    assert time.monotonic() - began_s < SOON_S
     assert states_of(standby)[-1][:2] == ("standby", "stopping")
     assert master.state() == "master"
 
@@ -436,7 +443,7 @@ def test_who_waits_for_its_store_says_so_at_once_and_ends_with_0_when_asked(
         broker = process(proxy.url(postgresql_url))
         broker.launch()
         broker.wait_for("starting")
-        wait_until(lambda: "cannot ask who is master" in broker.log(), timeout_s=3)
+        wait_until(lambda: "cannot ask who is master" in broker.log(), timeout_s=SOON_S)
         assert [broker.health(path)[0] for path in ("/live", "/ready")] == [200, 503]
         assert broker.stop() == 0
         assert states_of(broker) == [("starting", "stopping", "None")]
@@ -449,7 +456,7 @@ def test_who_waits_for_its_store_starts_when_it_comes(process: StartProcess, pos
         broker.wait_for("starting")
         time.sleep(1)
         proxy.resume()
-        waits(broker, "master", 2 + SLACK_S)
+        waits(broker, "master", SOON_S)
         assert broker.log().count("cannot ask who is master") == 1
 
 

@@ -280,10 +280,11 @@ def test_a_thousand_clients_are_dropped_quickly(broker: Broker, stack: ExitStack
         client.send("CONNECT", {"accept-version": "1.2", "host": "x"})
     for client in clients:
         assert client.frame().command == "CONNECTED"
-    began_s = time.monotonic()
+    began_s, cpu_began_s = time.monotonic(), time.process_time()
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
     wait_until(lambda: not broker.clients)
-    assert time.monotonic() - began_s < 1.0
+    assert time.process_time() - cpu_began_s < 1.0
+    assert time.monotonic() - began_s < 10.0
     for client in clients:
         assert client.error()
         assert client.is_closed()

@@ -111,7 +111,7 @@ def test_what_a_vanished_consumer_had_goes_to_another(
     got = [other.message() for _ in sent]
     assert [message.text for message in got] == sent
     assert got[0].headers["redelivered"] == "true"
-    assert 1 < time.monotonic() - cut_s < 8
+    assert 1 < time.monotonic() - cut_s < 20
 
 
 def test_who_answers_and_does_not_read_is_left_alone(
@@ -139,7 +139,7 @@ def test_who_did_not_read_and_is_gone_is_found_too(
         sender.publish("/queue/A", BIG)
     time.sleep(3)
     network.cut()
-    assert until(lambda: len(brokers[0].clients) == 1) < 8
+    wait_until(lambda: len(brokers[0].clients) == 1)
 
 
 def test_a_short_break_of_the_cable_hurts_nobody(
@@ -181,7 +181,7 @@ def test_a_durable_subscriber_comes_back_although_its_old_connection_is_still_th
     publisher.publish("/topic/T", "4")
     started_s = time.monotonic()
     new = near(address, client_id="till")
-    assert 1.9 < time.monotonic() - started_s < 5
+    assert 1.9 < time.monotonic() - started_s < 20
     durably(new)
     again = [new.message() for _ in range(3)]
     assert [(message.text, message.headers.get("redelivered")) for message in again] == [
@@ -199,7 +199,7 @@ def test_a_durable_subscriber_comes_back_although_its_old_connection_is_still_th
 
 
 def test_who_answers_keeps_its_client_id(start_broker: StartBroker, open_client: OpenClient) -> None:
-    address = start_broker()
+    address = start_broker(probe_timeout_s=60.0)
     first = open_client(address, client_id="till")
     for _ in range(2):
         with Client(address) as second:
@@ -210,7 +210,7 @@ def test_who_answers_keeps_its_client_id(start_broker: StartBroker, open_client:
             error = second.error()
             assert "Client: till already connected from" in error.headers["message"]
             assert second.is_closed()
-            assert time.monotonic() - started_s < 2.5
+            assert time.monotonic() - started_s < 10
     first.subscribe("/queue/A")
     assert first.is_silent()
 

@@ -56,7 +56,7 @@ KINDS: dict[str, Callable[[], DatabaseServer]] = {
     "mysql": MySQLServer,
 }
 #: What `abandon` may take at most.
-AT_ONCE_S = 1.0
+AT_ONCE_S = 10.0
 
 
 @pytest.fixture(scope="module", params=list(KINDS))

@@ -70,12 +70,12 @@ class BrokerProcess:
 
     # -- its life ------------------------------------------------------------------------------------------------
 
-    def start(self, timeout_s: float = 30) -> None:
+    def start(self, timeout_s: float = 60) -> None:
         """Start it and return when it is master: clients may connect."""
         self.launch()
         self.wait_for("master", timeout_s=timeout_s)
 
-    def start_standby(self, timeout_s: float = 30) -> None:
+    def start_standby(self, timeout_s: float = 60) -> None:
         """Start it and return when it knows that another broker is master."""
         self.launch()
         self.wait_for("standby", timeout_s=timeout_s)
@@ -100,7 +100,7 @@ class BrokerProcess:
         """``kill -9``."""
         self._end(signal.SIGKILL)
 
-    def wait(self, timeout_s: float = 30) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """Wait until it ends by itself; returns its exit code."""
         assert self._process is not None
         code = self._process.wait(timeout_s)
@@ -158,7 +158,7 @@ class BrokerProcess:
         """Everything that it has printed."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def health(self, path: str = "/live", timeout_s: float = 2) -> tuple[int, dict[str, Any]]:
+    def health(self, path: str = "/live", timeout_s: float = 5) -> tuple[int, dict[str, Any]]:
         """What its health endpoint says: the code of HTTP, and the state. Raises OSError when it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=timeout_s) as answer:
@@ -174,7 +174,7 @@ class BrokerProcess:
         except OSError:
             return "gone"
 
-    def wait_for(self, *states: str, timeout_s: float = 30) -> str:
+    def wait_for(self, *states: str, timeout_s: float = 60) -> str:
         """Wait until it is in one of these states; returns which."""
         deadline = time.monotonic() + timeout_s
         while (state := self.state()) not in states:

@@ -97,6 +97,15 @@ class Client:
         assert frame.command == "MESSAGE", frame
         return frame
 
+    def rest_of(self, queue: str) -> list[str]:
+        """The bodies of everything in a queue, received and acknowledged: what comes before a message sent just now."""
+        last, texts = "nothing is behind this", list[str]()
+        self.publish(queue, last)
+        self.subscribe(queue)
+        while (text := self.message().text) != last:
+            texts.append(text)
+        return texts
+
     def error(self) -> Frame:
         """The next frame, which has to be an ERROR."""
         frame = self.frame()

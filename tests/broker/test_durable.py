@@ -88,7 +88,7 @@ def left(address: Address, client_id: str = "ann", name: str = "news", **headers
     with subscriber(address, client_id) as client:
         durably(client, name=name, **headers)
         got = []
-        while not client.is_silent(0.2):
+        while not client.is_silent(0.5):
             got.append(client.message().text)
     return got
 

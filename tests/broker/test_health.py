@@ -166,16 +166,16 @@ def test_who_hangs_up_or_half_closes_without_a_question_does_no_harm(caplog: pyt
 
 
 def test_a_slow_client_is_given_up_and_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(health, "_TIMEOUT_S", 2.0)
 
     async def ask(asked: Health) -> None:
         reader, writer = await asyncio.open_connection(*asked.address)
         writer.write(b"GET /live HTTP/1.1\r\n")
         began_s = asyncio.get_running_loop().time()
         assert (await get(asked, "/live"))[0] == 200
-        assert asyncio.get_running_loop().time() - began_s < 0.4
-        assert await asyncio.wait_for(reader.read(), 5) == b""
-        assert asyncio.get_running_loop().time() - began_s > 0.4
+        assert asyncio.get_running_loop().time() - began_s < 1.9
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert asyncio.get_running_loop().time() - began_s > 1.9
         writer.close()
 
     with_endpoint(ask)
@@ -188,7 +188,7 @@ def test_only_so_many_are_listened_to_at_once(monkeypatch: pytest.MonkeyPatch) -
         idle = [await asyncio.open_connection(*asked.address) for _ in range(3)]
         await asyncio.sleep(0.05)
         reader, writer = await asyncio.open_connection(*asked.address)
-        assert await asyncio.wait_for(reader.read(), 2) == b""
+        assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
         idle[0][1].close()
         await asyncio.sleep(0.05)
@@ -231,7 +231,7 @@ def test_stopped_it_does_not_listen_and_drops_who_has_not_asked_yet(caplog: pyte
             reader, writer = await asyncio.open_connection(*asked.address)
             await asyncio.sleep(0.05)
         with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 1) == b""
+            assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*asked.address)

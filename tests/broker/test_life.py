@@ -105,13 +105,9 @@ def waits(broker: BrokerProcess, state: str, within_s: float) -> float:
 
 def receive_all(address: Address, destination: str = "/queue/A") -> list[str]:
     """Everything that is in a queue, acknowledged."""
-    got = []
     with Client(address) as client:
         client.connect()
-        client.subscribe(destination)
-        while not client.is_silent():
-            got.append(client.message().text)
-    return got
+        return client.rest_of(destination)
 
 
 # -- standby -----------------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_with_suspend_clients_are_dropped_and_the_broker_resumes_in_its_term(
         Client(address)
 
     proxy.resume()
-    wait_until(lambda: broker.lifecycle.state is State.MASTER, timeout_s=10)
+    wait_until(lambda: broker.lifecycle.state is State.MASTER)
     after = broker.lifecycle.status
     assert (after.term, after.holder) == (before.term, before.holder)
     consumer = open_client(broker.address)

@@ -86,10 +86,7 @@ def test_sigterm_answers_what_is_in_flight_and_exits_with_0(tmp_path: Path) -> N
         assert "broker stopped" in log
     answered = {int(receipt.headers["receipt-id"]) for receipt in receipts}
     with broker(tmp_path) as process, connected(process) as client:
-        client.subscribe("/queue/A")
-        stored = set()
-        while not client.is_silent():
-            stored.add(int(client.message().body))
+        stored = set(map(int, client.rest_of("/queue/A")))
     assert answered <= stored
 
 

@@ -236,7 +236,7 @@ def test_accounts_are_right_after_suspensions_under_load(
         wait_until(lambda: broker.lifecycle.state is State.SUSPENDED)
         proxy.resume()
         wait_until(lambda: broker.lifecycle.state is State.MASTER)
-        wait_until(lambda: broker.memory.used == 0, timeout_s=5)
+        wait_until(lambda: broker.memory.used == 0)
         for name in "ABC":
             queue = broker.queues[Queue(name)]
             assert queue.depth == store.queue_message_store(Queue(name)).message_count

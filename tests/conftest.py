@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -36,7 +37,11 @@ SERVER_FIXTURES = {name + end for name in ("postgresql", "postgresql18", "mariad
 CHOOSING_FIXTURES = ("database_url", "every_database_url", "store_url", "sql_server_url")
 RUN_FOLDER = pytest.StashKey[Path]()
 HAS_FAILED = pytest.StashKey[bool]()
-LEAK_GRACE_S = 1.0
+LEAK_GRACE_S = 10.0
+
+# Brokers and Spark's workers are started by the hundred; none should compile everything anew, whoever started pytest.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("anywhere", deadline=None)  # a busy machine is no defect of what is tested
 settings.load_profile("anywhere")

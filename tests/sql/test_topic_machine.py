@@ -29,6 +29,7 @@ from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
+from tests.examples import examples
 
 WAIT_S = 30.0
 KEYS = [SubscriptionKey("ann", "a"), SubscriptionKey("bob", "b"), SubscriptionKey("eve", "e")]
@@ -333,7 +334,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_is_done(machine: type[TopicMachine], request: pytest.FixtureRequest) -> None:
     case = machine.TestCase
     case.settings = settings(
-        max_examples=40,
+        max_examples=examples(20),
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),

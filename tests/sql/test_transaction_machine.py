@@ -20,6 +20,7 @@ from jdbcstore.store.jdbc.xid import read_ack_xid
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
+from tests.examples import examples
 from tests.sql.test_topic_machine import (
     CHOICE,
     KEYS,
@@ -209,7 +210,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_is_done() -> None:
     case = TransactionMachine.TestCase
     case.settings = settings(
-        max_examples=40,
+        max_examples=examples(20),
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -38,6 +38,7 @@ from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.testing.messages import text_message
+from tests.examples import examples
 
 NAME = Queue("A")
 
@@ -268,7 +269,7 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
     world.note()
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),
@@ -297,7 +298,7 @@ def test_nothing_is_lost_doubled_or_overtaken(
     assert world.queue.depth == 0
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),
@@ -326,7 +327,7 @@ def test_with_priorities_nothing_is_lost_doubled_or_overtaken_within_its_priorit
     assert world.queue.depth == 0
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(
     window=st.sampled_from([2, 3, 5, 50]),
     rounds=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=12),

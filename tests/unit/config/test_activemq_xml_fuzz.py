@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jdbcstore.config.activemq_xml.reader import read_activemq_xml
 from jdbcstore.config.activemq_xml.vocabulary import KINDS
+from tests.examples import examples
 from tests.unit.config.written import STORE, document
 
 RICH = document(
@@ -58,7 +59,7 @@ def test_the_file_to_begin_with_has_no_errors(tmp_path: Path) -> None:
     assert read_activemq_xml(path, {}).findings.errors == []
 
 
-@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.integers(0, len(RICH)), st.integers(0, 40), PIECES), min_size=1, max_size=3))
 def test_a_file_with_pieces_of_another_is_read(changes: list[tuple[int, int, str]]) -> None:
     text = RICH
@@ -67,7 +68,7 @@ def test_a_file_with_pieces_of_another_is_read(changes: list[tuple[int, int, str
     written_and_read(text)
 
 
-@settings(max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, RICH.count('="') - 1), PIECES)
 def test_any_value_is_read(which: int, value: str) -> None:
     """The file stays XML, and one value in it is another."""

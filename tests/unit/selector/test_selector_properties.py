@@ -33,6 +33,7 @@ from jdbcstore.selector import (
 )
 from jdbcstore.selector.evaluation import like_pattern
 from jdbcstore.selector.tokens import KEYWORDS
+from tests.examples import examples
 
 # --- trees ------------------------------------------------------------------------------------------------------------
 
@@ -139,13 +140,13 @@ def messages(draw: st.DrawFn) -> Message:
     return message
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=250)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100))
 @given(trees())
 def test_a_printed_tree_is_read_as_the_same_tree(tree: Expression) -> None:
     assert Selector.parse(str(tree)).expression == tree
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=250)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100))
 @given(trees(), messages(), st.booleans())
 def test_every_selector_has_a_value_for_every_message(tree: Expression, message: Message, converts: bool) -> None:
     prefix = CONVERT_STRINGS if converts else ""
@@ -193,7 +194,7 @@ def read(text: str) -> Selector | SelectorError:
         return error
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(300))
 @given(st.lists(words, max_size=12).map(" ".join) | st.lists(words, max_size=12).map("".join) | st.text() | st.binary())
 def test_any_text_is_a_selector_or_a_selector_error(text: str | bytes) -> None:
     if isinstance(text, bytes):
@@ -208,7 +209,7 @@ def test_any_text_is_a_selector_or_a_selector_error(text: str | bytes) -> None:
 # --- LIKE -------------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(300))
 @given(st.text(st.sampled_from("ab%_!"), max_size=12), st.text(st.sampled_from("ab%_!"), max_size=12))
 def test_like_matches_as_the_plain_backtracking_regular_expression_does(pattern: str, text: str) -> None:
     plain = {"%": ".*", "_": "."}

@@ -335,14 +335,14 @@ def in_turn(
     prioritized: bool,
     is_killed: bool = False,
 ) -> None:
-    """Play five rounds, at one broker and the other in turn; each ends cleanly or is killed."""
+    """Play four rounds, at one broker and the other in turn; each ends cleanly or is killed."""
     configuration = tmp_path / "activemq.xml"
     configuration.write_text(POLICY)
     arguments = ("--config", str(configuration)) if prioritized else ()
     red = RED if java_begins else f"{CONVERT_STRINGS}{RED}"
     rounds = Rounds(prioritized=prioritized)
-    for number in range(5):
-        is_last = number == 4
+    for number in range(4):
+        is_last = number == 3
         if java_begins == (number % 2 == 0):
             with ActiveMQ(class_path, tmp_path, store, prioritized=prioritized) as activemq:
                 rounds.play(JavaPeer(activemq, red), is_last=is_last)

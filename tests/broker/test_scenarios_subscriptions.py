@@ -149,7 +149,7 @@ def test_of_an_offline_subscription_no_more_expire_at_a_time_than_the_policy_say
     while gone < 10:
         gone = 30 - waiting(adapter)
         assert gone <= 5 * (2 + (time.monotonic() - began_s) // 1)
-        assert time.monotonic() - began_s < 20
+        assert time.monotonic() - began_s < 60
 
 
 def test_all_expire_though_memory_is_full_and_one_is_held(

@@ -176,13 +176,14 @@ class BrokerProcess:
 
     def wait_for(self, *states: str, timeout_s: float = 60) -> str:
         """Wait until it is in one of these states; returns which."""
-        deadline = time.monotonic() + timeout_s
+        deadline, pause_s = time.monotonic() + timeout_s, 0.02
         while (state := self.state()) not in states:
             if not self.is_running or time.monotonic() > deadline:
                 if self._process is not None:
                     self._process.kill()
                 raise ServerFailed(f"the broker is {state}, not {' or '.join(states)}\n{self.log()[-4000:]}")
-            time.sleep(0.02)
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, 0.1)  # asking costs both of them processor time
         return state
 
     def _end(self, number: signal.Signals) -> int:

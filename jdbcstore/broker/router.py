@@ -226,7 +226,7 @@ class Router:
                         removal = delivery.lane.queue.removal
                         removal.settled([delivery]) if delivery.lane.is_durable else removal.discard(delivery)
 
-        def done(_: object, error: BaseException | None) -> None:
+        def finish(error: BaseException | None) -> None:
             try:
                 take_effect(error)
             finally:
@@ -237,6 +237,11 @@ class Router:
                     self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
                 else:
                     answer(error)
+
+        def done(_: object, error: BaseException | None) -> None:
+            try:
+                finish(error)
+            finally:
                 if held is not None:
                     held.let_go()
 

@@ -39,8 +39,10 @@ def test_a_thread_of_ours_left_running_fails_its_test(tmp_path: Path) -> None:
     run = run_pytest(
         tmp_path,
         "import threading, time\n"
+        "import tests.conftest\n"
+        "tests.conftest.LEAK_GRACE_S = 0.5\n"
         "def test_forgets():\n"
-        "    threading.Thread(target=time.sleep, args=(5,), name='jdbcstore-writer', daemon=True).start()\n",
+        "    threading.Thread(target=time.sleep, args=(60,), name='jdbcstore-writer', daemon=True).start()\n",
     )
     assert run.returncode == 1
     assert "threads left running: jdbcstore-writer" in run.stdout

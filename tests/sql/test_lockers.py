@@ -571,14 +571,14 @@ def hand_overs(brokers: Brokers, kind: str) -> list[float]:
 
     def stand_by() -> None:
         while other.locker().acquire() is None:
-            other.locker().wait(WAIT_S)
+            other.locker().wait(5.0)
         acquired.append(time.monotonic())
 
     for _ in range(5):
         assert one.locker().acquire() is not None
         assert other.locker().acquire() is None
         assert third.locker().acquire() is None
-        waiting = [threading.Thread(target=stand_by), threading.Thread(target=third.locker().wait, args=(WAIT_S,))]
+        waiting = [threading.Thread(target=stand_by), threading.Thread(target=third.locker().wait, args=(5.0,))]
         for thread in waiting:
             thread.start()
         time.sleep(0.3)

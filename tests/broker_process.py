@@ -49,7 +49,9 @@ class BrokerProcess:
         self.health_port = free_port()
         self.log_file = folder / f"broker-{self.port}.log"
         self._folder = folder
-        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        # What begins with JDBCSTORE_ is taken for an option, and what is none is warned of.
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("JDBCSTORE_TEST_")}
+        self._environment = {**ours, "PYTHONUNBUFFERED": "1", **(environment or {})}
         places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
         if url is not None:
             places += ["--url", url, "--bind", f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:{self.port}"]

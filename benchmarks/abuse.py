@@ -5,9 +5,6 @@ measure its own round trips (a message to itself) beside it, and prints
 
 * **peak**: the most resident memory of the broker's process (VmHWM) above what it had when it was idle;
 * **round trips** of the bystander during the attack.
-
-An attack is a function that gets a `Target` and does its worst; what the broker answers is its own affair. Attacks that
-the broker holds back end by themselves after a few seconds.
 """
 
 from __future__ import annotations
@@ -16,73 +13,24 @@ import multiprocessing
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import click
 
+from benchmarks.attacks import Attack, Target
 from benchmarks.contestants import memory_mib, peak_memory_mib
+from benchmarks.loop_attacks import LOOP_ATTACKS
+from benchmarks.memory_attacks import MEMORY_ATTACKS
 from tests.broker.client import Address, Client
 from tests.broker_process import BrokerProcess
 
-__all__ = ["Attack", "Outcome", "Target", "attack"]
+__all__ = ["Outcome", "attack"]
 
 #: How long the bystander measures at least.
 _LEAST_S = 0.5
-
-
-@dataclass
-class Target:
-    """A broker that is attacked.
-
-    Args:
-        address: where it listens.
-        database: its SQLite file.
-        scale: multiplies how often an attack does what it does.
-    """
-
-    address: Address
-    database: Path
-    scale: float = 1.0
-    _stack: ExitStack = field(default_factory=ExitStack)
-
-    def times(self, count: int) -> int:
-        """How often, at this scale; once at least."""
-        return max(1, int(count * self.scale))
-
-    def stranger(self, timeout_s: float = 5.0) -> Client:
-        """A connection that has not said CONNECT; closed when the attack is over."""
-        return self._stack.enter_context(Client(self.address, timeout_s=timeout_s))
-
-    def client(self, timeout_s: float = 5.0, version: str = "1.2", **headers: str) -> Client:
-        """A connection that has."""
-        client = self.stranger(timeout_s)
-        answer = client.connect(version, **headers)
-        if answer.command != "CONNECTED":
-            raise ConnectionError(answer.headers.get("message", answer.command))
-        return client
-
-    def close(self) -> None:
-        """Close all its connections."""
-        self._stack.close()
-
-
-@dataclass(frozen=True)
-class Attack:
-    """What somebody may do to a broker.
-
-    Args:
-        name: for the table, and for ``--only``.
-        run: does it; returns when its worst is done, with the connections still open.
-        options: of the broker, as environment variables; the defaults otherwise.
-    """
-
-    name: str
-    run: Callable[[Target], None]
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,19 +132,12 @@ def _measure(address: Address, wire: Connection) -> None:
         wire.send(("", times_ms))
 
 
-def _attacks() -> list[Attack]:
-    from benchmarks.loop_attacks import LOOP_ATTACKS
-    from benchmarks.memory_attacks import MEMORY_ATTACKS
-
-    return [*MEMORY_ATTACKS, *LOOP_ATTACKS]
-
-
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, help="An attack; may be repeated.")
 @click.option("--scale", default=1.0, show_default=True, help="Multiplies how often each attack does its worst.")
 def main(only: tuple[str, ...], scale: float) -> None:
     """Run the attacks and print a line for each."""
-    attacks = _attacks()
+    attacks = [*MEMORY_ATTACKS, *LOOP_ATTACKS]
     names = [known.name for known in attacks]
     if unknown := set(only) - set(names):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(names)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.abuse import Attack, Target
+from benchmarks.attacks import Attack, Target
 from tests.broker.client import Client, Frame
 
 __all__ = ["LOOP_ATTACKS"]
@@ -127,9 +127,10 @@ def awaited_topics(target: Target) -> None:
     client, sender, count = target.client(60, client_id="abuse.awaiting"), target.client(60), target.times(3000)
     subscribe = b"SUBSCRIBE\nid:%d\ndestination:/topic/abuse.awaited.>\nactivemq.subscriptionName:n%d\n\n\0"
     send_all(client, (subscribe % (number, number) for number in range(count)))
-    for name in (b"a", b"b"):
-        send_all(sender, [b"SEND\ndestination:/topic/abuse.awaited.%s\npersistent:true\n\nx\0" % name])
-        client.drop()
+    send = b"SEND\ndestination:/topic/abuse.awaited.%s\npersistent:true\n\nx\0"
+    send_all(sender, [send % b"in-use"])
+    client.drop()
+    send_all(sender, [send % b"offline"])
 
 
 def one_queue(target: Target) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
-from benchmarks.abuse import Attack, Target
+from benchmarks.attacks import Attack, Target
 from tests.broker.client import Client
 
 __all__ = ["MEMORY_ATTACKS"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.abuse import Attack, Target
+from benchmarks.attacks import Attack, Target
 from benchmarks.loop_attacks import LOOP_ATTACKS
 from jdbcstore import Broker
 from jdbcstore.broker.watchdog import Watchdog

@@ -284,14 +284,8 @@ class Topic:
 
     def open_further(self) -> bool:
         """Do one step of `opening`. Returns whether another one may follow."""
-        if self.opening is not None:
-            try:
-                next(self.opening)
-            except StopIteration:
-                self.opening = None
-            except BaseException:
-                self.opening = None
-                raise
+        if self.opening is not None and next(self.opening, False) is False:  # a step gives None
+            self.opening = None
         return self.opening is not None
 
     def open_store(self) -> TopicMessageStore:

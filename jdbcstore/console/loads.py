@@ -17,7 +17,6 @@ from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.loads import LoadRecord, Loads, LoadState
-from jdbcstore.store.jdbc.statements import Statements
 
 __all__ = ["loads"]
 
@@ -77,8 +76,7 @@ def abort(url: str, job: str) -> None:
 def _loads(url: str) -> Iterator[Loads]:
     check_url(url)
     parsed, options = store_options(url)
-    kind = dialect_for(parsed.get_backend_name())
-    dialect = kind(options, Statements(options.table_names, epoch_ms=kind.epoch_ms), has_page_index=False)
+    dialect = dialect_for(parsed.get_backend_name()).for_questions(options)
     engine = engine_for(parsed, options)
     try:
         with engine.connect() as connection:

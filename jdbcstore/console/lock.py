@@ -21,7 +21,6 @@ from jdbcstore.errors import JdbcStoreError, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.lockers import signal_name
-from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
@@ -198,9 +197,7 @@ def _looking(url: str) -> Iterator[_Look]:
     """Look into the store at a URL. Drivers' errors leave it as ours."""
     check_url(url)
     place, options = store_options(url)
-    dialect_class = dialect_for(place.get_backend_name())
-    statements = Statements(options.table_names, epoch_ms=dialect_class.epoch_ms)
-    dialect = dialect_class(options, statements, has_page_index=False)
+    dialect = dialect_for(place.get_backend_name()).for_questions(options)
     engine = engine_for(place, options)
     try:
         with engine.connect() as connection:

@@ -91,9 +91,7 @@ def opened(location: StoreLocation) -> Iterator[Opened]:
     Raises:
         StoreError: the database cannot be reached, or what it said.
     """
-    kind = dialect_for(location.url.get_backend_name())
-    statements = Statements(location.options.table_names, epoch_ms=kind.epoch_ms)
-    dialect = kind(location.options, statements, has_page_index=False)
+    dialect = dialect_for(location.url.get_backend_name()).for_questions(location.options)
     engine = engine_for(location.url, location.options)
     try:
         with engine.connect() as connection:

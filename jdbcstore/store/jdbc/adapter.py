@@ -155,7 +155,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
             recover_loads(self.url, self.options, self._fence)
             report = usable_schema(engine, self.options)  # indexes may have been made
-        with mapped(dialect(self.options, Statements(names), has_page_index=False)):
+        with mapped(dialect.for_questions(self.options)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)

@@ -26,7 +26,6 @@ from jdbcstore.store.jdbc.load_options import LoadOptions
 from jdbcstore.store.jdbc.loads import HOLDER_PREFIX, Loads
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.statements import Statements
 
 __all__ = ["Busy", "LoadLease", "Master", "holder_name"]
 
@@ -93,6 +92,7 @@ class LoadLease:
             self.holder = holder
 
     def fence(self, loads: Loads) -> Fence:
+        """What commits have to prove while this run is master."""
         row = loads.connection.execute(text(loads.statements.term_row)).one()
         return Fence(self.holder, int(row[0]), idle_ms=self._how.lease_ms // 2)
 
@@ -131,10 +131,12 @@ class LoadLease:
                 return False
 
     def renewal(self, loads: Loads, holder: str = ":holder") -> str:
+        """The statement that renews the lease if it is still ours; `holder` is the parameter's mark."""
         end = f"{loads.dialect.epoch_ms} + {self._how.lease_ms}"
         return f"UPDATE {loads.statements.lock} SET TIME = {end} WHERE ID = 1 AND BROKER_NAME = {holder}"
 
     def release(self, loads: Loads) -> None:
+        """Let the next master in, and tell those who wait."""
         loads.connection.execute(text(loads.statements.lease_release), {"holder": self.holder})
         loads.dialect.give_signal(loads.connection, signal_name(self._url, loads.statements))
 
@@ -186,6 +188,7 @@ class LoadLease:
                 log.warning("the lease of a load could not be renewed job=%s error=%r", self._job, str(error))
 
     def refuse(self, master: Master, name: str) -> None:
+        """Raise `LockHeld` if the load can do nothing beside this master."""
         if master is Master.JAVA:
             raise LockHeld(
                 f"{name or 'a Java broker'} is master of this store and would neither see nor number what is loaded:"
@@ -202,6 +205,7 @@ class LoadLease:
 
     @contextmanager
     def loads(self) -> Iterator[Loads]:
+        """The tables of loads, over a connection that has the patience for large statements."""
         with self._connected(_PATIENT_S) as (connection, dialect):
             yield Loads(connection, dialect, self._options.table_names)
 
@@ -213,9 +217,7 @@ class LoadLease:
     @contextmanager
     def _connected(self, timeout_s: float) -> Iterator[tuple[Connection, Dialect]]:
         options = replace(self._options, query_timeout_s=timeout_s)
-        kind = dialect_for(self._url.get_backend_name())
-        statements = Statements(options.table_names, epoch_ms=kind.epoch_ms)
-        dialect = kind(options, statements, has_page_index=False)
+        dialect = dialect_for(self._url.get_backend_name()).for_questions(options)
         engine, _ = watched_engine(self._url, options, poolclass=NullPool)
         try:
             try:

@@ -76,13 +76,12 @@ class _SqlLocker(Locker):
         self._connection: Connection | None = None
         #: Whether our connection is the one whose end standbys wait for.
         self._holds_signal = False
-        dialect = dialect_for(url.get_backend_name())
         # A question to the database that takes a third of the lease has failed: the next attempt still comes in time.
         options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
         self._engine, _ = watched_engine(url, options, poolclass=NullPool)
-        self._statements = Statements(options.table_names, epoch_ms=dialect.epoch_ms)
+        self._dialect: Dialect = dialect_for(url.get_backend_name()).for_questions(options)
+        self._statements = self._dialect.statements
         self._signal = signal_name(url, self._statements)
-        self._dialect: Dialect = dialect(options, self._statements, has_page_index=False)
 
     @property
     def lease(self) -> Lease | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import URL, Engine, NullPool
 
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.loads import Loads
@@ -21,7 +21,6 @@ from jdbcstore.store.jdbc.schema import (
     require_term,
     require_usable,
 )
-from jdbcstore.store.jdbc.statements import Statements
 
 __all__ = ["has_unfinished_loads", "recover_loads", "usable_schema"]
 
@@ -36,7 +35,7 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
         SchemaMismatch: it is not; the text says what to run.
     """
     names = options.table_names
-    with mapped(_dialect(engine.url, options)):
+    with mapped(dialect_for(engine.url.get_backend_name()).for_questions(options)):
         if options.create_tables_on_startup:
             report = create_tables(engine, names)
             if options.locker != "none" and report.is_usable and not report.has_own_tables:
@@ -53,7 +52,7 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
 
 def has_unfinished_loads(engine: Engine, options: JdbcOptions) -> bool:
     """Whether bulk loads have left something that was never committed."""
-    dialect = _dialect(engine.url, options)
+    dialect = dialect_for(engine.url.get_backend_name()).for_questions(options)
     with mapped(dialect), engine.connect() as connection:
         return bool(Loads(connection, dialect, options.table_names).unfinished())
 
@@ -64,14 +63,10 @@ def recover_loads(url: URL, options: JdbcOptions, fence: Fence | None) -> None:
     That may take long, so it is done in a session that has the patience.
     """
     patient = replace(options, query_timeout_s=max(options.query_timeout_s, _INDEX_S))
+    dialect = dialect_for(url.get_backend_name()).for_questions(patient)
     engine, _ = watched_engine(url, patient, poolclass=NullPool)
     try:
-        with mapped(dialect := _dialect(url, patient)), engine.connect() as connection:
+        with mapped(dialect), engine.connect() as connection:
             Loads(connection, dialect, options.table_names).recover(fence)
     finally:
         engine.dispose()
-
-
-def _dialect(url: URL, options: JdbcOptions) -> Dialect:
-    kind = dialect_for(url.get_backend_name())
-    return kind(options, Statements(options.table_names, epoch_ms=kind.epoch_ms), has_page_index=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -80,6 +80,11 @@ class Dialect:
         self.hint = self.index_hint.format(index=statements.page_index) if has_page_index else ""
         #: The largest message that the database takes, in bytes; learned when the writer connects.
         self.message_bytes_max = options.message_bytes_max
+
+    @classmethod
+    def for_questions(cls, options: JdbcOptions) -> Self:
+        """The dialect of who asks the database beside the store: no page of messages is read with it."""
+        return cls(options, Statements(options.table_names, epoch_ms=cls.epoch_ms), has_page_index=False)
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:

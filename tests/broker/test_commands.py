@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue, Topic, open_store
+from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.cli import run
 from jdbcstore.console.stomp_client import StompClient
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
+from jdbcstore.transport.stomp import session
 from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
 
@@ -117,9 +119,16 @@ def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.Capture
 
 
 @pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("slice_s", [SLICE_S, -1.0], ids=["as-usual", "time-is-always-over"])
 def test_receive_takes_so_many_of_more_and_leaves_the_others_untouched(
-    start_broker: StartBroker, capfdbinary: pytest.CaptureFixture[bytes], count: int
+    start_broker: StartBroker,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    slice_s: float,
+    count: int,
 ) -> None:
+    """Also on a machine that is so busy that a session's time is over after each thing that it is asked for."""
+    monkeypatch.setattr(session, "SLICE_S", slice_s)
     address = place(start_broker())
     for number in range(12):
         assert run(["send", address, "/queue/A", str(number)]) == 0

@@ -179,7 +179,8 @@ class StompSession:
             if self._is_deaf:
                 return  # what stands behind a refused login, or another fatal error, is not done
             self._do(handlers[type(event)], event)
-            if client.is_held or perf_counter() > deadline_s:
+            # What comes with an ACK is heard with it, however late it is: the next message would pass a DISCONNECT.
+            if client.is_held or (perf_counter() > deadline_s and event.__class__ is not Ack):
                 self._unheard.extend(remaining)
 
     def _do(self, handler: Callable[[StompSession, Any], None], event: Event | None) -> None:

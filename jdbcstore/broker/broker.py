@@ -315,6 +315,11 @@ class Broker:
         """What is done when the spool was opened, or could not be; None if nobody opens it now, and nobody has to."""
         return self._spool.opening(self.read) if self.is_running else None
 
+    def open_spool_ahead(self) -> None:
+        """Have the spool opened before it is needed."""
+        if self.is_running:
+            self._spool.open_ahead(self.read)
+
     def drop_spool(self) -> None:
         """What is in the spool is of no use any more."""
         self._spool.drop()

@@ -154,6 +154,11 @@ class Memory:
         return self.used > self.messages_max
 
     @property
+    def is_half_full(self) -> bool:
+        """Whether messages take half of their part, or will."""
+        return 2 * (self.used + self.reading) > self.messages_max
+
+    @property
     def deliveries_share(self) -> int:
         """Messages that a consumer may hold when memory is short.
 

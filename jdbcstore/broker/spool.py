@@ -1,6 +1,7 @@
 """The store for non-persistent messages that do not fit into memory.
 
-It is opened at the first need. When that fails, whoever needed it is told, and the next one tries again. Somebody may
+It is opened when it may soon be needed, since that takes some tenths of a second on a busy machine, or at the first
+need. When that fails, whoever needed it is told, and the next one tries again. Somebody may
 tidy up the folder that its files are in: those who have them open go on reading what is in them, and when that is
 nothing any more, the next message opens a new one.
 """
@@ -56,6 +57,8 @@ class Spool:
         self._opening: asyncio.Future[PersistenceAdapter] | None = None
         #: Why it could not be opened in a thread; the next one who needs it hears that.
         self._failure: StoreError | None = None
+        #: Whether anybody waits for its being opened, and whether that was tried before.
+        self._is_needed = self._was_tried_ahead = False
         self._is_told = False
 
     @property
@@ -72,14 +75,22 @@ class Spool:
             raise failure
         return self._opened()
 
-    def opening(
-        self, read: Callable[[Callable[[], PersistenceAdapter]], asyncio.Future[PersistenceAdapter]]
-    ) -> asyncio.Future[PersistenceAdapter] | None:
+    def opening(self, read: Read) -> asyncio.Future[PersistenceAdapter] | None:
         """Its being opened in a thread, which begins if it was not opened yet; None if that is over.
 
         Args:
             read: calls a function in a thread.
         """
+        self._is_needed = True
+        return self._begin(read)
+
+    def open_ahead(self, read: Read) -> None:
+        """Have it opened in a thread before anybody needs it. That is tried once; should it fail, nobody is refused."""
+        if not self._was_tried_ahead:
+            self._was_tried_ahead = True
+            self._begin(read)
+
+    def _begin(self, read: Read) -> asyncio.Future[PersistenceAdapter] | None:
         if self._store is None and self._opening is None and self._failure is None:
             self._opening = read(self._opened)
             self._opening.add_done_callback(self._opening_done)
@@ -91,7 +102,8 @@ class Spool:
             self._opening = None
             if error is not None and not isinstance(error, StoreError):
                 error = StoreError(f"the spool cannot be opened: {error!r}")
-            self._failure = error
+            self._failure = error if self._is_needed else None
+            self._is_needed = False
 
     def _opened(self) -> PersistenceAdapter:
         with self._lock:
@@ -119,6 +131,7 @@ class Spool:
         with self._lock:
             store, self._store = self._store, None
             self._opening, self._failure, self._is_told = None, None, False
+            self._is_needed = self._was_tried_ahead = False
         if store is not None:
             store.stop()
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Trusting(Host, Protocol):
-    """A broker that may act as master until a certain time."""
+    """A broker that may act as master until a certain time, and whose memory may become short."""
 
     @property
     def trusted_until_ns(self) -> int:
@@ -26,6 +26,9 @@ class Trusting(Host, Protocol):
 
     def distrust(self) -> None:
         """The trust in the lease has run out."""
+
+    def open_spool_ahead(self) -> None:
+        """Have the spool opened before it is needed."""
 
 
 class Turns:
@@ -63,8 +66,11 @@ class Turns:
         What takes longer than a slice goes on in the next turn.
         """
         self._is_scheduled = False
-        if self._host.memory.has_waiting:
-            self._host.memory.admit()
+        memory = self._host.memory
+        if memory.has_waiting:
+            memory.admit()
+        if memory.is_half_full:
+            self._host.open_spool_ahead()
         if self._awake and self._host.is_running and boot_time_ns() >= self._host.trusted_until_ns:
             self._host.distrust()
         awake, talking = self._awake, self._talking

@@ -100,10 +100,12 @@ def counted(headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
 # --- parsing ----------------------------------------------------------------------------------------------------------
 
 _find_head_end: Final = re.compile(rb"\n\r?\n").search
+#: The longest end of a head, and one byte more, so that a head that is cut is too long.
+_HEAD_END_BYTES: Final = 4
 _find_frame_start: Final = re.compile(rb"[^ \t\r\n]").search
 
-#: The shortest frame that says anything: a command, one header, no body.
-_match_short: Final = re.compile(rb"[ \t\r\n]*([A-Z]+)\n([^\0\r\n]+)\n\n\0").match
+#: The shortest frame that says anything: a command, one header, no body. Long headers are not looked for twice.
+_match_short: Final = re.compile(rb"[ \t\r\n]*+([A-Z]++)\n([^\0\r\n]{1,500}+)\n\n\0").match
 
 #: ACKs of 1.2 that name a message, with nothing to unescape, and say nothing else; most of what a consumer sends. The
 #: match ends before an id that is longer than any of ours: it must not be tried again, and in vain, for each ACK.
@@ -279,9 +281,11 @@ class FrameParser:
         else:
             start = _find_frame_start(data, position)
             position = start.start() if start else len(data)
-            end = _find_head_end(data, position)
+            # Strangers may send any number of bytes, of which no more are looked at than a head may have.
+            looked_at = position + self._head_bytes_max + _HEAD_END_BYTES
+            end = _find_head_end(data, position, looked_at)
             if end is None:
-                self._head += data[position:]
+                self._head += data[position:looked_at]
                 return self._keep_head()
         self._position = end.end()
         self._parse_head(data[position : end.start()])

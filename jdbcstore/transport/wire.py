@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jdbcstore.broker.client import Client
+from jdbcstore.transport.hearing import Hearing
 from jdbcstore.transport.peer_certificate import PeerCertificate
 
 __all__ = ["TransportSession", "Wire"]
@@ -34,6 +35,10 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Close the socket once everything is sent."""
+
+    @property
+    def hearing(self) -> Hearing:
+        """Says who is heard when."""
 
     @property
     def peer(self) -> str:

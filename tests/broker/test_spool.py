@@ -54,6 +54,35 @@ def test_who_needs_a_spool_that_cannot_be_opened_is_told_and_the_next_one_tries_
         receive(client, 0, kept + 30)
 
 
+def test_the_spool_is_opened_before_it_is_needed_and_who_needs_it_hears_of_no_attempt_before(
+    tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    opened, made = threading.Event(), threading.Semaphore(0)
+
+    def made_and_told() -> PersistenceAdapter:
+        made.release()
+        store = open_spool()
+        opened.set()
+        return store
+
+    options = BrokerOptions(bind="127.0.0.1:0", memory_bytes_max=4 << 20)
+    body = "x" * 100_000  # ten of them are half of what messages may take
+    with running(Broker(MemoryPersistenceAdapter(), options, made_and_told)) as address:
+        client = open_client(address)
+        for _ in range(12):
+            client.done("SEND", {"destination": "/queue/a"}, body)
+        assert made.acquire(timeout=20)
+        client.done("SEND", {"destination": "/queue/a"}, body)  # the attempt that has failed is over
+        assert not made.acquire(blocking=False)
+        (tmp_path / "gone").mkdir()
+        for _ in range(30):
+            client.done("SEND", {"destination": "/queue/a"}, body)
+        assert opened.is_set()
+        client.subscribe("/queue/a")
+        assert [len(client.message().body) for _ in range(43)] == [100_000] * 43
+
+
 def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_new_one(
     tmp_path: Path, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

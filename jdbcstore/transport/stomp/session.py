@@ -40,7 +40,7 @@ from jdbcstore.stomp.events import (
 )
 from jdbcstore.stomp.frames import Limits
 from jdbcstore.stomp.heartbeat import negotiate
-from jdbcstore.stomp.protocol import StompConnection
+from jdbcstore.stomp.protocol import State, StompConnection
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.stomp.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.transport.stomp.delivery_names import StompNames
@@ -83,6 +83,7 @@ class StompSession:
         self._options = options
         self._broker = broker
         self._wire = wire
+        self._hearing = wire.hearing
         self._names = StompNames()
         self.client = Client(broker, self, self._names)
         self._memory = broker.memory
@@ -122,8 +123,12 @@ class StompSession:
         """Bytes have arrived."""
         if self.client.is_held or self._unheard or self._stomp.has_more:
             self._stomp.receive_data(data, 0)  # read when the client may go on
-        else:
+        elif self._hearing.has_time or self._stomp.state is not State.CONNECTED:  # what strangers say is not kept
             self._listen(data)
+        else:
+            self._stomp.receive_data(data, 0)
+            self._wire.pause()
+            self._listen_again()
         if (held := self._stomp.held_bytes) or self._unfinished_bytes or self._unheard:
             self._count_unfinished(held)
         self.talk()
@@ -199,10 +204,10 @@ class StompSession:
         self._unheard.insert(0, event)
 
     def _listen_again(self) -> None:
-        """Go on in the next turn of the loop: once, whoever asks for it, or the client would have several slices."""
+        """Go on in another turn of the loop: once, whoever asks for it, or the client would have several slices."""
         if not self._is_next:
             self._is_next = True
-            self._broker.loop.call_soon(self._hear_rest)
+            self._hearing.later(self._hear_rest)
 
     def _hear_rest(self) -> None:
         self._is_next = False

@@ -1,0 +1,99 @@
+"""Clients that say much wait for each other; what one says is heard in its order, however late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from time import perf_counter
+
+import pytest
+
+from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.transport import hearing
+from jdbcstore.transport.hearing import Hearing
+from tests.broker.conftest import OpenClient, StartBroker
+
+
+def test_of_those_who_wait_one_slice_is_heard_in_each_turn_in_rotation() -> None:
+    heard: list[tuple[int, str]] = []
+    turns = 0
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = Hearing(loop)
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            if len(heard) < 6:
+                loop.call_soon(turn)
+
+        def hear(name: str, times: int) -> None:
+            heard.append((turns, name))
+            until_s = perf_counter() + 1.1 * SLICE_S
+            while perf_counter() < until_s:
+                pass
+            if times > 1:
+                waiting.later(lambda: hear(name, times - 1))
+
+        turn()
+        for name in "abc":
+            waiting.later(lambda name=name: hear(name, 2))  # type: ignore[misc]
+        while len(heard) < 6:
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [name for _, name in heard] == list("abcabc")
+    assert set(Counter(turn for turn, _ in heard).values()) == {1}
+
+
+def test_what_arrives_is_heard_for_a_while_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> list[bool]:
+        now_s = 1.0
+        monkeypatch.setattr(hearing, "perf_counter", lambda: now_s)
+        arrivals = Hearing(asyncio.get_running_loop())
+        first, second = arrivals.has_time, arrivals.has_time
+        now_s += 2 * SLICE_S
+        third = arrivals.has_time
+        await asyncio.sleep(0)  # the turn
+        return [first, second, third, arrivals.has_time]
+
+    assert asyncio.run(run()) == [True, True, False, True]
+
+
+def test_a_defect_in_hearing_one_client_keeps_nobody_else_from_being_heard(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+
+    async def run() -> None:
+        waiting = Hearing(asyncio.get_running_loop())
+
+        def defect() -> None:
+            raise RuntimeError("on purpose")
+
+        waiting.later(defect)
+        waiting.later(lambda: heard.append("next"))
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert heard == ["next"]
+    assert "on purpose" in caplog.text
+
+
+def test_who_is_never_heard_at_once_is_served_like_everybody(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where there is never time for what arrives: everything is done, in its order."""
+    monkeypatch.setattr(Hearing, "has_time", False)
+    address = start_broker()
+    sender, receiver = open_client(address), open_client(address)
+    receiver.subscribe("/queue/a", "client-individual")
+    count = 2000
+    send = b"SEND\ndestination:/queue/a\n\n%d\0"
+    sender.write(b"".join(send % number for number in range(count)))
+    sender.done("SEND", {"destination": "/queue/a"}, "last")
+    for number in range(count):
+        message = receiver.message()
+        assert message.text == str(number)
+        receiver.send("ACK", {"id": message.headers["ack"]})
+    assert receiver.message().text == "last"
+    receiver.done("DISCONNECT", {})

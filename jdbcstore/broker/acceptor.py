@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 #: What is wrong with the process or the system rather than with a client, and may pass.
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_S: Final = 1.0
+#: How many are let in per turn of the loop, so that those who are in are served between; the system keeps the others.
+_ACCEPTED_AT_ONCE: Final = 25
 
 
 class Acceptor:
@@ -84,7 +86,7 @@ class Acceptor:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(self._backlog_max):
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -154,6 +154,7 @@ class StompSession:
             events = self._stomp.receive_data(data, _FRAMES_AT_ONCE)
             if self._stomp.close_expected:
                 client.end()  # a frame that is none, answered by the protocol itself; what stands before it is done
+                self._wire.pause()  # what comes behind it is for nobody
             self._hear(events, deadline_s)
             if not self._stomp.has_more:
                 break

@@ -343,8 +343,19 @@ class Lane:
         (`Client.may_send`)."""
         return self._store is None and self._broker.is_spool_opening
 
-    def _enter(self, *deliveries: Delivery) -> None:
-        """Put deliveries into the window."""
+    def _enter(self, delivery: Delivery) -> None:
+        """Put a delivery into the window."""
+        size = delivery.size
+        self.window.append(delivery)
+        self._window_bytes += size
+        self.memory.used += size
+        if self.queue.selections:
+            self.queue.entered(delivery)
+        if delivery.visible:
+            self.queue.wake()
+
+    def _enter_together(self, deliveries: Sequence[Delivery]) -> None:
+        """Put those of a page into the window."""
         size = sum([delivery.size for delivery in deliveries])
         self.window.extend(deliveries)
         if self.queue.selections:
@@ -559,7 +570,7 @@ class Lane:
         entering = [
             Delivery(message, self, order(), stored=True, durable=True) for message in self.queue.wanted(messages)
         ]
-        self._enter(*entering)
+        self._enter_together(entering)
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.
             log.error(

@@ -186,7 +186,8 @@ class Router:
         prepared: Prepared | None = None,
     ) -> Completion[None] | None:
         removes, done_with = settlements(acknowledged)
-        kept: list[tuple[Lane | Topic, Message]] = []
+        takers: list[Lane | Topic] = []
+        adds: list[tuple[MessageStore, Message]] = []
         others: list[Message] = []
         try:
             for message in sends:
@@ -194,8 +195,8 @@ class Router:
                 if target is None:
                     others.append(message)
                 else:
-                    kept.append((_note_taker(target, message), message))
-            adds = [(_store_of(taker), message) for taker, message in kept]
+                    takers.append(taker := _note_taker(target, message))
+                    adds.append((_store_of(taker), message))
             commit = Commit(
                 adds=adds,
                 prepared=() if prepared is None else [prepared.of(store, message) for store, message in adds],
@@ -214,7 +215,7 @@ class Router:
         held = publisher if is_stored and _may_be_overtaken(others, commit) else None
         if held is not None:
             held.hold()
-        written = [_take_note(taker, message, publisher) for taker, message in kept]
+        written = [_take_note(taker, message, publisher) for taker, (_, message) in zip(takers, adds, strict=True)]
 
         def take_effect(error: BaseException | None) -> None:
             for noted in written:

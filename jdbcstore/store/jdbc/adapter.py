@@ -47,7 +47,7 @@ from jdbcstore.store.jdbc.job_store import JdbcJobStore
 from jdbcstore.store.jdbc.line_watch import Lines, line_of, pooled_engine
 from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.mastership import Mastership
-from jdbcstore.store.jdbc.messages import Frame, JdbcMessageStore, producer_text
+from jdbcstore.store.jdbc.messages import JdbcMessageStore, PreparedRow, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.plan import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
@@ -378,9 +378,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
                 if not store.is_needed:
                     store.number(message)
                     continue
-                rows.append(store.row_of(message, made if isinstance(made, Frame) else None))
-                counts.append((store.container, 1))
-                topics += store.work_of(rows[-1])
+                row = store.row_of(message, made if isinstance(made, PreparedRow) else None)
+                rows.append(row)
+                counts.append(store.added)
+                topics += store.work_of(row)
             for topic_store, key, message_id in done:  # perhaps messages that have got their numbers just now
                 topics += topic_store.acknowledgement(key, (message_id,))
             self.writer.submit(

@@ -27,7 +27,7 @@ from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import TopicWork
 from jdbcstore.store.jdbc.writes import Write
 
-__all__ = ["Frame", "JdbcMessageStore", "PageRow", "Reach", "producer_text"]
+__all__ = ["JdbcMessageStore", "PageRow", "PreparedRow", "Reach", "producer_text"]
 
 #: MSGID_PROD is VARCHAR(250).
 _PRODUCER_MAX: Final = 250
@@ -42,15 +42,15 @@ _NUMBER: Final = struct.Struct(">q")
 _MARK_BYTES: Final = _NUMBER.pack(_MARK)
 
 
-class Frame(NamedTuple):
-    """A message's bytes but for its number: what is before it, and behind."""
+class PreparedRow(NamedTuple):
+    """The row of a message that has no number yet; of its bytes what is before the number, and behind."""
 
     head: bytes
     tail: bytes
-
-    def with_number(self, number: int) -> bytes:
-        """The bytes that `marshal` gives for the message when it has this number."""
-        return self.head + _NUMBER.pack(number) + self.tail
+    producer: str
+    producer_sequence: int
+    expiration: int
+    level: int
 
 
 class PageRow(NamedTuple):
@@ -88,7 +88,8 @@ class JdbcMessageStore(MessageStore):
         self.prioritized = prioritized
         self.container = container
         self._adapter = adapter
-        self._added = (container, 1)
+        #: What one message more does to the count.
+        self.added = (container, 1)
 
     @property
     def message_count(self) -> int:
@@ -104,7 +105,7 @@ class JdbcMessageStore(MessageStore):
         completion: Completion[int] = Completion()
         with adapter.order:
             row = self.row_of(message)
-            adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self._added,)))
+            adapter.writer.submit(Write(completion, row[0], adds=(row,), counts=(self.added,)))
         return completion
 
     def work_of(self, row: MessageRow) -> tuple[TopicWork, ...]:
@@ -119,7 +120,7 @@ class JdbcMessageStore(MessageStore):
         message_id.broker_sequence_id = self._adapter.next_sequence()
         return message_id
 
-    def prepare(self, message: Message) -> Frame | None:
+    def prepare(self, message: Message) -> PreparedRow | None:
         message_id = message.message_id
         if message_id is None:
             return None  # it is refused when it is added
@@ -128,34 +129,52 @@ class JdbcMessageStore(MessageStore):
             blob = marshal(message)
         finally:
             message_id.broker_sequence_id = given
+        self._check_length(blob)
         place = blob.index(_MARK_BYTES)
-        return Frame(blob[:place], blob[place + len(_MARK_BYTES) :])
+        return PreparedRow(
+            blob[:place],
+            blob[place + len(_MARK_BYTES) :],
+            producer_text(message_id.producer_id),
+            message_id.producer_sequence_id,
+            message.expiration,
+            self._level_of(message),
+        )
 
-    def row_of(self, message: Message, frame: Frame | None = None) -> MessageRow:
+    def row_of(self, message: Message, prepared: PreparedRow | None = None) -> MessageRow:
         """Give a message its number and bytes. The caller holds the adapter's `order` until the row is submitted.
 
         Args:
             message: what is added.
-            frame: what `prepare` gave for it, if it was prepared.
+            prepared: what `prepare` gave for it, if it was prepared.
         """
-        adapter, message_id = self._adapter, self.number(message)
+        message_id, container = self.number(message), self.container
+        number = message_id.broker_sequence_id
+        if prepared is not None:
+            head, tail, producer, producer_sequence, expiration, level = prepared
+            container.levels.add(level)
+            blob = head + _NUMBER.pack(number) + tail
+            return (number, producer, producer_sequence, container.name, expiration, level, blob)
         producer = producer_text(message_id.producer_id)
-        blob = marshal(message) if frame is None else frame.with_number(message_id.broker_sequence_id)
-        if len(blob) > adapter.dialect.message_bytes_max:
-            raise MessageTooLarge(
-                f"the message takes {len(blob)} bytes, this store takes {adapter.dialect.message_bytes_max} at most"
-            )
-        level = min(max(message.priority, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0
-        self.container.levels.add(level)
+        blob = marshal(message)
+        self._check_length(blob)
+        level = self._level_of(message)
+        container.levels.add(level)
         return (
-            message_id.broker_sequence_id,
+            number,
             producer,
             message_id.producer_sequence_id,
-            self.container.name,
+            container.name,
             message.expiration,
             level,
             blob,
         )
+
+    def _check_length(self, blob: bytes) -> None:
+        if len(blob) > (bytes_max := self._adapter.dialect.message_bytes_max):
+            raise MessageTooLarge(f"the message takes {len(blob)} bytes, this store takes {bytes_max} at most")
+
+    def _level_of(self, message: Message) -> int:
+        return min(max(message.priority, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0
 
     def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         completion: Completion[None] = Completion()

@@ -64,7 +64,7 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
             if self.is_needed:
                 row = self.row_of(message)
                 completion: Completion[int] = Completion()
-                write = Write(completion, row[0], adds=(row,), counts=(self._added,), topics=self.work_of(row))
+                write = Write(completion, row[0], adds=(row,), counts=(self.added,), topics=self.work_of(row))
                 self._adapter.writer.submit(write)
                 return completion
             self._adapter.require_open()

@@ -16,8 +16,8 @@ from typing import Final
 
 import h11
 
+from jdbcstore.addresses import parse_bind
 from jdbcstore.broker.acceptor import Acceptor
-from jdbcstore.broker.addresses import parse_bind
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.errors import JdbcStoreError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from jdbcstore.broker.addresses import parse_bind, parse_listeners
+from jdbcstore.addresses import parse_bind, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.version import VERSION

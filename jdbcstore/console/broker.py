@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jdbcstore.broker.addresses import Listener, parse_listeners
+from jdbcstore.addresses import Listener, parse_listeners
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.broker.runner import serve
 from jdbcstore.config.build import build_broker

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jdbcstore.broker.addresses import parse_bind
+from jdbcstore.addresses import parse_bind
 from jdbcstore.console.output import print_json
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError

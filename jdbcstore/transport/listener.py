@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from jdbcstore.addresses import Listener, parse_listeners
 from jdbcstore.broker.acceptor import Acceptor
-from jdbcstore.broker.addresses import Listener, parse_listeners
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
 from jdbcstore.stomp.heartbeat import HeartBeat

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from jdbcstore.broker.addresses import parse_listeners
+from jdbcstore.addresses import parse_listeners
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions

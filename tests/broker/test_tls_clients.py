@@ -12,7 +12,7 @@ import pytest
 import stompman
 
 from jdbcstore import BrokerOptions, ConfigurationError
-from jdbcstore.broker.addresses import parse_listeners
+from jdbcstore.addresses import parse_listeners
 from jdbcstore.cli import run
 from jdbcstore.config.configuration import read_configuration
 from jdbcstore.transport.tls import TlsOptions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jdbcstore.broker.addresses import parse_bind
+from jdbcstore.addresses import parse_bind
 from jdbcstore.config.urls import open_store
 
 CHECKOUT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import ipaddress
 import logging
 from pathlib import Path
 
-from jdbcstore.broker.addresses import parse_listeners
+from jdbcstore.addresses import parse_listeners
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.jasypt import decrypt

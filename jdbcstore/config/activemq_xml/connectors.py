@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jdbcstore.broker.addresses import parse_bind
+from jdbcstore.addresses import parse_bind
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.jdbc_url import parse_parameters

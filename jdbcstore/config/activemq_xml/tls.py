@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.broker.addresses import parse_listeners
+from jdbcstore.addresses import parse_listeners
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.placeholders import locate

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import BrokerOptions, ConfigurationError
-from jdbcstore.broker.addresses import parse_bind
+from jdbcstore.addresses import parse_bind
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration, read_configuration
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -23,6 +24,14 @@ from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import document
+
+
+@pytest.fixture(autouse=True)
+def no_options_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs the tests may have set some."""
+    for name in [name for name in os.environ if name.startswith("JDBCSTORE_")]:
+        monkeypatch.delenv(name)
+
 
 TOML = '[broker]\nprefetch_queue = 7\n[broker.users]\njoe = "secret"\n[store]\nurl = "postgresql://joe:secret@db/a"\n'
 

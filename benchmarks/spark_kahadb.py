@@ -33,7 +33,7 @@ from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.live import live_table, state_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import parts_of, read_part
-from jdbcstore.store.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb import Journal, replay
 
 ENVELOPE = "topic,offset,messageId,subscribers"
 FOUR = "file,offset,command,destination"

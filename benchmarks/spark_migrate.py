@@ -29,8 +29,8 @@ from benchmarks.spark_read import Watch
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.kahadb import Journal, replay
-from jdbcstore.store.kahadb.commands import AddMessage
+from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.commands import AddMessage
 from tests.unit.kahadb.journals import END, batch
 
 FILE_BYTES: Final = 32 << 20

@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from jdbcstore.store.completion import Completion
     from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, PersistenceAdapter
     from jdbcstore.store.jdbc.options import JdbcOptions
-    from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-    from jdbcstore.store.kahadb.options import KahaDBOptions
+    from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+    from jdbcstore.store.journal.kahadb.options import KahaDBOptions
     from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
@@ -192,8 +192,8 @@ _HOMES: Final = {
     "jdbcstore.store.completion": ("Completion",),
     "jdbcstore.store.contract": ("Commit", "Cursor", "MessageStore", "Page", "PersistenceAdapter"),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
-    "jdbcstore.store.kahadb.adapter": ("KahaDBPersistenceAdapter",),
-    "jdbcstore.store.kahadb.options": ("KahaDBOptions",),
+    "jdbcstore.store.journal.kahadb.adapter": ("KahaDBPersistenceAdapter",),
+    "jdbcstore.store.journal.kahadb.options": ("KahaDBOptions",),
     "jdbcstore.transport.network": ("Broker",),
 }
 #: What is called otherwise at home, where there is a broker without sockets, too.

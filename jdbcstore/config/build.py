@@ -9,7 +9,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.config.urls import open_spool, open_store
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
 

@@ -72,7 +72,7 @@ from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.tls import TlsOptions
 

@@ -28,7 +28,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.tls import TlsOptions
 

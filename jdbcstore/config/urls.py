@@ -13,7 +13,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
@@ -137,8 +137,8 @@ def open_store(
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
     if is_kahadb(text):
-        from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-        from jdbcstore.store.kahadb.recognising import refuse_another_store
+        from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+        from jdbcstore.store.journal.kahadb.recognising import refuse_another_store
 
         directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
         refuse_another_store(directory, ignores_missing=kahadb.ignore_missing_journal_files)  # before the lock is made

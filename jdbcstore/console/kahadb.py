@@ -22,13 +22,20 @@ from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.jdbc.xid import xid_text
-from jdbcstore.store.kahadb.checking import CheckReport, check
-from jdbcstore.store.kahadb.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, Trace, UpdateMessage
-from jdbcstore.store.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
-from jdbcstore.store.kahadb.journal import Journal, JournalFile, Location
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.repair import repair
-from jdbcstore.store.kahadb.surveying import Survey, open_journal, survey
+from jdbcstore.store.journal.kahadb.checking import CheckReport, check
+from jdbcstore.store.journal.kahadb.commands import (
+    COMMANDS,
+    AddMessage,
+    Command,
+    RewrittenDataFile,
+    Trace,
+    UpdateMessage,
+)
+from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
+from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile, Location
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.surveying import Survey, open_journal, survey
 
 __all__ = ["kahadb"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from jdbcstore.store.kahadb.diagnosis import Diagnosis, FileDiagnosis, Holder
+from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, FileDiagnosis, Holder
 
 if TYPE_CHECKING:
     from rich.text import Text

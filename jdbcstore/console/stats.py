@@ -17,7 +17,7 @@ from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.statements import Statements, text_of
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 
 __all__ = ["stats"]
 

@@ -20,8 +20,8 @@ from jdbcstore.migration.journals import contents_of_journals, scheduler_in
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import move
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker
 
 __all__ = ["check_directory", "directory_target"]
 

@@ -29,8 +29,8 @@ from jdbcstore.migration.table_target import RowTarget, row_target, writing_opti
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.location import StoreLocation
-from jdbcstore.store.kahadb.journal import AnyJournal, JournalFile, Location
-from jdbcstore.store.kahadb.state import State, StoredMessage
+from jdbcstore.store.journal.kahadb.journal import AnyJournal, JournalFile, Location
+from jdbcstore.store.journal.kahadb.state import State, StoredMessage
 
 __all__ = ["JournalRows", "journal_plan"]
 

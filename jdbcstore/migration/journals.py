@@ -20,17 +20,17 @@ from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.store.contract import ScheduledJob
-from jdbcstore.store.kahadb import remarks
-from jdbcstore.store.kahadb.commands import AddMessage, Trace, UpdateMessage
-from jdbcstore.store.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
-from jdbcstore.store.kahadb.known import named_destination
-from jdbcstore.store.kahadb.lockers import SharedFileLocker
-from jdbcstore.store.kahadb.pagefile import PageFile
-from jdbcstore.store.kahadb.recognising import refuse_another_store, what_it_is
-from jdbcstore.store.kahadb.replay import Replay
-from jdbcstore.store.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.kahadb.scheduling import DIRECTORY
-from jdbcstore.store.kahadb.state import State, StoredDestination, StoredSubscription, Tier
+from jdbcstore.store.journal.kahadb import remarks
+from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.journal.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
+from jdbcstore.store.journal.kahadb.known import named_destination
+from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.journal.kahadb.pagefile import PageFile
+from jdbcstore.store.journal.kahadb.recognising import refuse_another_store, what_it_is
+from jdbcstore.store.journal.kahadb.replay import Replay
+from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.kahadb.scheduling import DIRECTORY
+from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredSubscription, Tier
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [

@@ -9,9 +9,9 @@ import pytest
 
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.message import Message
-from jdbcstore.store.kahadb import Journal
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb import Journal
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ

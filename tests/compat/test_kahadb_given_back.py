@@ -17,11 +17,11 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.disk import move
-from jdbcstore.store.kahadb import Journal, recovery, replacing, replay
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.blank_index import is_blank_index, leave_blank_index
-from jdbcstore.store.kahadb.checking import check
-from jdbcstore.store.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
+from jdbcstore.store.journal.kahadb import Journal, recovery, replacing, replay
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
+from jdbcstore.store.journal.kahadb.checking import check
+from jdbcstore.store.journal.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ

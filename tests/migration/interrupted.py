@@ -18,9 +18,9 @@ from jdbcstore.migration import contents_copier, contents_copy, directories, tab
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.topics import KahaDBTopicMessageStore
-from jdbcstore.store.kahadb.transactions import KahaDBTransactionStore
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.topics import KahaDBTopicMessageStore
+from jdbcstore.store.journal.kahadb.transactions import KahaDBTransactionStore
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from jdbcstore.store.contract import (
     SupportsTopics,
     SupportsTransactions,
 )
-from jdbcstore.store.kahadb import Journal, replay, replay_scheduler
+from jdbcstore.store.journal.kahadb import Journal, replay, replay_scheduler
 from tests.unit.kahadb.journals import VECTORS, unpack
 
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in VECTORS.glob("*.tar.xz"))

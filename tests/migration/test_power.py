@@ -15,9 +15,9 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.migration import migrate
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.testing.messages import text_message
 from tests.power.recording import Recorder
 from tests.power.states import State, states

@@ -14,7 +14,7 @@ from jdbcstore.config.activemq_xml.findings import Findings, Place
 from jdbcstore.config.activemq_xml.settings import Given
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.tls import TlsOptions
 

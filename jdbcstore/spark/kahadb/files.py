@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from jdbcstore.errors import ConfigurationError, StoreError
-from jdbcstore.store.kahadb.journal import AnyJournal, file_number, reading
-from jdbcstore.store.kahadb.recognising import foreign_store, stores_in
+from jdbcstore.store.journal.kahadb.journal import AnyJournal, file_number, reading
+from jdbcstore.store.journal.kahadb.recognising import foreign_store, stores_in
 
 __all__ = ["JournalDirectory", "RemoteFile"]
 

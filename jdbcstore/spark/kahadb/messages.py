@@ -25,8 +25,8 @@ from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.kahadb.commands import AddMessage, UpdateMessage
-from jdbcstore.store.kahadb.journal import JournalFile, Location
+from jdbcstore.store.journal.kahadb.commands import AddMessage, UpdateMessage
+from jdbcstore.store.journal.kahadb.journal import JournalFile, Location
 
 if TYPE_CHECKING:
     pass

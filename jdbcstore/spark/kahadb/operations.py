@@ -1,4 +1,4 @@
-"""Rows of ``view=records`` without messages, back to records: what `jdbcstore.store.kahadb.replay` is fed with."""
+"""Rows of ``view=records`` without messages, back to records, to feed `jdbcstore.store.journal.kahadb.replay`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, TransactionId, XATransactionId
 from jdbcstore.spark.columns import CORRUPT
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb.commands import (
     COMMANDS,
     AddMessage,
     Command,
@@ -23,7 +23,7 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.journal import Damage, Location, Record
+from jdbcstore.store.journal.kahadb.journal import Damage, Location, Record
 
 __all__ = ["records_of"]
 

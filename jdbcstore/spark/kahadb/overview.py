@@ -25,7 +25,7 @@ from jdbcstore.spark.kahadb.live import replayed, unlisted
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb.commands import (
     AckMessageFileMap,
     AddMessage,
     Commit,
@@ -34,9 +34,9 @@ from jdbcstore.store.kahadb.commands import (
     RewrittenDataFile,
     Rollback,
 )
-from jdbcstore.store.kahadb.journal import Record
-from jdbcstore.store.kahadb.replay import Replay
-from jdbcstore.store.kahadb.state import State, StoredMessage
+from jdbcstore.store.journal.kahadb.journal import Record
+from jdbcstore.store.journal.kahadb.replay import Replay
+from jdbcstore.store.journal.kahadb.state import State, StoredMessage
 
 __all__ = ["OverviewReader"]
 

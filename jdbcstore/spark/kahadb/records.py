@@ -27,7 +27,7 @@ from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -40,7 +40,7 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.journal import Damage, JournalFile, Record
+from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, Record
 
 __all__ = ["Part", "RecordsReader", "Task", "parts_of", "read_part", "tasks_of", "without_the_torn_end"]
 

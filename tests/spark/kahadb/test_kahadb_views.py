@@ -23,8 +23,8 @@ from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.messages import MessagesReader
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import parts_of, read_part, tasks_of
-from jdbcstore.store.kahadb import Journal, JournalFile, State, replay
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb import Journal, JournalFile, State, replay
+from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     Command,
     Commit,
@@ -206,7 +206,7 @@ def test_a_torn_end_is_damage_but_in_the_last_file(tmp_path: Path) -> None:
 
 
 def test_damages_that_are_not_listed_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jdbcstore.store.kahadb.journal.DAMAGES_MAX", 2)
+    monkeypatch.setattr("jdbcstore.store.journal.kahadb.journal.DAMAGES_MAX", 2)
     data = (batch(Trace("one")) + batch(Trace("two"), checksum=1)) * 5 + batch(Trace("last")) + END
     (tmp_path / "db-1.log").write_bytes(data)
     found = [row["_corrupt"]["error"] for row in rows(tmp_path, view="records") if row["_corrupt"]]

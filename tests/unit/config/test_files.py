@@ -20,8 +20,8 @@ from jdbcstore.config.files import load_configuration
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import document
 

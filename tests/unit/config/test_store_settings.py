@@ -8,7 +8,7 @@ import pytest
 
 from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
 

@@ -19,7 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind, boolean, integer, number, size
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.documentation import DOCUMENT, rendered
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from jdbcstore.destination import Queue
 from jdbcstore.openwire import marshal
-from jdbcstore.store.kahadb.applying import Applier
-from jdbcstore.store.kahadb.commands import AddMessage
-from jdbcstore.store.kahadb.index import Index
-from jdbcstore.store.kahadb.journal import Location
+from jdbcstore.store.journal.kahadb.applying import Applier
+from jdbcstore.store.journal.kahadb.commands import AddMessage
+from jdbcstore.store.journal.kahadb.index import Index
+from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.testing import text_message
 
 

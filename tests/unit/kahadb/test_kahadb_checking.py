@@ -14,16 +14,16 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.kahadb.checking import CheckReport, check
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb.checking import CheckReport, check
+from jdbcstore.store.journal.kahadb.commands import (
     Command,
     Commit,
     Prepare,
     RewrittenDataFile,
     Subscription,
 )
-from jdbcstore.store.kahadb.pagefile import PageFile
-from jdbcstore.store.kahadb.surveying import NOBODY, lock_holder
+from jdbcstore.store.journal.kahadb.pagefile import PageFile
+from jdbcstore.store.journal.kahadb.surveying import NOBODY, lock_holder
 from tests.unit.kahadb.journals import END, add, batch, remove, unpack, unpack_index, write
 
 A, T = Queue("A"), Topic("T")

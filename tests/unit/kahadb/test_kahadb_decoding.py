@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb.commands import (
     COMMANDS,
     AckMessageFileMap,
     AddMessage,
@@ -31,7 +31,7 @@ from jdbcstore.store.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.decoding import READERS, Malformed
+from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed
 from tests.unit.kahadb.journals import field, fields, varint
 
 LOCAL = LocalTransactionId(7, ConnectionId("ID:host-1-2-3:1"))
@@ -151,8 +151,8 @@ def test_bad_fields(cls: type[Command], data: bytes, what: str) -> None:
 
 def test_remembering_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[bytes, Destination] = {}
-    monkeypatch.setattr("jdbcstore.store.kahadb.decoding._DESTINATIONS", known)
-    monkeypatch.setattr("jdbcstore.store.kahadb.decoding.REMEMBERED_MAX", 10)
+    monkeypatch.setattr("jdbcstore.store.journal.kahadb.decoding._DESTINATIONS", known)
+    monkeypatch.setattr("jdbcstore.store.journal.kahadb.decoding.REMEMBERED_MAX", 10)
     for number in range(25):
         decode(RemoveDestination, field(9, 1) + field(1, Queue(f"Q{number}")))
     assert len(known) == 5

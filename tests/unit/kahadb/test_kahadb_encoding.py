@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jdbcstore.destination import Queue, TempQueue, TempTopic, Topic
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
-from jdbcstore.store.kahadb import Journal, encoding
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb import Journal, encoding
+from jdbcstore.store.journal.kahadb.commands import (
     COMMANDS,
     AddMessage,
     Command,
@@ -26,8 +26,8 @@ from jdbcstore.store.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.decoding import READERS, varint
-from jdbcstore.store.kahadb.encoding import encode, encoded_varint
+from jdbcstore.store.journal.kahadb.decoding import READERS, varint
+from jdbcstore.store.journal.kahadb.encoding import encode, encoded_varint
 from tests.unit.kahadb.journals import VECTORS, fields, unpack
 
 TEXTS = st.none() | st.text()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.store.kahadb import index as index_module
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.index import (
+from jdbcstore.store.journal.kahadb import index as index_module
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.index import (
     ACKNOWLEDGE,
     EXPIRED,
     JOBS,

@@ -9,8 +9,8 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JournalDamaged, StoreError
-from jdbcstore.store.kahadb.commands import AddMessage, Command, RemoveMessage, Trace
-from jdbcstore.store.kahadb.journal import Damage, Journal, JournalFile, Location
+from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage, Trace
+from jdbcstore.store.journal.kahadb.journal import Damage, Journal, JournalFile, Location
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, control, record, write
 
 ONE, TWO, THREE = Trace("one"), Trace("two"), Trace("three")
@@ -197,7 +197,7 @@ def test_a_record_that_does_not_fit_costs_the_rest_of_its_batch(size: int) -> No
 
 
 def test_endless_damage_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jdbcstore.store.kahadb.journal.DAMAGES_MAX", 5)
+    monkeypatch.setattr("jdbcstore.store.journal.kahadb.journal.DAMAGES_MAX", 5)
     file = JournalFile(BytesIO((batch(ONE) + batch(TWO, checksum=1)) * 9 + END), 1)
     assert len(list(file.records())) == 9
     assert (len(file.damages), file.damages_unlisted) == (5, 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 
 #: What ActiveMQ does not have, or elsewhere.
 OURS = {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jdbcstore.errors import IndexDamaged, StoreError
-from jdbcstore.store.kahadb import Journal
-from jdbcstore.store.kahadb.pagefile import PageFile
+from jdbcstore.store.journal.kahadb import Journal
+from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from tests.unit.kahadb.journals import unpack, unpack_index
 
 NAMES = [

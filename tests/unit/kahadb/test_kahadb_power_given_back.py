@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from jdbcstore.store.kahadb import Journal, replay
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.rebuild import rebuilt
-from jdbcstore.store.kahadb.state import State as Contents
+from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.rebuild import rebuilt
+from jdbcstore.store.journal.kahadb.state import State as Contents
 from tests.power.recording import Recorder
 from tests.power.states import State, states
 from tests.power.trace import Trace

@@ -10,7 +10,7 @@ from jdbcstore import open_store
 from jdbcstore.cli import run
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.kahadb.files import JournalDirectory
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.unit.kahadb.journals import unpack, unpack_index
 
 Capture = pytest.CaptureFixture[str]

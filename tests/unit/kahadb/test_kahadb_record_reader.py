@@ -9,11 +9,11 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError
-from jdbcstore.store.kahadb import reading
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.journal import Location
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.reading import RecordReader
+from jdbcstore.store.journal.kahadb import reading
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.journal import Location
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.reading import RecordReader
 from jdbcstore.testing.messages import text_message
 
 _COUNT = 60

@@ -18,15 +18,15 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Commit, Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
-from jdbcstore.store.kahadb import Journal, replay, replay_scheduler
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.appending import Appender
-from jdbcstore.store.kahadb.commands import AddMessage, Trace
-from jdbcstore.store.kahadb.encoding import encode
-from jdbcstore.store.kahadb.index import FILE_NAME
-from jdbcstore.store.kahadb.journal import JournalFile
-from jdbcstore.store.kahadb.known import destination_name
-from jdbcstore.store.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb import Journal, replay, replay_scheduler
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace
+from jdbcstore.store.journal.kahadb.encoding import encode
+from jdbcstore.store.journal.kahadb.index import FILE_NAME
+from jdbcstore.store.journal.kahadb.journal import JournalFile
+from jdbcstore.store.journal.kahadb.known import destination_name
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.journals import unpack

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jdbcstore.store.kahadb import remarks
-from jdbcstore.store.kahadb.commands import Trace
+from jdbcstore.store.journal.kahadb import remarks
+from jdbcstore.store.journal.kahadb.commands import Trace
 
 
 def told(*traces: Trace) -> remarks.Remarked:

@@ -16,10 +16,10 @@ from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
-from jdbcstore.store.kahadb import Journal, State, remarks, replay
-from jdbcstore.store.kahadb.appending import Appender
-from jdbcstore.store.kahadb.checking import check
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb import Journal, State, remarks, replay
+from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.checking import check
+from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     Command,
     Commit,
@@ -27,10 +27,10 @@ from jdbcstore.store.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.diagnosis import Diagnosis
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.repair import repair
-from jdbcstore.store.kahadb.surveying import survey
+from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.surveying import survey
 from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 
 A, B, T, U = Queue("A"), Queue("B"), Topic("T"), Topic("U")
@@ -354,7 +354,7 @@ def test_what_was_written_is_compared(
     old = tmp_path / "old"
     old.mkdir()
     write(old, {1: [add(1), add(2), add(3)]})
-    monkeypatch.setattr("jdbcstore.store.kahadb.repair.Appender", ForgetfulAppender)
+    monkeypatch.setattr("jdbcstore.store.journal.kahadb.repair.Appender", ForgetfulAppender)
     monkeypatch.setattr(ForgetfulAppender, "changes", changes)
     with pytest.raises(StoreError, match=f"does not hold {said} it should, do not use it"):
         repair(old, tmp_path / "new")

@@ -13,8 +13,8 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.kahadb import Journal, Location, Replay, State, replay, replay_scheduler
-from jdbcstore.store.kahadb.commands import (
+from jdbcstore.store.journal.kahadb import Journal, Location, Replay, State, replay, replay_scheduler
+from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -32,8 +32,8 @@ from jdbcstore.store.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.kahadb.sequences import SequenceSet
-from jdbcstore.store.kahadb.state import LastAck, Tier
+from jdbcstore.store.journal.kahadb.sequences import SequenceSet
+from jdbcstore.store.journal.kahadb.state import LastAck, Tier
 from tests.unit.kahadb.journals import batch, write
 
 A, B, T = Queue("A"), Queue("B"), Topic("T")

@@ -8,13 +8,13 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld
-from jdbcstore.store.kahadb import Journal, replay
-from jdbcstore.store.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.kahadb.checking import check
-from jdbcstore.store.kahadb.diagnosis import Diagnosis
-from jdbcstore.store.kahadb.options import KahaDBOptions
-from jdbcstore.store.kahadb.repair import repair
-from jdbcstore.store.kahadb.surveying import survey
+from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.checking import check
+from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.surveying import survey
 from jdbcstore.testing import text_message
 
 QUEUE = Queue("A")

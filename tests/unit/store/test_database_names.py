@@ -29,11 +29,11 @@ EXCEPTIONS = {
     "jdbcstore/config/activemq_xml/vocabulary/data_sources.py": _JDBC,
     "jdbcstore/config/activemq_xml/vocabulary/stores.py": _JDBC,
     "jdbcstore/config/spool.py": "the spool is a file of one certain format, too",
-    "jdbcstore/store/kahadb/applying.py": _INDEX,
-    "jdbcstore/store/kahadb/committer.py": _INDEX,
-    "jdbcstore/store/kahadb/index.py": _INDEX,
-    "jdbcstore/store/kahadb/options.py": _INDEX,
-    "jdbcstore/store/kahadb/recovery.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/applying.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/committer.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/index.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/options.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/recovery.py": _INDEX,
 }
 
 

@@ -19,7 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     text,
     used,
 )
-from jdbcstore.store.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
 

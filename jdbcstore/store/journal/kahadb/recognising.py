@@ -1,0 +1,122 @@
+"""What a directory is that is no KahaDB store, by the names in it: another store of ActiveMQ must not look empty.
+
+Nothing in it is opened. Whoever is given such a directory as a store says what it is and what to do, and changes
+nothing: a journal of ours beside the files of another store would hide both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.store.journal.kahadb.blank_index import NAMES, is_brokers_index
+from jdbcstore.store.journal.kahadb.journal import file_number, reading
+
+__all__ = ["foreign_store", "refuse_another_store", "stores_in", "what_it_is"]
+
+_AMQ_FILE: Final = re.compile(r"data-(\d+|control)")
+_LEVELDB_FILE: Final = re.compile(r"[0-9a-f]{16}\.(log|index)|(dirty|plist)\.index")
+_SHOWN: Final = 20
+#: Directories of a store that hold journals and are no stores.
+_PARTS: Final = ("scheduler", "data-archive")
+_LET_ITS_BROKER: Final = (
+    "Its messages can be read by its own broker only: start that, and let it send them on (a network connector, or"
+    " consumers that send to this broker). Give this broker a directory of its own"
+)
+
+
+def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str | None:
+    """What a directory is, and what to do, if it is another store's.
+
+    Args:
+        names: of the files and directories in it.
+        stores: those of the directories that hold journals of KahaDB.
+
+    Returns:
+        None if it is a KahaDB directory, or nothing that is known.
+    """
+    has_journal = any(file_number(name) is not None for name in names)
+    if "kr-store" in names or any(_AMQ_FILE.fullmatch(name) for name in names):
+        return f"looks like an AMQ store (ActiveMQ 5.0 to 5.8), not like a KahaDB store. {_LET_ITS_BROKER}"
+    if "store-version.txt" in names or any(_LEVELDB_FILE.fullmatch(name) for name in names):
+        beside = " There is a KahaDB journal beside it: move the files db-*.log elsewhere." if has_journal else ""
+        return f"looks like a LevelDB store (ActiveMQ 5.7 to 5.16), not like a KahaDB store. {_LET_ITS_BROKER}.{beside}"
+    if "tmpDB.data" in names:
+        return "holds the non-persistent messages of a broker, which ends with it, not a store"
+    if stores and not has_journal:
+        shown = ", ".join(sorted(stores)[:_SHOWN])
+        shown += f" and {len(stores) - _SHOWN} more" if len(stores) > _SHOWN else ""
+        if "txStore" in stores or any("#" in name for name in stores):
+            return f"holds several stores (mKahaDB), give one of them: {shown}"
+        return f"is no KahaDB store; give one that it holds: {shown}"
+    return None
+
+
+def stores_in(directory: Path) -> list[str]:
+    """The directories in a directory that hold journals of KahaDB. Raises OSError."""
+    return sorted(path.name for path in directory.iterdir() if path.is_dir() and _has_journal(path))
+
+
+def _has_journal(directory: Path) -> bool:
+    try:
+        return any(file_number(path.name) is not None for path in directory.iterdir())
+    except OSError:
+        return False
+
+
+def what_it_is(directory: Path) -> str:
+    """What a directory without a record of a journal is.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    names = sorted(path.name for path in directory.iterdir())
+    if not names:
+        return "is empty: there is no KahaDB journal (db-1.log, db-2.log, ...)"
+    found = foreign_store(names, stores_in(directory))
+    if found is not None:
+        return found
+    if "scheduleDB.data" in names or NAMES[0] in names:
+        return "holds an index, but no journal (db-1.log, db-2.log, ...): without its journal an index is worth nothing"
+    if any(file_number(name) is not None for name in names):
+        return "holds only empty journal files"
+    return "is no KahaDB store: it holds no journal (db-1.log, db-2.log, ...)"
+
+
+def refuse_another_store(directory: Path, *, ignores_missing: bool = False) -> None:
+    """Make sure that a directory is a KahaDB store or may become one; nothing is changed.
+
+    Args:
+        directory: need not be there.
+        ignores_missing: whether the journal may be missing (``ignoreMissingJournalfiles``).
+
+    Raises:
+        ConfigurationError: it is another store's; the text says what it is and what to do.
+        StoreError: it cannot be read.
+    """
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory} is no directory: give the one that holds the broker's db-1.log")
+    try:
+        with reading(str(directory)):
+            names = {path.name for path in directory.iterdir()}
+            stores = [name for name in stores_in(directory) if name not in _PARTS]
+    except StoreError as error:
+        raise ConfigurationError(str(error)) from error
+    found = foreign_store(names, stores)
+    if found is not None:
+        raise ConfigurationError(f"{directory} {found}")
+    if "scheduleDB.data" in names:
+        raise ConfigurationError(
+            f"{directory} holds a scheduler's messages, which are sent later, not a store: give the directory of the"
+            " store, and keep this one as 'scheduler' in it"
+        )
+    has_journal = any(file_number(name) is not None for name in names)
+    if not has_journal and not ignores_missing and is_brokers_index(directory):
+        raise ConfigurationError(
+            f"{directory} {what_it_is(directory)}. Restore the journal, or delete {', '.join(NAMES)} to begin anew"
+        )

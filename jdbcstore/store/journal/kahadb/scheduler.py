@@ -1,0 +1,115 @@
+"""The scheduler's store: a journal of its own, in a directory next to that of the messages, usually ``scheduler``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jdbcstore.message import Message
+from jdbcstore.openwire import unmarshal_message
+from jdbcstore.store.journal.kahadb.commands import (
+    AddScheduledJob,
+    DestroyScheduler,
+    RemoveScheduledJob,
+    RemoveScheduledJobs,
+    RescheduleJob,
+)
+from jdbcstore.store.journal.kahadb.journal import Journal, Location
+
+__all__ = ["ScheduledJob", "replay_scheduler"]
+
+#: A time in `RemoveScheduledJob` that stands for all times.
+_WHENEVER = -1
+
+
+@dataclass(slots=True)
+class ScheduledJob:
+    """A message that is to be sent. Times are epoch milliseconds, delay and period milliseconds."""
+
+    job_id: str
+    location: Location
+    next_execution_time: int
+    start_time: int
+    cron_entry: str
+    delay: int
+    period: int
+    repeat: int
+    """How many times more after the next one; -1 for ever."""
+    rescheduled_count: int
+    payload: bytes
+
+    def unmarshal(self) -> Message:
+        """The message.
+
+        Raises:
+            CodecError: the bytes are none.
+        """
+        return unmarshal_message(self.payload)
+
+
+def replay_scheduler(journal: Journal) -> dict[str, list[ScheduledJob]]:
+    """Read a scheduler's journal from its first record to its last.
+
+    Returns:
+        By the scheduler's name (brokers call theirs ``JMS``) what is to be sent, in the order of its time. What was
+        wrong with the journal is in `Journal.damages`.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    schedulers: dict[str, list[ScheduledJob]] = {}
+    for location, command in journal.records():
+        match command:
+            case AddScheduledJob(scheduler=str(name), job_id=str()):
+                _add(schedulers.setdefault(name, []), location, command)
+            case RescheduleJob(scheduler=str(name)):
+                _reschedule(schedulers.get(name, []), command)
+            case RemoveScheduledJob(scheduler=str(name)):
+                _remove(schedulers.get(name, []), command)
+            case RemoveScheduledJobs(scheduler=str(name), start_time=start, end_time=end):
+                jobs = schedulers.get(name, [])
+                jobs[:] = [job for job in jobs if not start <= job.next_execution_time <= end]
+            case DestroyScheduler(scheduler=str(name)):
+                schedulers.pop(name, None)
+    for jobs in schedulers.values():
+        jobs.sort(key=lambda job: job.next_execution_time)
+    return schedulers
+
+
+def _add(jobs: list[ScheduledJob], location: Location, add: AddScheduledJob) -> None:
+    assert add.job_id is not None
+    if _find(jobs, add.job_id, add.next_execution_time) is not None:
+        return
+    jobs.append(
+        ScheduledJob(
+            add.job_id,
+            location,
+            add.next_execution_time,
+            add.start_time,
+            add.cron_entry or "",
+            add.delay,
+            add.period,
+            add.repeat,
+            0,
+            add.payload or b"",
+        )
+    )
+
+
+def _reschedule(jobs: list[ScheduledJob], command: RescheduleJob) -> None:
+    job = _find(jobs, command.job_id, command.execution_time)
+    if job is None:
+        return
+    job.next_execution_time = command.next_execution_time
+    job.rescheduled_count = command.rescheduled_count
+    if not job.cron_entry and job.repeat > 0:
+        job.repeat -= 1
+
+
+def _remove(jobs: list[ScheduledJob], command: RemoveScheduledJob) -> None:
+    job = _find(jobs, command.job_id, command.next_execution_time)
+    if job is not None:
+        jobs.remove(job)
+
+
+def _find(jobs: list[ScheduledJob], job_id: str | None, time: int) -> ScheduledJob | None:
+    return next((job for job in jobs if job.job_id == job_id and time in (_WHENEVER, job.next_execution_time)), None)

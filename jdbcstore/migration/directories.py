@@ -21,7 +21,7 @@ from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import move
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 
 __all__ = ["check_directory", "directory_target"]
 

@@ -17,7 +17,8 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.disk import move
-from jdbcstore.store.journal.kahadb import Journal, recovery, replacing, replay
+from jdbcstore.store.journal import file_replacement
+from jdbcstore.store.journal.kahadb import Journal, recovery, replay
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
 from jdbcstore.store.journal.kahadb.checking import check
@@ -195,7 +196,7 @@ def test_a_broker_sees_all_when_ours_was_killed_at_its_first_start(
             take()
         leave_blank_index(where, wire_version)
 
-    monkeypatch.setattr(replacing, "move", moving)
+    monkeypatch.setattr(file_replacement, "move", moving)
     monkeypatch.setattr(recovery, "leave_blank_index", leaving)
     with KahaDBPersistenceAdapter(directory):
         pass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from tests.compat.activemq import ActiveMQ
 from tests.waiting import wait_until
 

@@ -11,7 +11,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.store.lease import Clock, LockerOptions, boot_time_ns
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.testing import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker

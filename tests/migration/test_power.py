@@ -100,11 +100,11 @@ def test_the_directory_is_there_as_a_whole_or_not_at_all(way: str, sector: int) 
 
 #: The forces that make it so.
 NEEDED: Final = {
-    "migrate": ["directories._name move", "appending.Appender.force DiskFile.sync"],
+    "migrate": ["directories._name move", "journal_writer.JournalWriter.force DiskFile.sync"],
     "repair": [
         "repair.repair move",
-        "appending.Appender.force DiskFile.sync",
-        "appending.Appender._make_file Disk.sync",
+        "journal_writer.JournalWriter.force DiskFile.sync",
+        "journal_writer.JournalWriter._make_file Disk.sync",
     ],
 }
 

@@ -20,7 +20,7 @@ from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.disk import Disk, DiskFile
 from jdbcstore.store.journal.kahadb import adapter as adapter_module
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.test_kahadb_recovery import Doings, dump

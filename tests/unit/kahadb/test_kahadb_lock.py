@@ -12,8 +12,8 @@ import pytest
 
 from jdbcstore.errors import LeaseLost, LockHeld, StoreUnavailable
 from jdbcstore.store.contract import LockStatus
-from jdbcstore.store.journal.kahadb.lockers import LOCK_FILE, SharedFileLocker
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.shared_file_lock import LOCK_FILE, SharedFileLocker
 from jdbcstore.store.lease import FOREVER_NS, LockerOptions
 
 #: Locks the first byte as Java does, says so, and waits for its end.
@@ -75,7 +75,7 @@ def test_we_keep_others_out_although_the_process_opens_and_closes_the_file(tmp_p
 
 def test_who_was_killed_is_nobody(tmp_path: Path) -> None:
     code = (
-        "import sys; from jdbcstore.store.journal.kahadb.lockers import SharedFileLocker;"
+        "import sys; from jdbcstore.store.journal.shared_file_lock import SharedFileLocker;"
         " locker = SharedFileLocker(sys.argv[1]); print(locker.acquire(), flush=True); sys.stdin.read()"
     )
     with process(code, str(tmp_path)) as other:

@@ -254,7 +254,7 @@ def order(session: Session) -> None:
 def killed_while_a_file_is_made(session: Session) -> None:
     """The name of a file is not forced yet when the process ends; the next one finds the file, and uses it."""
     with (
-        session.refusing(KeyboardInterrupt(), "appending.Appender._make_file Disk.sync"),
+        session.refusing(KeyboardInterrupt(), "journal_writer.JournalWriter._make_file Disk.sync"),
         pytest.raises(KeyboardInterrupt),
     ):
         session.adapter.start()
@@ -285,7 +285,7 @@ def jobs(session: Session) -> None:
 def failed_force(session: Session) -> None:
     """The disk refuses to force a batch; who sent it asks again."""
     session.add(1)
-    with session.refusing(OSError(errno.EIO, "Input/output error"), "appending.Appender.force DiskFile.sync"):
+    with session.refusing(OSError(errno.EIO, "Input/output error"), "journal_writer.JournalWriter.force DiskFile.sync"):
         session.add_unanswered(2)
         session.restart(is_clean=False)
     session.resend(2)
@@ -295,7 +295,7 @@ def failed_force(session: Session) -> None:
 def killed(session: Session) -> None:
     """The process ends between a write and its force; who sent it asks again."""
     session.add(1)
-    with session.refusing(Killed(errno.EIO, "killed"), "appending.Appender.force DiskFile.sync"):
+    with session.refusing(Killed(errno.EIO, "killed"), "journal_writer.JournalWriter.force DiskFile.sync"):
         session.add_unanswered(2)
         session.restart(is_clean=False)
     session.resend(2)
@@ -306,7 +306,7 @@ def failed_jobs(session: Session) -> None:
     session.add(1)
     session.schedule(2)
     with (
-        session.refusing(OSError(errno.EIO, "Input/output error"), "appending.Appender.force DiskFile.sync"),
+        session.refusing(OSError(errno.EIO, "Input/output error"), "journal_writer.JournalWriter.force DiskFile.sync"),
         pytest.raises(JdbcStoreError),
     ):
         session.checkpoint()
@@ -431,20 +431,20 @@ def test_whatever_a_power_failure_leaves_what_was_answered_is_there(name: str, s
 
 #: Forces of the store, and a case in which something is lost without each.
 NEEDED: Final = {
-    "appending.Appender._force_anew DiskFile.sync": "killed",
-    "appending.Appender._make_file Disk.sync": "short",
-    "appending.Appender.force DiskFile.sync": "short",
-    "appending.Appender.open Disk.sync": "killed while a file is made",
-    "appending.Appender.open make_directory": "jobs",
-    "cleanup.Cleanup._remove force_directory": "order",
-    "cleanup._move move": "order in the archive",
-    "lockers.SharedFileLocker._take make_directory": "short",
+    "journal_writer.JournalWriter._force_anew DiskFile.sync": "killed",
+    "journal_writer.JournalWriter._make_file Disk.sync": "short",
+    "journal_writer.JournalWriter.force DiskFile.sync": "short",
+    "journal_writer.JournalWriter.open Disk.sync": "killed while a file is made",
+    "journal_writer.JournalWriter.open make_directory": "jobs",
+    "journal_directory.JournalDirectory.remove force_directory": "order",
+    "journal_directory._move move": "order in the archive",
+    "shared_file_lock.SharedFileLocker._take make_directory": "short",
 }
 #: Those without which nothing is lost when the power fails, and why they are there.
 NOT_NEEDED: Final = {
-    "appending.Appender._make_file DiskFile.sync": "the first batch of the file does not wait for its length or zeros",
-    "cleanup.Cleanup._removed make_directory": "an archive in another directory; here `move` forces its name, too",
-    "lockers.SharedFileLocker._write rewrite": "who looks at the lock over a network sees who has it",
+    "journal_writer.JournalWriter._make_file DiskFile.sync": "the first batch does not wait for length or zeros",
+    "journal_directory.JournalDirectory._removed make_directory": "outside of it; here `move` forces its name, too",
+    "shared_file_lock.SharedFileLocker._write rewrite": "who looks at the lock over a network sees who has it",
 }
 
 
@@ -466,7 +466,7 @@ def test_what_a_failed_force_left_is_lost_unless_it_is_written_again(name: str) 
     trace = recorded(name)
     ops = list(trace.ops)
     for place, op in enumerate(trace.ops):
-        if isinstance(op, Forced) and op.site == "appending.Appender._force_anew DiskFile.sync":
+        if isinstance(op, Forced) and op.site == "journal_writer.JournalWriter._force_anew DiskFile.sync":
             before = place - 1
             while isinstance(trace.ops[before], Wrote):
                 ops[before] = Noted(None)

@@ -79,12 +79,12 @@ def test_either_broker_goes_on_with_what_a_power_failure_left(shape: str, sector
 
 #: Forces of what is made good, and a shape that shows what they are for. Of the last, one alone would do.
 NEEDED: Final = {
-    ("replacing.replaced_file DiskFile.sync",): "messages behind copies",
-    ("appending.Appender.force DiskFile.sync",): "the acknowledgement of an earlier message of the same id",
+    ("file_replacement.replaced_file DiskFile.sync",): "messages behind copies",
+    ("journal_writer.JournalWriter.force DiskFile.sync",): "the acknowledgement of an earlier message of the same id",
     (
-        "replacing.replaced_file move",
+        "file_replacement.replaced_file move",
         "index.Index.remove force_directory",
-        "appending.Appender._make_file Disk.sync",
+        "journal_writer.JournalWriter._make_file Disk.sync",
     ): "messages behind copies",
 }
 

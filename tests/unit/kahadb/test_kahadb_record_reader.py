@@ -9,11 +9,11 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError
-from jdbcstore.store.journal.kahadb import reading
+from jdbcstore.store.journal import file_reader
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.reading import RecordReader
+from jdbcstore.store.journal.kahadb.record_reader import RecordReader
 from jdbcstore.testing.messages import text_message
 
 _COUNT = 60
@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(size)
         return pread(descriptor, size, offset)
 
-    monkeypatch.setattr(reading.os, "pread", counted)  # type: ignore[attr-defined]
+    monkeypatch.setattr(os, "pread", counted)
     return sizes
 
 
@@ -68,8 +68,8 @@ def test_however_they_are_read_the_messages_are_the_same(
     limit: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "_GAP_BYTES", gap)
-    monkeypatch.setattr(reading, "_RUN_BYTES", limit)
+    monkeypatch.setattr(file_reader, "_GAP_BYTES", gap)
+    monkeypatch.setattr(file_reader, "_RUN_BYTES", limit)
     reader = RecordReader(tmp_path)
     alone = [reader.message(*place) for place in places]
     del reads[:]

@@ -20,7 +20,7 @@ from jdbcstore.store.contract import Commit, Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
 from jdbcstore.store.journal.kahadb import Journal, replay, replay_scheduler
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.index import FILE_NAME

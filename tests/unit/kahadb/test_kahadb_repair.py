@@ -17,7 +17,7 @@ from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
 from jdbcstore.store.journal.kahadb import Journal, State, remarks, replay
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.checking import check
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,

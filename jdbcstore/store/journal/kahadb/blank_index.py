@@ -18,9 +18,10 @@ from typing import Final
 from jdbcstore.errors import IndexDamaged
 from jdbcstore.openwire import STORE_VERSION
 from jdbcstore.store.disk import force_directory, remove
-from jdbcstore.store.journal.kahadb.journal import reading
+from jdbcstore.store.journal.file_errors import reading, writing
+from jdbcstore.store.journal.file_replacement import replaced_file
+from jdbcstore.store.journal.kahadb.journal import FILE_PATTERN
 from jdbcstore.store.journal.kahadb.pagefile import stored_wire_version
-from jdbcstore.store.journal.kahadb.replacing import replaced_file, writing
 
 __all__ = ["NAMES", "is_blank_index", "is_brokers_index", "leave_blank_index", "wire_version_of"]
 
@@ -117,7 +118,7 @@ def leave_blank_index(directory: Path, wire_version: int | None) -> None:
     """
     with writing(str(directory / NAMES[0])):
         if wire_version is not None:
-            with replaced_file(directory / NAMES[0]) as file:
+            with replaced_file(directory / NAMES[0], FILE_PATTERN) as file:
                 file.write(blank_index(wire_version), 0)
         gone = [remove(directory / name) for name in NAMES[wire_version is not None :]]
         if any(gone):

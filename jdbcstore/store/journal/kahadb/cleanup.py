@@ -18,16 +18,13 @@ be forced in between.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from jdbcstore.errors import StoreError
-from jdbcstore.store.disk import force_directory, make_directory, move, remove
+from jdbcstore.store.journal.journal_directory import JournalDirectory, candidates, unneeded
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.commands import Subscription
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.journal import file_name, file_number
@@ -36,7 +33,7 @@ from jdbcstore.store.journal.kahadb.known import KnownDestination, KnownSubscrip
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.work import Part, Plan
 
-__all__ = ["Cleanup", "candidates", "unneeded"]
+__all__ = ["Cleanup"]
 
 log = logging.getLogger(__name__)
 
@@ -46,38 +43,6 @@ _ARCHIVE: Final = "data-archive"
 _FILES_MAX: Final = 200
 #: Producers that one cleanup writes again; while there are more, nothing is removed.
 _PRODUCERS_MAX: Final = 2000
-
-
-def candidates(files: Iterable[int], end: int, live: AbstractSet[int], spans: Iterable[tuple[int, int]]) -> set[int]:
-    """Files that nobody needs for what stands in them alone.
-
-    Args:
-        files: all numbers.
-        end: the file that is written.
-        live: files with live messages.
-        spans: of each transaction in doubt the first and the last file.
-    """
-    left = {file for file in files if file < end} - live
-    for first, last in spans:
-        left = {file for file in left if not first <= file <= last}
-    return left
-
-
-def unneeded(left: AbstractSet[int], files: Iterable[int], needs: Mapping[int, AbstractSet[int]]) -> set[int]:
-    """Those of them that no file which stays makes stay, over any number of others.
-
-    Args:
-        left: the files in question.
-        files: all numbers.
-        needs: which file has to stay as long as one of others does.
-    """
-    gone, there = set(left), set(files)
-    while True:
-        kept = there - gone
-        needed = {file for file in gone if not kept.isdisjoint(needs.get(file, ()))}
-        if not needed:
-            return gone
-        gone -= needed
 
 
 class Checkpoint(Protocol):
@@ -104,24 +69,16 @@ class Cleanup:
         self._appender = appender
         self._options = options
         self._forget = forget
+        archive = options.directory_archive or appender.directory / _ARCHIVE
+        self._files = JournalDirectory(
+            appender.directory, file_name, file_number, Path(archive) if options.archive_data_logs else None
+        )
         #: No queue is known by a record before this file.
         self._known_from = 0
         #: Called when acknowledgements are to be written again.
         self.compact: Callable[[], object] = lambda: None
         self._runs_without = 0
         self._end_before = 0
-
-    def files(self) -> list[int]:
-        """The journal files that there are, ascending.
-
-        Raises:
-            StoreError: the directory cannot be read.
-        """
-        try:
-            names = os.listdir(self._appender.directory)
-        except OSError as error:
-            raise StoreError(f"cannot read {self._appender.directory}: {error.strerror or error}") from error
-        return sorted(number for name in names if (number := file_number(name)) is not None)
 
     def run(self, commit: Callable[[Part], object], prove: Callable[[], object], checkpoint: Checkpoint) -> list[int]:
         """Remove what is not needed.
@@ -158,26 +115,7 @@ class Cleanup:
         index.forget_files(gone)
         checkpoint(force=True)
         prove()
-        return self._remove(gone, needs)
-
-    def _remove(self, gone: Iterable[int], needs: Mapping[int, AbstractSet[int]]) -> list[int]:
-        """Remove files, the lowest number first. Those that need each other are not left to the disk's own order."""
-        removed: list[int] = []
-        unforced: set[int] = set()
-        try:
-            for number in gone:
-                if not unforced.isdisjoint(needs[number]):
-                    force_directory(self._appender.directory)
-                    unforced.clear()
-                if not self._removed(number):
-                    break
-                unforced.add(number)
-                removed.append(number)
-            if unforced:
-                force_directory(self._appender.directory)
-        except OSError as error:  # the next cleanup goes on
-            log.warning("cannot force %s to the disk error=%r", self._appender.directory, str(error))
-        return removed
+        return self._files.remove(gone, needs, self._forget)
 
     def _count(self, gone: Sequence[int]) -> None:
         """Compact acknowledgements when cleanups find nothing, by ActiveMQ's rules."""
@@ -198,7 +136,7 @@ class Cleanup:
         """Files that are kept only because they acknowledge messages of others, the lowest number first; and these."""
         index = self._index
         with index.lock:
-            files = self.files()
+            files = self._files.numbers()
             end = min(index.position.file, self._appender.end[0])
             left = candidates(files, end, index.live.keys(), index.transaction_files()) - index.subscription_files()
             there = set(files)
@@ -209,7 +147,7 @@ class Cleanup:
 
     def _look(self) -> tuple[set[int], list[tuple[KnownDestination, KnownSubscription]]]:
         """Files that go, and subscriptions that have to be written again before."""
-        index, files = self._index, self.files()
+        index, files = self._index, self._files.numbers()
         end = min(index.position.file, self._appender.end[0])
         left = candidates(files, end, index.live.keys(), index.transaction_files())
         first = min(left, default=0)
@@ -231,27 +169,6 @@ class Cleanup:
         """
         took_over = any(one.retroactive and one.count for one in known.subscriptions.values())
         return took_over or self._index.is_in_doubt(known.id)
-
-    def _removed(self, number: int) -> bool:
-        directory, name = self._appender.directory, file_name(number)
-        self._forget(number)
-        try:
-            if self._options.archive_data_logs:
-                archive = Path(self._options.directory_archive or directory / _ARCHIVE)
-                make_directory(archive)
-                _move(directory / name, archive / name)
-            else:
-                remove(directory / name)
-        except OSError as error:  # the next cleanup finds it again
-            log.warning("cannot remove %s error=%r", directory / name, str(error))
-            return False
-        return True
-
-
-def _move(path: Path, target: Path) -> None:
-    if target.exists():  # of another life of this directory
-        target = target.with_name(f"{target.name}.{path.stat().st_mtime_ns}")
-    move(path, target)
 
 
 class _Again:

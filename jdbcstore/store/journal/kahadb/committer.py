@@ -37,7 +37,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.applying import Applier
 from jdbcstore.store.journal.kahadb.cleanup import Cleanup
 from jdbcstore.store.journal.kahadb.commands import Command

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from jdbcstore.errors import StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.disk import DiskFile, force_directory, mode_like, remove
-from jdbcstore.store.journal.kahadb.appending import BatchPlace
+from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.kahadb.known import (
     Known,
     KnownDestination,

@@ -27,8 +27,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
-from jdbcstore.errors import JournalDamaged, StoreError
+from jdbcstore.errors import JournalDamaged
 from jdbcstore.message import Message
+from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.file_window import FileWindow
+from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.kahadb.commands import COMMANDS, AddMessage, Command, UpdateMessage
 from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed, varint
 
@@ -36,6 +39,8 @@ __all__ = [
     "CONTROL",
     "CONTROL_HEAD",
     "END_RECORD",
+    "FILE_NUMBER_MAX",
+    "FILE_PATTERN",
     "USER_RECORD",
     "AnyJournal",
     "Batch",
@@ -46,7 +51,6 @@ __all__ = [
     "Record",
     "file_name",
     "file_number",
-    "reading",
     "up_to",
 ]
 
@@ -72,7 +76,10 @@ _RECORD_LEAST: Final = 7
 _COMMANDS: Final = len(COMMANDS)
 
 _FILE_NAME: Final = re.compile(r"db-(\d{1,10})\.log", re.ASCII)
-_FILE_NUMBER_MAX: Final = (1 << 31) - 1
+#: Journal files, with wildcards.
+FILE_PATTERN: Final = "db-*.log"
+#: Numbers of files are ints of Java.
+FILE_NUMBER_MAX: Final = (1 << 31) - 1
 
 
 class Location(NamedTuple):
@@ -148,7 +155,7 @@ class JournalFile:
         self._chunk_bytes = chunk_bytes
         self._start = start
         self._stop = stop
-        self._window: _Window | None = None
+        self._window: FileWindow | None = None
 
     # -- batches -------------------------------------------------------------------------------------------------
 
@@ -159,7 +166,7 @@ class JournalFile:
             StoreError: the file cannot be read.
         """
         self.damages, self.damages_unlisted, self.append_offset = [], 0, self._start
-        window = _Window(self._source, self.number, self._chunk_bytes)
+        window = self._new_window(self._chunk_bytes)
         size, control, adler32 = window.size, CONTROL, zlib.adler32
         stop = size if self._stop is None else min(self._stop, size)
         data, base, o = window.data, self._start, 0
@@ -202,11 +209,11 @@ class JournalFile:
         Raises:
             StoreError: the file cannot be read.
         """
-        window = _Window(self._source, self.number, self._chunk_bytes)
+        window = self._new_window(self._chunk_bytes)
         offset = self.append_offset
         if window.peek(offset, len(END_RECORD)) == END_RECORD:
             offset += len(END_RECORD)
-        return window.is_blank(offset)
+        return window.is_blank(offset, END_RECORD)
 
     def starts(self, distance: int) -> list[int]:
         """Offsets at which a file may be cut: its parts together give the records and the damages of the whole.
@@ -225,7 +232,7 @@ class JournalFile:
             StoreError: the file cannot be read.
         """
         found, o = [0], 0
-        window = _Window(self._source, self.number, _STRIDE_BYTES)
+        window = self._new_window(_STRIDE_BYTES)
         while True:
             data, _, at = window.at(o, CONTROL.size)
             if at + CONTROL.size <= len(data):
@@ -244,11 +251,14 @@ class JournalFile:
             if o >= found[-1] + distance:
                 found.append(o)
 
+    def _new_window(self, chunk_bytes: int) -> FileWindow:
+        return FileWindow(self._source, file_name(self.number), max(chunk_bytes, CONTROL.size))
+
     @staticmethod
     def _is_end(first: bytes, head: bytes, length: int) -> bool:
         return first == END_RECORD or (head == CONTROL_HEAD and length == 0)
 
-    def _behind(self, window: _Window, offset: int) -> int | None:
+    def _behind(self, window: FileWindow, offset: int) -> int | None:
         """Note that the batch at this offset is damaged; the offset of the next one."""
         head: bytes
         length: int
@@ -273,13 +283,13 @@ class JournalFile:
         found = window.find(CONTROL_HEAD, offset + 1)
         if found is not None:
             self._damaged(offset, found, what)
-        elif head != CONTROL_HEAD and window.is_blank(offset):
+        elif head != CONTROL_HEAD and window.is_blank(offset, END_RECORD):
             pass  # a file of an older broker, or one that is not used yet
         else:
             self._damaged(offset, window.size, what, at_the_end=True)
         return found
 
-    def _tail(self, window: _Window, offset: int) -> None:
+    def _tail(self, window: FileWindow, offset: int) -> None:
         """The file ends with fewer bytes than a control record has."""
         rest = window.peek(offset, CONTROL.size)
         if rest and not END_RECORD.startswith(rest[:5]) and rest.strip(b"\x00"):
@@ -328,7 +338,7 @@ class JournalFile:
             StoreError: the file cannot be read.
         """
         if self._window is None:
-            self._window = _Window(self._source, self.number, self._chunk_bytes)
+            self._window = self._new_window(self._chunk_bytes)
         data, _, o = self._window.at(location.offset, location.size)
         return command_at(data, o, location)
 
@@ -380,70 +390,6 @@ def _long_length(data: bytes, o: int, stop: int) -> tuple[int, int]:
     except IndexError:
         raise Malformed("it ends within its length") from None
     return length, o + size
-
-
-class _Window:
-    """A file's bytes, a few MiB at a time. It only goes forward, but for what `peek` and `find` look at."""
-
-    def __init__(self, source: BinaryIO, number: int, chunk_bytes: int) -> None:
-        self._source = source
-        self._number = number
-        self._chunk_bytes = max(chunk_bytes, CONTROL.size)
-        with reading(f"db-{number}.log"):
-            self.size = source.seek(0, 2)
-        self.data = b""
-        self._base = 0
-
-    def at(self, offset: int, least: int) -> tuple[bytes, int, int]:
-        """Data with `least` bytes at this offset, fewer if the file ends: data, its own offset, and where to look."""
-        o = offset - self._base
-        if not 0 <= o <= len(self.data) - least:
-            self.data, self._base, o = self.peek(offset, max(least, self._chunk_bytes)), offset, 0
-        return self.data, self._base, o
-
-    def peek(self, offset: int, length: int) -> bytes:
-        """The bytes at this offset, fewer if the file ends."""
-        length = min(length, self.size - offset)
-        if length <= 0:
-            return b""
-        with reading(f"db-{self._number}.log"):
-            self._source.seek(offset)
-            return self._source.read(length)
-
-    def find(self, what: bytes, offset: int) -> int | None:
-        """The first place from this offset on where it stands."""
-        if 0 <= offset - self._base <= len(self.data):
-            found = self.data.find(what, offset - self._base)
-            if found >= 0:
-                return self._base + found
-            offset = max(offset, self._base + len(self.data) - len(what) + 1)
-        while offset < self.size:
-            data = self.peek(offset, self._chunk_bytes + len(what))
-            found = data.find(what)
-            if found >= 0:
-                return offset + found
-            offset += self._chunk_bytes
-        return None
-
-    def is_blank(self, offset: int) -> bool:
-        """Whether only zeros follow, and perhaps the end record in the last bytes, as in an unused file."""
-        while offset < self.size:
-            data = self.peek(offset, self._chunk_bytes)
-            offset += self._chunk_bytes
-            if offset >= self.size:
-                data = data.removesuffix(END_RECORD)
-            if data.count(0) != len(data):
-                return False
-        return True
-
-
-@contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Let an OSError be a StoreError that names what cannot be read."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot read {what}: {error.strerror or error}") from error
 
 
 class AnyJournal(ABC):
@@ -538,7 +484,7 @@ class Journal(AnyJournal):
 
     def __init__(self, directory: Path | str) -> None:
         self.directory: Final = Path(directory)
-        self.files: Mapping[int, Path] = _journal_files(self.directory)
+        self.files: Mapping[int, Path] = journal_files(self.directory, file_number)
         self.damages = []
         self.damages_unlisted = 0
 
@@ -559,20 +505,7 @@ def file_name(number: int) -> str:
 def file_number(name: str) -> int | None:
     """The number of a journal file by its name; None for other files."""
     match = _FILE_NAME.fullmatch(name)
-    return None if match is None or int(match[1]) > _FILE_NUMBER_MAX else int(match[1])
-
-
-def _journal_files(directory: Path) -> dict[int, Path]:
-    found: dict[int, Path] = {}
-    with reading(str(directory)):
-        for path in directory.iterdir():
-            number = file_number(path.name)
-            if number is None or not path.is_file() or not path.stat().st_size:
-                continue
-            if number in found:
-                raise StoreError(f"{path} and {found[number].name} have the same number: one of them is a copy")
-            found[number] = path
-    return dict(sorted(found.items()))
+    return None if match is None or int(match[1]) > FILE_NUMBER_MAX else int(match[1])
 
 
 def up_to(records: Iterator[Record], last: tuple[int, int] | None) -> Iterator[Record]:

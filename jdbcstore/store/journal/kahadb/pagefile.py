@@ -25,9 +25,10 @@ import javaproperties
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.errors import CodecError, IndexDamaged
 from jdbcstore.modified_utf8 import decode_any_utf8
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.commands import COMMANDS, Command, Subscription
 from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed, varint
-from jdbcstore.store.journal.kahadb.journal import Location, reading
+from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.store.journal.kahadb.sequences import SequenceSet
 from jdbcstore.store.journal.kahadb.state import LastAck, Tier
 

@@ -32,7 +32,9 @@ from typing import Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import IndexDamaged, JournalDamaged, StoreError
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.file_errors import reading, writing
+from jdbcstore.store.journal.file_replacement import replaced_file
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index
 from jdbcstore.store.journal.kahadb.commands import (
     COMMANDS,
@@ -47,18 +49,17 @@ from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import (
     CONTROL,
     CONTROL_HEAD,
+    FILE_PATTERN,
     Journal,
     JournalFile,
     Location,
     Record,
     file_name,
-    reading,
     up_to,
 )
 from jdbcstore.store.journal.kahadb.keeping import keeping
 from jdbcstore.store.journal.kahadb.known import destination_name
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
-from jdbcstore.store.journal.kahadb.replacing import replaced_file, writing
 from jdbcstore.store.journal.kahadb.replay import Replay
 from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredSubscription
 
@@ -190,7 +191,7 @@ def _read_on(path: Path, number: int) -> None:
     """Write a file anew; a rebuild goes on behind its markers."""
     with reading(str(path)):
         source = path.open("rb")
-    with source, writing(str(path)), replaced_file(path) as target:
+    with source, writing(str(path)), replaced_file(path, FILE_PATTERN) as target:
         size = os.fstat(source.fileno()).st_size
         for offset in range(0, size, _COPY_BYTES):
             chunk = source.read(_COPY_BYTES)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.blank_index import NAMES, is_brokers_index
-from jdbcstore.store.journal.kahadb.journal import file_number, reading
+from jdbcstore.store.journal.kahadb.journal import file_number
 
 __all__ = ["foreign_store", "refuse_another_store", "stores_in", "what_it_is"]
 

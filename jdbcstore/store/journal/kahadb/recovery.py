@@ -22,9 +22,10 @@ from jdbcstore.errors import CodecError, JournalDamaged, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import STORE_VERSION, unmarshal, unmarshal_message
 from jdbcstore.store.disk import force_directory, make_directory, move, remove
+from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.kahadb import index as sql
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appending import Appender, BatchPlace
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.applying import (
     SCHEDULER,
     SCHEDULER_COMMANDS,

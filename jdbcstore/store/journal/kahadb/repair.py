@@ -26,7 +26,7 @@ from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import STORE_VERSION, marshal, unmarshal
 from jdbcstore.store.disk import move, remove
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.checking import CheckReport, check, message_problem
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,

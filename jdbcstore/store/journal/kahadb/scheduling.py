@@ -23,8 +23,9 @@ from typing import Final
 from jdbcstore.errors import StoreError
 from jdbcstore.store.disk import remove
 from jdbcstore.store.jobs import FiredJob, JobChange, ScheduledJob
+from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appending import Appender, BatchPlace
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.applying import SCHEDULER, repeat_after
 from jdbcstore.store.journal.kahadb.commands import (
     AddScheduledJob,
@@ -37,7 +38,7 @@ from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.index import Index, JobRow
 from jdbcstore.store.journal.kahadb.journal import Journal, Location, Record, file_name
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.reading import RecordReader
+from jdbcstore.store.journal.kahadb.record_reader import RecordReader
 from jdbcstore.store.journal.kahadb.work import Plan
 
 __all__ = ["DIRECTORY", "JobChanges", "RemoveJobs", "SchedulerJournal", "job_command"]

@@ -8,7 +8,7 @@ from typing import Protocol
 from jdbcstore.store.journal.kahadb.committer import Committer
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.reading import RecordReader
+from jdbcstore.store.journal.kahadb.record_reader import RecordReader
 from jdbcstore.store.journal.kahadb.scheduling import SchedulerJournal
 
 __all__ = ["StoreHost"]

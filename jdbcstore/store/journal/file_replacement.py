@@ -8,23 +8,26 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.store.disk import DiskFile, mode_like, move, remove
-from jdbcstore.store.journal.kahadb.appending import refused
 
-__all__ = ["replaced_file", "writing"]
+__all__ = ["replaced_file"]
 
 _SUFFIX: Final = ".jdbcstore"
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[DiskFile]:
+def replaced_file(path: Path, pattern: str) -> Iterator[DiskFile]:
     """A new file to be written, which gets the name of another one, or of none, when it is on the disk.
+
+    Args:
+        path: of the other one.
+        pattern: files whose mode it gets, that of the newest.
 
     Raises:
         OSError: the disk refuses; the old one is what it was.
     """
     new = path.with_name(path.name + _SUFFIX)
     remove(new)  # of a start that was killed
-    file = DiskFile(new, create=True, mode=mode_like(path.parent, "db-*.log"))
+    file = DiskFile(new, create=True, mode=mode_like(path.parent, pattern))
     try:
         try:
             yield file
@@ -35,12 +38,3 @@ def replaced_file(path: Path) -> Iterator[DiskFile]:
         remove(new)
         raise
     move(new, path)
-
-
-@contextmanager
-def writing(what: str) -> Iterator[None]:
-    """Let an OSError be a StoreError that names what cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise refused(what, error) from error

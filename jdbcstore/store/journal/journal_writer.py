@@ -1,100 +1,58 @@
 """Writing to the journal: batches behind the last one, file after file.
 
-What is written is what brokers write: a control record with an Adler-32 checksum, the records, and the end record
-behind them, which the next batch overwrites. A batch is one write to the disk and lies in one file; one that does not
-fit into the rest of the file begins the next, one that fits into no file makes a longer one of its own.
+A batch is one write to the disk and lies in one file; one that does not fit into the rest of the file begins the next,
+one that fits into no file makes a longer one of its own. What the bytes of a batch are, and where the last whole one
+ends, is the format's (`jdbcstore.store.journal.journal_format.JournalFormat`).
 
 **After a crash** the last batch may be there in parts, and parts of it may be there although its beginning is not.
-`Appender.open` finds the last whole batch and removes what stands behind it, so that the leftovers of a batch are never
-read as part of a later one. Bytes of files that are new read as zeros, for the same reason.
+`JournalWriter.open` finds the last whole batch and removes what stands behind it, so that the leftovers of a batch are
+never read as part of a later one. Bytes of files that are new read as zeros, for the same reason.
 
 **When a write fails** it is undone and nothing happened. When forcing to the disk fails nobody knows what is there, and
 asking again would answer that all is well (the system forgets what it could not write, and goes on showing it to
-readers). So an appender that was told so never writes again.
+readers). So a writer that was told so never writes again.
 
-**What `Appender.open` finds is what is on the disk.** What was written last may be in the system's memory only: because
-forcing it failed, or because a broker was killed before it had forced it. Nobody can tell by reading. So it is written
-once more and forced, with the names of the files, before anybody is told that it is there: the last batch, since
-``ALWAYS`` forces each; with ``PERIODIC`` the last file, since the one before is forced when a new one is begun.
+**What `JournalWriter.open` finds is what is on the disk.** What was written last may be in the system's memory only:
+because forcing it failed, or because a broker was killed before it had forced it. Nobody can tell by reading. So it is
+written once more and forced, with the names of the files, before anybody is told that it is there: the last batch,
+since ``ALWAYS`` forces each; with ``PERIODIC`` the last file, since the one before is forced when a new one is begun.
 
-No file is continued behind copies of an ack compaction of ActiveMQ: a broker that has to rebuild its index leaves out
-what stands behind them as long as the copied file exists. No number is used again.
+A file that the format calls closed is not continued. No number is used again.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import struct
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from threading import Thread
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, Generic, NoReturn, TypeVar
 
-from jdbcstore.errors import (
-    JournalDamaged,
-    MessageTooLarge,
-    StoreClosed,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from jdbcstore.errors import JournalDamaged, MessageTooLarge, StoreClosed, StoreError, StoreFull, StoreUnavailable
 from jdbcstore.store.disk import Disk, DiskFile, make_directory, mode_like
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, RewrittenDataFile
-from jdbcstore.store.journal.kahadb.journal import (
-    CONTROL,
-    CONTROL_HEAD,
-    END_RECORD,
-    USER_RECORD,
-    Damage,
-    Journal,
-    JournalFile,
-    Location,
-    file_name,
-    file_number,
-)
-from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.file_errors import reading, refused, writing
+from jdbcstore.store.journal.journal_files import journal_files
+from jdbcstore.store.journal.journal_format import BatchPlace, Flaw, JournalFormat, Tail, WriterOptions
 from jdbcstore.store.lease import Clock, boot_time_ns
 
-__all__ = ["Appender", "BatchPlace", "refused"]
+__all__ = ["JournalWriter"]
 
 _LOG: Final = logging.getLogger(__name__)
-_HEADER: Final = struct.Struct(">ib")
-_ROOM_FOR_CONTROL: Final = bytes(CONTROL.size)
-#: Offsets and numbers of files are ints of Java.
-_INT_MAX: Final = (1 << 31) - 1
-_MARKER: Final = COMMANDS.index(RewrittenDataFile)
 _NS_PER_MS: Final = 1_000_000
 #: What is written anew at once.
 _CHUNK_BYTES: Final = 4 << 20
 
-
-class BatchPlace(NamedTuple):
-    """Where a batch stands, and what tells it from another one."""
-
-    file: int
-    offset: int
-    checksum: int
+LocationT = TypeVar("LocationT")
 
 
-class _Tail(NamedTuple):
-    """What was found in a journal file that is to be continued."""
-
-    end: int
-    last: BatchPlace | None
-    damages: tuple[Damage, ...]
-    is_blank_behind: bool
-    has_marker: bool
-
-
-class Appender:
+class JournalWriter(Generic[LocationT]):
     """Writes batches to the journal of a directory. Not for several threads at once.
 
     Args:
-        directory: where the ``db-<n>.log`` are; made if it is not there. Nobody else writes to it (the lock).
+        directory: where the files are; made if it is not there. Nobody else writes to it (the lock).
+        journal_format: how files are named and framed.
         options: lengths of files, how they are allocated, when they are forced to the disk.
         disk: what writes; a test watches it.
         clock: for ``PERIODIC``.
@@ -103,17 +61,20 @@ class Appender:
     def __init__(
         self,
         directory: Path | str,
-        options: KahaDBOptions | None = None,
+        journal_format: JournalFormat[LocationT],
+        options: WriterOptions,
         *,
         disk: Disk | None = None,
         clock: Clock = boot_time_ns,
     ) -> None:
         self.directory: Final = Path(directory)
-        self.options: Final = options or KahaDBOptions()
+        self.options: Final = options
         #: What `open` found that is no accident of the last write: bytes that are left out when the journal is read.
-        self.damages: tuple[Damage, ...] = ()
+        self.damages: tuple[Flaw, ...] = ()
         #: The last batch, None if there is none in the file that is written.
         self.last_batch: BatchPlace | None = None
+        self._format = journal_format
+        self._end_mark = journal_format.end_mark
         self._disk = disk or Disk(self.directory)
         self._clock = clock
         self._file: DiskFile | None = None
@@ -141,43 +102,49 @@ class Appender:
             StoreFull, StoreReadOnly, StoreUnavailable: the disk refuses, or does not keep what it showed.
             StoreError: a file cannot be read.
         """
-        with _writing(str(self.directory)):
+        with writing(str(self.directory)):
             make_directory(self.directory)
-            self._disk.mode = mode_like(self.directory, "db-*.log")
-            numbers = [file_number(path.name) for path in self.directory.iterdir()]
+            self._disk.mode = mode_like(self.directory, self._format.file_pattern)
+            numbers = [self._format.file_number(path.name) for path in self.directory.iterdir()]
             if self._is_forcing:
                 self._disk.sync()  # a broker may have been killed before it had forced the name of a new file
         self._highest = max((number for number in numbers if number is not None), default=0)
         self._failure, self._unforced_since_ns, self._unused = None, None, []
-        journal = Journal(self.directory)
-        tail: _Tail | None = None
-        for number in reversed(list(journal.files)):
-            found = _tail(journal, number)
-            if found.last is not None or found.damages:
+        files = journal_files(self.directory, self._format.file_number)
+        tail: Tail | None = None
+        for number in reversed(files):
+            found = self._tail(files[number], number)
+            if found.last is not None or found.flaws:
                 tail, self._number = found, number
                 break
             self._unused.insert(0, number)
-        self._check(journal, tail)
+        self._check(files, tail)
         try:
             if tail is not None:
                 self._continue_file(tail)
-            if tail is None or tail.has_marker:
+            if tail is None or tail.is_closed:
                 self._begin_file()
         except StoreError:
             self.abandon()
             raise
         self._forced_ns = self._clock()
 
-    def _check(self, journal: Journal, tail: _Tail | None) -> None:
-        torn: Damage | None = None
-        damages = list(tail.damages) if tail is not None else []
+    def _tail(self, path: Path, number: int) -> Tail:
+        with reading(str(path)):
+            source = path.open("rb")
+        with source:
+            return self._format.tail(source, number)
+
+    def _check(self, files: Mapping[int, Path], tail: Tail | None) -> None:
+        torn: Flaw | None = None
+        damages = list(tail.flaws) if tail is not None else []
         if damages and damages[-1].at_the_end:
             torn = damages.pop()
             _LOG.warning("%s: removed, what was being written when a broker ended", torn)
         if self.options.check_for_corrupt_journal_files:
-            for number in [number for number in journal.files if number < self._number]:
-                damages += _tail(journal, number).damages
-        self.damages = tuple(sorted(damages))
+            for number in [number for number in files if number < self._number]:
+                damages += self._tail(files[number], number).flaws
+        self.damages = tuple(sorted(damages, key=attrgetter("file", "offset")))
         for damage in self.damages:
             _LOG.warning("%s: left out", damage)
         if self.damages and self.options.check_for_corrupt_journal_files:
@@ -188,13 +155,13 @@ class Appender:
                 " ignoreMissingJournalfiles=true starts without what is damaged"
             )
 
-    def _continue_file(self, tail: _Tail) -> None:
-        name = file_name(self._number)
-        with _writing(name):
+    def _continue_file(self, tail: Tail) -> None:
+        name = self._format.file_name(self._number)
+        with writing(name):
             file = self._disk.open(name)
             self._file = file
             if not tail.is_blank_behind:
-                _cut(file, tail.end)
+                self._cut(file, tail.end)
             if self._is_forcing:
                 self._force_anew(file, tail)
         self._offset, self.last_batch = tail.end, tail.last
@@ -203,7 +170,7 @@ class Appender:
     def _is_forcing(self) -> bool:
         return self.options.journal_disk_sync_strategy != "NEVER"
 
-    def _force_anew(self, file: DiskFile, tail: _Tail) -> None:
+    def _force_anew(self, file: DiskFile, tail: Tail) -> None:
         """Write once more, and force, what is perhaps in the memory of the system only."""
         is_batch = self.options.journal_disk_sync_strategy == "ALWAYS" and tail.last is not None
         start = tail.last.offset if is_batch and tail.last is not None else 0
@@ -211,13 +178,11 @@ class Appender:
             file.write(file.read(min(_CHUNK_BYTES, tail.end - offset), offset), offset)
         file.sync()
         with file.path.open("rb") as source:
-            again = JournalFile(source, self._number, start=start)
-            for _ in again.batches():
-                pass
-        if again.append_offset != tail.end:
+            end = self._format.end_from(source, self._number, start)
+        if end != tail.end:
             raise StoreUnavailable(
-                f"{file.path.name} ended at {tail.end}, and ends at {again.append_offset} now that it was forced to the"
-                " disk: the disk does not keep what is written"
+                f"{file.path.name} ended at {tail.end}, and ends at {end} now that it was forced to the disk: the disk"
+                " does not keep what is written"
             )
 
     def close(self) -> None:
@@ -248,17 +213,17 @@ class Appender:
         """File and offset where the next batch is written, unless it begins a new file."""
         return self._number, self._offset
 
-    def append(self, payloads: Sequence[bytes]) -> list[Location]:
+    def append(self, payloads: Sequence[bytes]) -> list[LocationT]:
         """Write one batch with one write. `sync` makes it safe.
 
         Args:
-            payloads: of its records, at least one, as `jdbcstore.store.journal.kahadb.encoding.encode` makes them.
+            payloads: of its records, at least one, as the format encodes them.
 
         Returns:
             Where each record stands.
 
         Raises:
-            MessageTooLarge: more than two GiB.
+            MessageTooLarge: more than fits into a file of this format.
             StoreFull, StoreReadOnly, StoreUnavailable: the disk refuses. Nothing was written; trying again may help.
             StoreError: forcing the file before to the disk failed, or an earlier write could neither be done nor
                 undone: nothing will be written any more.
@@ -266,26 +231,16 @@ class Appender:
         """
         assert payloads, "a batch has a record"
         self._opened()
-        size = CONTROL.size + _HEADER.size * len(payloads) + sum(map(len, payloads))
-        if size + len(END_RECORD) > _INT_MAX:
-            raise MessageTooLarge(f"a batch of {size} bytes, {_INT_MAX} fit into a journal file")
-        if self._offset and self._offset + size + len(END_RECORD) > self.options.journal_max_file_length_bytes:
+        size, room = self._format.batch_size(payloads), len(self._end_mark)
+        if size + room > self._format.file_bytes_max:
+            raise MessageTooLarge(f"a batch of {size} bytes, {self._format.file_bytes_max} fit into a journal file")
+        if self._offset and self._offset + size + room > self.options.journal_max_file_length_bytes:
             self._begin_file()
-        number, offset = self._number, self._offset + CONTROL.size
-        parts: list[bytes] = [_ROOM_FOR_CONTROL]
-        locations: list[Location] = []
-        for payload in payloads:
-            length = len(payload) + _HEADER.size
-            parts += (_HEADER.pack(length, USER_RECORD), payload)
-            locations.append(Location(number, offset, length))
-            offset += length
-        parts.append(END_RECORD)
-        data = bytearray().join(parts)
-        checksum = zlib.adler32(memoryview(data)[CONTROL.size : size])
-        CONTROL.pack_into(data, 0, CONTROL_HEAD, size - CONTROL.size, checksum)
+        number, offset = self._number, self._offset
+        data, locations, checksum = self._format.batch(payloads, size, number, offset)
         self._write(data)
-        self.last_batch = BatchPlace(number, self._offset, checksum)
-        self._offset += size
+        self.last_batch = BatchPlace(number, offset, checksum)
+        self._offset = offset + size
         if self._unforced_since_ns is None:
             self._unforced_since_ns = self._clock()
         return locations
@@ -296,7 +251,7 @@ class Appender:
             file.write(data, self._offset)
         except OSError as error:
             try:
-                _cut(file, self._offset)
+                self._cut(file, self._offset)
             except OSError as second:
                 self._fail(f"a write to {file.path.name} could neither be done nor undone", second)
             raise refused(file.path.name, error) from error
@@ -358,9 +313,9 @@ class Appender:
         if self._file is not None and self._is_forcing:
             self.force()  # what the next file holds must not survive what this one holds
         number = self._next_unused()
-        name = file_name(number)
+        name = self._format.file_name(number)
         try:
-            with _writing(name):
+            with writing(name):
                 file = self._disk.open(name)
         except StoreError:
             self._unused.insert(0, number)
@@ -384,11 +339,13 @@ class Appender:
 
     def _make_file(self) -> int:
         """A new file with room for batches and none in it; its number."""
-        number = self._highest + 1
-        if number > _INT_MAX:
-            raise StoreFull(f"{self.directory}: {file_name(_INT_MAX)} is the last name that a journal file can have")
-        name = file_name(number)
-        with _writing(name):
+        highest = self._highest
+        number, number_max = self._format.next_number(highest, self._offset), self._format.number_max
+        if number > number_max:
+            last = self._format.file_name(number_max)
+            raise StoreFull(f"{self.directory}: {last} is the last name that a journal file can have")
+        name = self._format.file_name(number)
+        with writing(name):
             self._highest = number
             file = self._disk.open(name, create=True)
             try:
@@ -401,7 +358,7 @@ class Appender:
                 with suppress(OSError):
                     file.truncate(0)
                     self._disk.remove(name)
-                    self._highest = number - 1
+                    self._highest = highest
                 raise
             finally:
                 file.close()
@@ -410,19 +367,30 @@ class Appender:
     def _allocate(self, file: DiskFile) -> None:
         length = self.options.journal_max_file_length_bytes
         if self.options.preallocation_scope == "NONE":
-            file.write(END_RECORD, 0)
+            file.write(self._end_mark, 0)
             return
         strategy = self.options.preallocation_strategy
         if strategy == "SPARSE_FILE":
             file.truncate(length)
-            file.write(END_RECORD, length - len(END_RECORD))
+            file.write(self._end_mark, length - len(self._end_mark))
         elif strategy == "OS_KERNEL_COPY":
             file.reserve(length)
         elif strategy == "ZEROS":
             file.write_zeros(length, length)
         else:
             file.write_zeros(length)
-        file.write(END_RECORD, 0)
+        file.write(self._end_mark, 0)
+
+    def _cut(self, file: DiskFile, end: int) -> None:
+        """Remove what stands behind the last batch; the file stays as long as it is."""
+        size = max(file.size(), end + len(self._end_mark))
+        file.truncate(end)
+        file.truncate(size)
+        try:
+            file.write(self._end_mark, end)
+        except OSError:  # the disk is full; zeros are an end, too
+            file.truncate(end)
+            file.truncate(size)
 
 
 class _Preparing:
@@ -431,7 +399,7 @@ class _Preparing:
     def __init__(self, make: Callable[[], int]) -> None:
         self._make = make
         self._made: int | None = None
-        self._thread = Thread(target=self._run, name="kahadb-preallocation", daemon=True)
+        self._thread = Thread(target=self._run, name="journal-preallocation", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -444,45 +412,3 @@ class _Preparing:
         """The number of the file, None if it could not be made."""
         self._thread.join()
         return self._made
-
-
-def _tail(journal: Journal, number: int) -> _Tail:
-    """Read the batches of a file, but for their records."""
-    last: BatchPlace | None = None
-    has_marker = False
-    with journal.opened(number) as source:
-        file = JournalFile(source, number)
-        for offset, data, start, end in file.batches():
-            _, length, checksum = CONTROL.unpack_from(data, start - CONTROL.size)
-            assert length == end - start
-            last = BatchPlace(number, offset, checksum)
-            has_marker = has_marker or data[start + _HEADER.size] == _MARKER
-        return _Tail(file.append_offset, last, tuple(file.damages), file.is_blank_behind(), has_marker)
-
-
-def _cut(file: DiskFile, end: int) -> None:
-    """Remove what stands behind the last batch; the file stays as long as it is."""
-    size = max(file.size(), end + len(END_RECORD))
-    file.truncate(end)
-    file.truncate(size)
-    try:
-        file.write(END_RECORD, end)
-    except OSError:  # the disk is full; zeros are an end, too
-        file.truncate(end)
-        file.truncate(size)
-
-
-@contextmanager
-def _writing(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise refused(what, error) from error
-
-
-def refused(what: str, error: OSError) -> StoreError:
-    """What it means that the system did not write something: full, read-only, or away."""
-    text = f"cannot write {what}: {error.strerror or error}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StoreFull(text)
-    return StoreReadOnly(text) if error.errno == errno.EROFS else StoreUnavailable(text)

@@ -26,7 +26,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.disk import Disk, DiskFile
 from jdbcstore.store.journal.kahadb import Journal, Location
-from jdbcstore.store.journal.kahadb.appending import Appender
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions

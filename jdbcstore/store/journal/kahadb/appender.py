@@ -1,0 +1,125 @@
+"""Writing to a KahaDB journal: the engine's writer, with batches as brokers write them.
+
+A batch is a control record with an Adler-32 checksum, the records, and the end record behind them, which the next batch
+overwrites.
+
+No file is continued behind copies of an ack compaction of ActiveMQ: a broker that has to rebuild its index leaves out
+what stands behind them as long as the copied file exists.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from jdbcstore.store.disk import Disk
+from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.commands import COMMANDS, RewrittenDataFile
+from jdbcstore.store.journal.kahadb.journal import (
+    CONTROL,
+    CONTROL_HEAD,
+    END_RECORD,
+    FILE_NUMBER_MAX,
+    FILE_PATTERN,
+    USER_RECORD,
+    JournalFile,
+    Location,
+    file_name,
+    file_number,
+)
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.lease import Clock, boot_time_ns
+
+__all__ = ["Appender", "KahaDBFormat"]
+
+_HEADER: Final = struct.Struct(">ib")
+_ROOM_FOR_CONTROL: Final = bytes(CONTROL.size)
+#: Offsets are ints of Java.
+_FILE_BYTES_MAX: Final = (1 << 31) - 1
+_MARKER: Final = COMMANDS.index(RewrittenDataFile)
+
+
+class KahaDBFormat:
+    """KahaDB's `jdbcstore.store.journal.journal_format.JournalFormat`."""
+
+    file_pattern: Final = FILE_PATTERN
+    number_max: Final = FILE_NUMBER_MAX
+    file_bytes_max: Final = _FILE_BYTES_MAX
+    end_mark: Final = END_RECORD
+
+    def file_name(self, number: int) -> str:
+        """``db-<n>.log``."""
+        return file_name(number)
+
+    def file_number(self, name: str) -> int | None:
+        """Of ``db-<n>.log``."""
+        return file_number(name)
+
+    def next_number(self, number: int, end: int) -> int:
+        """Files are counted."""
+        return number + 1
+
+    def batch_size(self, payloads: Sequence[bytes]) -> int:
+        """With a control record, and a header for each record."""
+        return CONTROL.size + _HEADER.size * len(payloads) + sum(map(len, payloads))
+
+    def batch(self, payloads: Sequence[bytes], size: int, number: int, offset: int) -> FramedBatch[Location]:
+        """A control record, records, and the end record; payloads as `jdbcstore.store.journal.kahadb.encoding.encode`
+        makes them."""
+        offset += CONTROL.size
+        parts: list[bytes] = [_ROOM_FOR_CONTROL]
+        locations: list[Location] = []
+        for payload in payloads:
+            length = len(payload) + _HEADER.size
+            parts += (_HEADER.pack(length, USER_RECORD), payload)
+            locations.append(Location(number, offset, length))
+            offset += length
+        parts.append(END_RECORD)
+        data = bytearray().join(parts)
+        checksum = zlib.adler32(memoryview(data)[CONTROL.size : size])
+        CONTROL.pack_into(data, 0, CONTROL_HEAD, size - CONTROL.size, checksum)
+        return FramedBatch(data, locations, checksum)
+
+    def tail(self, source: BinaryIO, number: int) -> Tail:
+        """Read the batches of a file, but for their records."""
+        last: BatchPlace | None = None
+        has_marker = False
+        file = JournalFile(source, number)
+        for offset, data, start, end in file.batches():
+            _, length, checksum = CONTROL.unpack_from(data, start - CONTROL.size)
+            assert length == end - start
+            last = BatchPlace(number, offset, checksum)
+            has_marker = has_marker or data[start + _HEADER.size] == _MARKER
+        return Tail(file.append_offset, last, tuple(file.damages), file.is_blank_behind(), has_marker)
+
+    def end_from(self, source: BinaryIO, number: int, start: int) -> int:
+        """Read the batches from one on."""
+        file = JournalFile(source, number, start=start)
+        for _ in file.batches():
+            pass
+        return file.append_offset
+
+
+class Appender(JournalWriter[Location]):
+    """Writes batches to the journal of a KahaDB directory. Not for several threads at once.
+
+    Args:
+        directory: where the ``db-<n>.log`` are; made if it is not there. Nobody else writes to it (the lock).
+        options: lengths of files, how they are allocated, when they are forced to the disk.
+        disk: what writes; a test watches it.
+        clock: for ``PERIODIC``.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        options: KahaDBOptions | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock = boot_time_ns,
+    ) -> None:
+        super().__init__(directory, KahaDBFormat(), options or KahaDBOptions(), disk=disk, clock=clock)

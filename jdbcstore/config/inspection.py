@@ -10,8 +10,8 @@ from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_f
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.journal.kahadb.looking import KahaDBView
-from jdbcstore.store.journal.kahadb.recognising import refuse_another_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
+from jdbcstore.store.journal.kahadb.directory_view import KahaDBView
 
 __all__ = ["check_url", "is_journal", "looking_into"]
 

@@ -138,7 +138,7 @@ def open_store(
         return MemoryPersistenceAdapter()
     if is_kahadb(text):
         from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-        from jdbcstore.store.journal.kahadb.recognising import refuse_another_store
+        from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 
         directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
         refuse_another_store(directory, ignores_missing=kahadb.ignore_missing_journal_files)  # before the lock is made

@@ -22,7 +22,6 @@ from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.jdbc.xid import xid_text
-from jdbcstore.store.journal.kahadb.checking import CheckReport, check
 from jdbcstore.store.journal.kahadb.commands import (
     COMMANDS,
     AddMessage,
@@ -32,10 +31,11 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
+from jdbcstore.store.journal.kahadb.inspection import CheckReport, check
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile, Location
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
-from jdbcstore.store.journal.kahadb.surveying import Survey, open_journal, survey
+from jdbcstore.store.journal.kahadb.survey import Survey, open_journal, survey
 
 __all__ = ["kahadb"]
 

@@ -22,13 +22,13 @@ from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedCont
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.journal.kahadb import remarks
 from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
 from jdbcstore.store.journal.kahadb.known import named_destination
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
-from jdbcstore.store.journal.kahadb.recognising import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.replay import Replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.scheduling import DIRECTORY
+from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY
 from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredSubscription, Tier
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey

@@ -21,8 +21,8 @@ from jdbcstore.store.journal import file_replacement
 from jdbcstore.store.journal.kahadb import Journal, recovery, replay
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
-from jdbcstore.store.journal.kahadb.checking import check
 from jdbcstore.store.journal.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
+from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ

@@ -12,11 +12,11 @@ from jdbcstore.errors import LockHeld
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.journal.kahadb import Journal, replay
-from jdbcstore.store.journal.kahadb.checking import check
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
+from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.store.journal.kahadb.state import StoredMessage
-from jdbcstore.store.journal.kahadb.surveying import survey
+from jdbcstore.store.journal.kahadb.survey import survey
 from tests.compat.activemq import ActiveMQ
 from tests.unit.kahadb.journals import unpack
 

@@ -18,8 +18,8 @@ from pyarrow import fs
 
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in
 from jdbcstore.store.journal.kahadb.journal import AnyJournal, file_number
-from jdbcstore.store.journal.kahadb.recognising import foreign_store, stores_in
 
 __all__ = ["JournalDirectory", "RemoteFile"]
 

@@ -15,7 +15,7 @@ from jdbcstore.store.journal.kahadb.commands import AckMessageFileMap, AddMessag
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, Held, Pins, Span, SubscriptionPin, removable
 from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.store.journal.kahadb.state import StoredMessage, Tier
-from jdbcstore.store.journal.kahadb.surveying import survey
+from jdbcstore.store.journal.kahadb.survey import survey
 from tests.unit.kahadb.journals import unpack, unpack_index, write
 
 A, B, T = Queue("A"), Queue("B"), Topic("T")

@@ -18,7 +18,6 @@ from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
 from jdbcstore.store.journal.kahadb import Journal, State, remarks, replay
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.checking import check
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     Command,
@@ -28,9 +27,10 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
+from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
-from jdbcstore.store.journal.kahadb.surveying import survey
+from jdbcstore.store.journal.kahadb.survey import survey
 from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 
 A, B, T, U = Queue("A"), Queue("B"), Topic("T"), Topic("U")

@@ -29,7 +29,7 @@ EXCEPTIONS = {
     "jdbcstore/config/activemq_xml/vocabulary/data_sources.py": _JDBC,
     "jdbcstore/config/activemq_xml/vocabulary/stores.py": _JDBC,
     "jdbcstore/config/spool.py": "the spool is a file of one certain format, too",
-    "jdbcstore/store/journal/kahadb/applying.py": _INDEX,
+    "jdbcstore/store/journal/kahadb/applier.py": _INDEX,
     "jdbcstore/store/journal/kahadb/committer.py": _INDEX,
     "jdbcstore/store/journal/kahadb/index.py": _INDEX,
     "jdbcstore/store/journal/kahadb/options.py": _INDEX,

@@ -1,8 +1,8 @@
 """The KahaDB store: a journal that brokers read and write, an index of our own, one thread that commits.
 
 A message on its way in: `messages` makes a record of it and gives it its number, `committer` writes it with others to
-the journal (`appender`) and applies it to the index (`applying`, `index`). On its way out: the index says where it
-stands, `reading` reads it there. At the start `recovery` brings the index up to date.
+the journal (`appender`) and applies it to the index (`applier`, `index`). On its way out: the index says where it
+stands, `record_reader` reads it there. At the start `recovery` brings the index up to date.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from jdbcstore.store.contract import (
 from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.blank_index import wire_version_of
 from jdbcstore.store.journal.kahadb.committer import Committer
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.job_store import KahaDBJobStore
 from jdbcstore.store.journal.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.journal.kahadb.messages import KahaDBMessageStore, PreparedAdd
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.recognising import refuse_another_store
 from jdbcstore.store.journal.kahadb.record_reader import RecordReader
 from jdbcstore.store.journal.kahadb.recovery import open_index
-from jdbcstore.store.journal.kahadb.scheduling import SchedulerJournal
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.kahadb.topics import KahaDBTopicMessageStore
 from jdbcstore.store.journal.kahadb.transactions import KahaDBTransactionStore
 from jdbcstore.store.journal.kahadb.work import (

@@ -28,7 +28,7 @@ from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.commands import Subscription
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.journal import file_name, file_number
-from jdbcstore.store.journal.kahadb.keeping import keeping
+from jdbcstore.store.journal.kahadb.kept_queue import keeping
 from jdbcstore.store.journal.kahadb.known import KnownDestination, KnownSubscription
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.work import Part, Plan

@@ -38,14 +38,14 @@ from jdbcstore.errors import (
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applying import Applier
+from jdbcstore.store.journal.kahadb.applier import Applier
 from jdbcstore.store.journal.kahadb.cleanup import Cleanup
 from jdbcstore.store.journal.kahadb.commands import Command
 from jdbcstore.store.journal.kahadb.compaction import Compaction
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.scheduling import SchedulerJournal
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.kahadb.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
 

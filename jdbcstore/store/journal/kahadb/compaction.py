@@ -30,7 +30,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.applying import SCHEDULER_COMMANDS, Hint
+from jdbcstore.store.journal.kahadb.applier import SCHEDULER_COMMANDS, Hint
 from jdbcstore.store.journal.kahadb.cleanup import Cleanup
 from jdbcstore.store.journal.kahadb.commands import (
     AckMessageFileMap,
@@ -43,7 +43,7 @@ from jdbcstore.store.journal.kahadb.commands import (
 )
 from jdbcstore.store.journal.kahadb.index import Index, id_hash
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile, Location, Record
-from jdbcstore.store.journal.kahadb.keeping import KEEPING
+from jdbcstore.store.journal.kahadb.kept_queue import KEEPING
 from jdbcstore.store.journal.kahadb.work import Plan, Write
 
 __all__ = ["Compaction"]

@@ -1,4 +1,4 @@
-"""Scheduled messages, as a store of jobs over the scheduler's journal (`jdbcstore.store.journal.kahadb.scheduling`)."""
+"""Scheduled messages, as a store of jobs over the journal of `jdbcstore.store.journal.kahadb.scheduler_journal`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreE
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
-from jdbcstore.store.journal.kahadb.applying import SCHEDULER
+from jdbcstore.store.journal.kahadb.applier import SCHEDULER
 from jdbcstore.store.journal.kahadb.commands import AddScheduledJob, RemoveScheduledJob, RemoveScheduledJobs
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.index import JobRow
 from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.scheduling import JobChanges, RemoveJobs, job_command
+from jdbcstore.store.journal.kahadb.scheduler_journal import JobChanges, RemoveJobs, job_command
 from jdbcstore.store.journal.kahadb.store_host import StoreHost
 from jdbcstore.store.journal.kahadb.work import Write
 

@@ -18,7 +18,7 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
-from jdbcstore.store.journal.kahadb.applying import Hint, level_of
+from jdbcstore.store.journal.kahadb.applier import Hint, level_of
 from jdbcstore.store.journal.kahadb.commands import AddMessage
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.index import VISIBLE, Index, PageRow

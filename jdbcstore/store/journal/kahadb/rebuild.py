@@ -57,7 +57,7 @@ from jdbcstore.store.journal.kahadb.journal import (
     file_name,
     up_to,
 )
-from jdbcstore.store.journal.kahadb.keeping import keeping
+from jdbcstore.store.journal.kahadb.kept_queue import keeping
 from jdbcstore.store.journal.kahadb.known import destination_name
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
 from jdbcstore.store.journal.kahadb.replay import Replay

@@ -26,7 +26,7 @@ from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.kahadb import index as sql
 from jdbcstore.store.journal.kahadb import remarks
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applying import (
+from jdbcstore.store.journal.kahadb.applier import (
     SCHEDULER,
     SCHEDULER_COMMANDS,
     Applier,
@@ -50,7 +50,7 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import make_rebuild_complete
 from jdbcstore.store.journal.kahadb.replay import Replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.scheduling import DIRECTORY, SchedulerJournal
+from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY, SchedulerJournal
 from jdbcstore.store.journal.kahadb.state import State, StoredMessage, StoredTransaction
 
 __all__ = ["made_anew", "open_index"]

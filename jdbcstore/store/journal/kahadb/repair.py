@@ -27,7 +27,6 @@ from jdbcstore.openwire import STORE_VERSION, marshal, unmarshal
 from jdbcstore.store.disk import move, remove
 from jdbcstore.store.journal.kahadb import remarks
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.checking import CheckReport, check, message_problem
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     AddScheduledJob,
@@ -39,6 +38,7 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.encoding import encode
+from jdbcstore.store.journal.kahadb.inspection import CheckReport, check, message_problem
 from jdbcstore.store.journal.kahadb.journal import Location, file_number
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.state import (
@@ -48,7 +48,7 @@ from jdbcstore.store.journal.kahadb.state import (
     StoredSubscription,
     StoredTransaction,
 )
-from jdbcstore.store.journal.kahadb.surveying import Survey, lock_holder
+from jdbcstore.store.journal.kahadb.survey import Survey, lock_holder
 
 __all__ = ["RepairReport", "repair"]
 

@@ -9,7 +9,7 @@ from jdbcstore.store.journal.kahadb.committer import Committer
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.record_reader import RecordReader
-from jdbcstore.store.journal.kahadb.scheduling import SchedulerJournal
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 
 __all__ = ["StoreHost"]
 

@@ -18,7 +18,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.applying import SCHEDULER, SCHEDULER_COMMANDS, Hint
+from jdbcstore.store.journal.kahadb.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     Command,
@@ -35,7 +35,7 @@ from jdbcstore.store.journal.kahadb.commands import (
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.index import HIDDEN, VISIBLE, Index, JobRow, Row
 from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.keeping import keeping
+from jdbcstore.store.journal.kahadb.kept_queue import keeping
 from jdbcstore.store.journal.kahadb.known import KnownDestination, destination_name
 
 __all__ = [

@@ -14,7 +14,6 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb.checking import CheckReport, check
 from jdbcstore.store.journal.kahadb.commands import (
     Command,
     Commit,
@@ -22,8 +21,9 @@ from jdbcstore.store.journal.kahadb.commands import (
     RewrittenDataFile,
     Subscription,
 )
+from jdbcstore.store.journal.kahadb.inspection import CheckReport, check
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
-from jdbcstore.store.journal.kahadb.surveying import NOBODY, lock_holder
+from jdbcstore.store.journal.kahadb.survey import NOBODY, lock_holder
 from tests.unit.kahadb.journals import END, add, batch, remove, unpack, unpack_index, write
 
 A, T = Queue("A"), Topic("T")

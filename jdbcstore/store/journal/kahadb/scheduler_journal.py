@@ -26,7 +26,7 @@ from jdbcstore.store.jobs import FiredJob, JobChange, ScheduledJob
 from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.kahadb import remarks
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applying import SCHEDULER, repeat_after
+from jdbcstore.store.journal.kahadb.applier import SCHEDULER, repeat_after
 from jdbcstore.store.journal.kahadb.commands import (
     AddScheduledJob,
     Command,

@@ -22,7 +22,7 @@ from jdbcstore.store.journal.kahadb.index import FILE_NAME as OURS
 from jdbcstore.store.journal.kahadb.journal import Location, file_number
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
 from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredMessage
-from jdbcstore.store.journal.kahadb.surveying import Survey, survey
+from jdbcstore.store.journal.kahadb.survey import Survey, survey
 
 __all__ = ["CheckReport", "Finding", "check", "message_problem"]
 

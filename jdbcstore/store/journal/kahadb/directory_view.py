@@ -15,9 +15,9 @@ from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.committer import Committer
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.recognising import refuse_another_store
 from jdbcstore.store.journal.kahadb.recovery import made_anew
 from jdbcstore.store.journal.kahadb.transactions import KahaDBTransactionStore
 

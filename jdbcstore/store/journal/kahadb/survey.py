@@ -16,9 +16,9 @@ from jdbcstore.store.journal.kahadb import remarks
 from jdbcstore.store.journal.kahadb.ackmap import read_ack_map
 from jdbcstore.store.journal.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.diagnosis import Pins
+from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in, what_it_is
 from jdbcstore.store.journal.kahadb.journal import Journal, Location, Record, up_to
 from jdbcstore.store.journal.kahadb.pagefile import IndexPlace, PageFile
-from jdbcstore.store.journal.kahadb.recognising import foreign_store, stores_in, what_it_is
 from jdbcstore.store.journal.kahadb.replay import Replay
 from jdbcstore.store.journal.kahadb.state import State
 

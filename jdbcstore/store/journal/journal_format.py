@@ -111,13 +111,14 @@ class JournalFormat(Protocol[LocationT]):
     def file_number(self, name: str) -> int | None:
         """The number of a file by its name; None for files that are none of the journal."""
 
-    def next_number(self, number: int, end: int) -> int:
-        """The number of the file behind the highest one there is; no number is used again.
+    def next_number(self, highest: int, number: int, end: int) -> int:
+        """The number of the file that follows. It was never used before, or it is that of the highest, empty file.
 
         Args:
-            number: the highest that ever was; 0 if there is none.
-            end: where the batches of the file that is written end. A file that is made ahead
-                (``ENTIRE_JOURNAL_ASYNC``) is made before this is known; a format that needs it has no such option.
+            highest: the highest number that ever was; 0 if there is none.
+            number: of the file that is written; 0 if there is none.
+            end: where the batches in that one end. A file that is made ahead (``ENTIRE_JOURNAL_ASYNC``) is made before
+                this is known; a format that needs it does not offer that.
         """
 
     def batch_size(self, payloads: Sequence[bytes]) -> int:

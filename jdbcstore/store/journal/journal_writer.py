@@ -340,14 +340,16 @@ class JournalWriter(Generic[LocationT]):
     def _make_file(self) -> int:
         """A new file with room for batches and none in it; its number."""
         highest = self._highest
-        number, number_max = self._format.next_number(highest, self._offset), self._format.number_max
+        number_max = self._format.number_max
+        number = self._format.next_number(highest, self._number, self._offset)
         if number > number_max:
             last = self._format.file_name(number_max)
             raise StoreFull(f"{self.directory}: {last} is the last name that a journal file can have")
         name = self._format.file_name(number)
         with writing(name):
             self._highest = number
-            file = self._disk.open(name, create=True)
+            # Where numbers are positions the highest may be that of an empty file, left by a kill: it is the next one.
+            file = self._disk.open(name, create=number != highest or not (self.directory / name).exists())
             try:
                 self._allocate(file)
                 if self._is_forcing:

@@ -59,9 +59,9 @@ class KahaDBFormat:
         """Of ``db-<n>.log``."""
         return file_number(name)
 
-    def next_number(self, number: int, end: int) -> int:
+    def next_number(self, highest: int, number: int, end: int) -> int:
         """Files are counted."""
-        return number + 1
+        return highest + 1
 
     def batch_size(self, payloads: Sequence[bytes]) -> int:
         """With a control record, and a header for each record."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from time import perf_counter
+from typing import Any
 
 import pytest
 
 from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.stomp.events import Ack
 from jdbcstore.transport import hearing
 from jdbcstore.transport.hearing import Hearing
+from jdbcstore.transport.stomp import session
+from jdbcstore.transport.stomp.session import StompSession
 from tests.broker.conftest import OpenClient, StartBroker
 
 
@@ -77,6 +81,30 @@ def test_a_defect_in_hearing_one_client_keeps_nobody_else_from_being_heard(caplo
     asyncio.run(run())
     assert heard == ["next"]
     assert "on purpose" in caplog.text
+
+
+def test_of_many_acks_no_more_are_heard_in_a_slice_than_fit_into_it(
+    start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many short ones are read as one, and what follows one is heard with it."""
+    monkeypatch.setattr(session, "SLICE_S", -1.0)
+    heard: list[int] = []
+    listen, on_ack = StompSession._listen, StompSession._HANDLERS[Ack]
+
+    def counted_listen(self: StompSession, data: bytes = b"") -> None:
+        heard.append(0)
+        listen(self, data)
+
+    def counted_ack(self: StompSession, event: Any) -> None:
+        heard[-1] += 1
+        on_ack(self, event)
+
+    monkeypatch.setattr(StompSession, "_listen", counted_listen)
+    monkeypatch.setitem(StompSession._HANDLERS, Ack, counted_ack)
+    client = open_client(start_broker())
+    client.write(b"ACK\nid:x\n\n\0" * 200 + b"ACK\nid:%s\n\n\0" % (b"x" * 500))
+    assert [client.frame().command for _ in range(201)] == ["ERROR"] * 201
+    assert (sum(heard), max(heard)) == (201, 1)
 
 
 def test_who_is_never_heard_at_once_is_served_like_everybody(

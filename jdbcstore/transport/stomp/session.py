@@ -175,8 +175,12 @@ class StompSession:
     def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
         """Do what the client asks for, until it is held back, or time is over."""
         handlers, client = self._HANDLERS, self.client
+        is_late = False
         remaining = iter(events)
         for event in remaining:
+            if is_late and event.__class__ is Ack:
+                self._unheard += [event, *remaining]
+                return
             if client.consumers.acknowledged and event.__class__ is not Ack:
                 self._do(StompSession._settle, None)  # before what the client said after it
                 if client.is_held:
@@ -185,8 +189,9 @@ class StompSession:
             if self._is_deaf:
                 return  # what stands behind a refused login, or another fatal error, is not done
             self._do(handlers[type(event)], event)
-            # What comes with an ACK is heard with it, however late it is: the next message would pass a DISCONNECT.
-            if client.is_held or (perf_counter() > deadline_s and event.__class__ is not Ack):
+            is_late = perf_counter() > deadline_s
+            # What is said right after an ACK is heard with it, however late it is: a message would pass a DISCONNECT.
+            if client.is_held or (is_late and event.__class__ is not Ack):
                 self._unheard.extend(remaining)
 
     def _do(self, handler: Callable[[StompSession, Any], None], event: Event | None) -> None:

@@ -496,6 +496,17 @@ class PersistenceAdapterContract:
             store.add_message(message).result(_WAIT_S)
         assert [one.level for one in adapter.expired_messages(1000, 10).messages] == [9, 4, 0]
 
+    def test_prepared_messages_expire_like_others(self, adapter: PersistenceAdapter) -> None:
+        store = adapter.queue_message_store(Queue("P"), prioritized=True)
+        adds = [
+            (store, text_message(number, destination=Queue("P"), priority=priority, expiration=100 * number))
+            for number, priority in enumerate((9, 4, 0), 1)
+        ]
+        prepared = [store.prepare(message) for _, message in adds]
+        adapter.commit_together(Commit(adds=adds, prepared=prepared)).result(_WAIT_S)
+        found = adapter.expired_messages(250, 10).messages
+        assert [(one.sequence, one.level) for one in found] == [(_sequence(adds[0][1]), 9), (_sequence(adds[1][1]), 4)]
+
     def test_checkpoint_of_a_healthy_store_says_nothing(self, adapter: PersistenceAdapter) -> None:
         adapter.checkpoint()
 

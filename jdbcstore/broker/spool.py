@@ -1,9 +1,9 @@
 """The store for non-persistent messages that do not fit into memory.
 
 It is opened when it may soon be needed, since that takes some tenths of a second on a busy machine, or at the first
-need. When that fails, whoever needed it is told, and the next one tries again. Somebody may
-tidy up the folder that its files are in: those who have them open go on reading what is in them, and when that is
-nothing any more, the next message opens a new one.
+need. When that fails, whoever needed it is told, and the next one tries again. Somebody may tidy up the folder that its
+files are in: those who have them open go on reading what is in them, and when that is nothing any more, the next
+message opens a new one.
 """
 
 from __future__ import annotations

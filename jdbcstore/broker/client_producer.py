@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 
 from jdbcstore.broker.answers import SendAnswer
@@ -124,7 +125,12 @@ class ClientProducer:
     def _prepare(self, singles: list[Message], commit: Callable[..., object]) -> None:
         """Make what is stored for a message ready in slices, then store it."""
         prepared = Prepared()
-        self._client.work(self._division.preparing(singles, prepared), None, partial(commit, prepared=prepared))
+
+        def submit() -> None:
+            with closing(prepared):
+                commit(prepared=prepared)
+
+        self._client.work(self._division.preparing(singles, prepared), None, submit)
 
     def send_numbered(
         self, number: Number, make: Callable[[], Message], request: object, transaction: str | None = None

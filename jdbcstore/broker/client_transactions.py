@@ -62,6 +62,7 @@ class ClientTransactions:
         transaction = self._open.named(name)
         failure = self._producer.failure_of(transaction.numbers)
         if failure is not None:
+            transaction.forget_prepared()
             self._client.complete(request, failure)
             return True
         if not transaction.is_incomplete and self._producer.has_to_learn(transaction.numbers):
@@ -71,12 +72,17 @@ class ClientTransactions:
         refusal = self._refusal_of(transaction)
         # The transaction is open until it is prepared, so it is rolled back with a client that goes meanwhile.
         if transaction.prepared is None and refusal is None and self._division.needs_preparing(transaction.sends):
-            transaction.prepared = Prepared()
-            job = self._division.preparing(transaction.sends, transaction.prepared)
+            transaction.prepared = prepared = Prepared()
+            job = self._division.preparing(transaction.sends, prepared)
             self._client.work(job, request, lambda: None)
             if self._client.is_held:
                 return False
-        self._commit(transaction, request, refusal)
+        ready, transaction.prepared = transaction.prepared, None  # it outlives the transaction, which ends first
+        try:
+            self._commit(transaction, request, refusal, ready)
+        finally:
+            if ready is not None:
+                ready.close()
         return True
 
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
@@ -91,7 +97,9 @@ class ClientTransactions:
                 return ProtocolError(f"Transaction {transaction.name} is rolled back: {error}")
         return None
 
-    def _commit(self, transaction: Transaction, request: object, refusal: ProtocolError | None) -> None:
+    def _commit(
+        self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
+    ) -> None:
         size = self._division.size_of(transaction.sends)
         if transaction.numbers or transaction.is_incomplete:
             size += NUMBERED_BYTES
@@ -101,9 +109,7 @@ class ClientTransactions:
         if refusal is not None:
             answer(refusal)
         elif not transaction.numbers:
-            self._broker.commit(
-                transaction.sends, transaction.acknowledged, self._client, answer, prepared=transaction.prepared
-            )
+            self._broker.commit(transaction.sends, transaction.acknowledged, self._client, answer, prepared=prepared)
         else:
             self._broker.producers.commit(
                 transaction.sends,
@@ -111,7 +117,7 @@ class ClientTransactions:
                 self._client,
                 answer,
                 transaction.numbers,
-                prepared=transaction.prepared,
+                prepared=prepared,
             )
 
     def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:

@@ -28,6 +28,9 @@ what may be done:
    one that it has just read there and that was not picked before. It is a delivery from then on. The count goes down,
    and a page leaves the message out. It is remembered (``_picked``) until the position is past it, or the store has
    removed it and no page is being read that may still show it.
+6. A message may take its place in the tail before it is submitted (`take_place`), as one that is not committed yet: the
+   tail is counted, not listed, so its place among the others is the one that the store gives it. A commit of thousands
+   does that ahead. What is never submitted leaves the tail like a write that failed.
 
 So nothing is skipped (only rules 1 and 2 move the position, and only over what they put into the window) and nothing
 is doubled (a message enters the window once: directly or by a page, never both). Should the count be too high all the
@@ -285,10 +288,14 @@ class Lane:
             self._enter(delivery)
             self._position = delivery.message_id.broker_sequence_id
             return delivery
+        self.take_place()
+        return None
+
+    def take_place(self) -> None:
+        """A message joins the tail; it is submitted, or is going to be (rule 6). `added` is told with None."""
         self._unpaged += 1
         self._pending += 1
         self._tail_adds += 1
-        return None
 
     def pass_over(self, message: Message) -> bool:
         """Take note of a message whose write has just been submitted, and that nobody here wants.

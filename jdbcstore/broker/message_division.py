@@ -93,6 +93,9 @@ class MessageDivision:
         memory.uncommitted += size  # what is prepared has the bodies once more
         try:
             yield from self._broker.preparing(messages, prepared)
+        except BaseException:
+            prepared.close()
+            raise
         finally:
             memory.uncommitted -= size
 

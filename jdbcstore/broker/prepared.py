@@ -1,8 +1,8 @@
 """What was done ahead for a commit of many messages, so that the commit itself is short.
 
-Messages of one commit get their numbers and are noted down by their queues in one go: nothing may come in between. What
-takes longest, to copy them for the queues of virtual topics and to turn them into bytes, does not have to be part of
-that.
+Messages of one commit get their numbers and are submitted in one go: nothing may come in between. What takes longest
+does not have to be part of that: to copy them for the queues of virtual topics, to turn them into bytes, and to tell
+their queues, where each takes its place in the tail before it is submitted (`jdbcstore.broker.lane`, rule 6).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from jdbcstore.broker.lane import Lane
+from jdbcstore.errors import StoreError
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
 
@@ -20,13 +22,22 @@ PREPARED_LEAST: Final = 500
 
 
 class Prepared:
-    """Messages of one transaction, with what their stores have done for them ahead."""
+    """Messages of one commit, with what was done for them ahead.
 
-    __slots__ = ("_copies", "_made")
+    Whoever has one calls `close` when the commit is submitted, or when there is none.
+
+    Attributes:
+        places: the lanes that keep a place for a message which is not submitted yet, by the message's `id`.
+        is_closed: whether nothing is prepared any more.
+    """
+
+    __slots__ = ("_copies", "_made", "is_closed", "places")
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Message, MessageStore, object]] = {}
         self._copies: dict[int, tuple[Message, list[Message]]] = {}
+        self.places: dict[int, Lane] = {}
+        self.is_closed = False
 
     def copying(self, message: Message, copies: Iterable[Message]) -> Iterator[Message]:
         """Keep the copies of a message for the queues of its virtual topic, one at a time."""
@@ -45,7 +56,22 @@ class Prepared:
         """Let a store do what it can. Raises as `MessageStore.prepare`."""
         self._made[id(message)] = message, store, store.prepare(message)
 
+    def take_place(self, lane: Lane, message: Message) -> None:
+        """Let a lane keep a place for a message that is prepared."""
+        lane.take_place()
+        self.places[id(message)] = lane
+
     def of(self, store: MessageStore, message: Message) -> object:
         """What was done for a message; None if nothing was, or by another store."""
         of, by, made = self._made.get(id(message), (None, None, None))
         return made if of is message and by is store else None
+
+    def close(self) -> None:
+        """Give up the places of messages that were not submitted."""
+        self.is_closed = True
+        while self.places:
+            _, lane = self.places.popitem()
+            lane.added(None, _NOT_SUBMITTED)
+
+
+_NOT_SUBMITTED: Final = StoreError("the message was not submitted")

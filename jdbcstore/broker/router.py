@@ -161,7 +161,7 @@ class Router:
         return self._commit(messages, acknowledged, publisher, answer, along, prepared)
 
     def preparing(self, sends: Sequence[Message], prepared: Prepared) -> Iterator[None]:
-        """Do ahead what a `commit` of many messages costs, as far as it changes nothing; a job."""
+        """Do ahead what a `commit` of many messages costs, as far as nobody sees it; a job."""
         for message in sends:
             if self._scheduler.takes(message):
                 continue
@@ -169,9 +169,14 @@ class Router:
                 yield from self._host.opening(message.destination)
             copies = self._virtual_topics.copies(message) if message.persistent else ()
             for one in chain([message], prepared.copying(message, copies)):
+                if prepared.is_closed:
+                    return
                 try:
                     if (target := self._keeper(one)) is not None:
-                        prepared.prepare(_store_of(_note_taker(target, one)), one)
+                        taker = _note_taker(target, one)
+                        prepared.prepare(_store_of(taker), one)
+                        if isinstance(taker, Lane):
+                            prepared.take_place(taker, one)
                 except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
                     return
                 yield
@@ -189,8 +194,14 @@ class Router:
         takers: list[Lane | Topic] = []
         adds: list[tuple[MessageStore, Message]] = []
         others: list[Message] = []
+        places = {} if prepared is None else prepared.places
         try:
             for message in sends:
+                lane = places.get(id(message))
+                if lane is not None and not lane.is_closed:
+                    takers.append(lane)
+                    adds.append((lane.store, message))
+                    continue
                 target = self._keeper(message)
                 if target is None:
                     others.append(message)
@@ -215,7 +226,10 @@ class Router:
         held = publisher if is_stored and _may_be_overtaken(others, commit) else None
         if held is not None:
             held.hold()
-        written = [_take_note(taker, message, publisher) for taker, (_, message) in zip(takers, adds, strict=True)]
+        written = [
+            (taker, None) if places.pop(id(message), None) is taker else _take_note(taker, message, publisher)
+            for taker, (_, message) in zip(takers, adds, strict=True)
+        ]
 
         def take_effect(error: BaseException | None) -> None:
             for noted in written:

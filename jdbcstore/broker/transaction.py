@@ -134,6 +134,13 @@ class Transaction:
         self._account.give_up(self._kept)
         self._kept = 0
         self._release()
+        self.forget_prepared()
+
+    def forget_prepared(self) -> None:
+        """It is not committed now: nothing stays prepared for that."""
+        if self.prepared is not None:
+            self.prepared.close()
+            self.prepared = None
 
     def _release(self) -> None:
         self._producers.release(self._held)

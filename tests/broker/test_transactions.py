@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
-from jdbcstore import Broker, PersistenceAdapter
+from jdbcstore import Broker, PersistenceAdapter, Queue
 from jdbcstore.broker import slices
 from jdbcstore.broker.client import Client as BrokerClient
 from jdbcstore.broker.prepared import PREPARED_LEAST
@@ -199,9 +200,10 @@ def test_what_is_said_behind_a_long_commit_is_done_after_it(durable: Client) -> 
     assert texts(durable, 2 * MANY + 1) == [*sent, "behind"]
 
 
+@pytest.mark.parametrize("steps", [0, 10, MANY])
 @pytest.mark.usefixtures("short_slices")
 def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
-    durable: Client, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+    durable: Client, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     broker = brokers[0]
     preparing = broker.preparing
@@ -210,9 +212,11 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
 
     def preparing_to_go(*arguments: object) -> Iterator[None]:
         yield
+        job = preparing(*arguments)  # type: ignore[arg-type]
+        yield from islice(job, steps)
         gone.extend(client for client in broker.clients if client.consumers.by_key)
         gone[0].close()
-        yield from preparing(*arguments)  # type: ignore[arg-type]
+        yield from job
 
     monkeypatch.setattr(broker, "preparing", preparing_to_go)
     durable.publish("/queue/B", "b")
@@ -224,6 +228,7 @@ def test_a_connection_that_goes_while_its_commit_is_prepared_rolls_back(
     durable.send("COMMIT", {"transaction": "t"})
     wait_until(lambda: bool(gone) and not broker.slices.at_work and gone[0] not in broker.clients)
     again = open_client(broker.address)
+    wait_until(lambda: broker.queue(Queue("A")).contents.is_idle)
     again.subscribe("/queue/B")
     assert again.message().text == "b"
     again.subscribe("/queue/A", id="2")
@@ -259,9 +264,40 @@ def test_a_long_commit_that_fails_leaves_everything_as_it_was(durable: Client, b
     with commits_fail():
         durable.send("COMMIT", {"transaction": "t", "receipt": "failed"})
         assert durable.frame().command == "ERROR"
+    assert brokers[0].queue(Queue("A")).contents.is_idle
     durable.subscribe("/queue/A")
     assert durable.is_silent()
     assert brokers[0].memory.uncommitted == 0
+
+
+@pytest.mark.usefixtures("short_slices")
+def test_a_long_commit_leaves_the_order_to_the_store(
+    durable: Client, open_client: OpenClient, brokers: list[Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others send while it is made ready is stored before it, and goes before it."""
+    broker, other = brokers[0], open_client(brokers[0].address)
+    preparing, is_ready = broker.preparing, [False]
+
+    def in_between(*arguments: object) -> Iterator[None]:
+        job = preparing(*arguments)  # type: ignore[arg-type]
+        yield from islice(job, MANY // 2)
+        while not is_ready[0]:
+            yield
+        yield from job
+
+    monkeypatch.setattr(broker, "preparing", in_between)
+    consumer = open_client(broker.address)
+    consumer.subscribe("/queue/A")
+    durable.done("BEGIN", {"transaction": "t"})
+    many(durable, "t")
+    durable.send("COMMIT", {"transaction": "t", "receipt": "committed"})
+    wait_until(lambda: broker.queue(Queue("A")).depth > 0)
+    for number in range(3):
+        other.publish("/queue/A", f"between {number}", persistent="true")
+    assert texts(consumer, 3) == [f"between {number}" for number in range(3)]
+    is_ready[0] = True
+    assert texts(consumer, MANY) == [f"t {number}" for number in range(MANY)]
+    assert durable.frame().headers["receipt-id"] == "committed"
 
 
 def test_what_was_prepared_for_a_long_commit_is_used(

@@ -26,12 +26,14 @@ from jdbcstore import (
     MessageStore,
     Page,
     Queue,
+    StoreError,
     TransientStoreError,
 )
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.queue import Queue as BrokerQueue
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.identifiers import ProducerId
@@ -158,6 +160,7 @@ class World:
         self.refused: set[int] = set()
         self.acknowledged: list[int] = []
         self.first_seen: list[int] = []
+        self.places: list[Lane] = []
         for _ in range(stored):
             self.store.add_message(self._message())
         self.store.commit(stored)
@@ -194,6 +197,33 @@ class World:
                 self.refused.add(number)
 
         self.queue.add(message, answer)
+
+    def take_place(self) -> None:
+        """The next message that goes to this lane has its place in the tail before it is submitted."""
+        upcoming = text_message(self.sent + 1, destination=NAME, priority=priority(self.sent + 1))
+        lane = self.queue.contents.persistent_lane(upcoming)
+        lane.take_place()
+        self.places.append(lane)
+
+    def add_to_place(self) -> None:
+        """Submit a message that has its place, if there is one for it."""
+        message = self._message()
+        number, lane = self.sent, self.queue.contents.persistent_lane(message)
+        if lane not in self.places:
+            self.refused.add(number)
+            return
+        self.places.remove(lane)
+
+        def stored(_: object, error: BaseException | None) -> None:
+            lane.added(None, error)
+            if error is not None:
+                self.refused.add(number)
+
+        self.broker.completions.expect(self.store.add_message(message), stored, None)
+
+    def give_up_place(self) -> None:
+        if self.places:
+            self.places.pop().added(None, StoreError("given up"))
 
     def acknowledge(self) -> None:
         for key, delivery in list(self.consumer.unacknowledged.items())[:2]:
@@ -236,6 +266,11 @@ def priority(number: int) -> int:
     return (4, 0, 9, 4, 9, 9, 0)[number % 7]
 
 
+PLACE_STEPS = {
+    "take place": World.take_place,
+    "add to place": World.add_to_place,
+    "give up place": World.give_up_place,
+}
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 6)),
@@ -243,6 +278,7 @@ STEPS = st.lists(
         st.tuples(st.just("fail"), st.integers(1, 2)),
         st.tuples(st.just("acknowledge"), st.just(1)),
         st.tuples(st.just("reconnect"), st.just(1)),
+        st.tuples(st.sampled_from(list(PLACE_STEPS)), st.integers(1, 3)),
         st.tuples(st.just("turn"), st.integers(1, 4)),
     ),
     max_size=60,
@@ -262,9 +298,14 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
             world.acknowledge()
         elif step == "reconnect":
             world.reconnect()
+        elif step in PLACE_STEPS:
+            for _ in range(count):
+                PLACE_STEPS[step](world)
         else:
             for _ in range(count):
                 await asyncio.sleep(0)
+    while world.places:
+        world.give_up_place()
     await world.finish()
     world.note()
 
@@ -296,6 +337,7 @@ def test_nothing_is_lost_doubled_or_overtaken(
     assert not world.store.rows
     assert world.broker.memory.used == 0
     assert world.queue.depth == 0
+    assert world.queue.contents.is_idle
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
@@ -325,6 +367,7 @@ def test_with_priorities_nothing_is_lost_doubled_or_overtaken_within_its_priorit
     assert not world.store.rows
     assert world.broker.memory.used == 0
     assert world.queue.depth == 0
+    assert world.queue.contents.is_idle
 
 
 @settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])

@@ -125,6 +125,8 @@ class Dialect:
 
         A lone surrogate, which Java strings may hold and UTF-8 cannot, becomes ``?`` as in Java.
         """
+        if not headers:
+            return b""
         text = "".join([f"{name}:{value}\n" for name, value in headers.items()])
         is_odd = "\\" in text or "\r" in text or "\0" in text
         if text.count(":") == text.count("\n") == len(headers) and not is_odd:

@@ -35,6 +35,7 @@ The shell around it::
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -61,6 +62,9 @@ class State(Enum):
 _TURNING_POINTS: Final = frozenset({Connect, Disconnect})
 
 _DEAF: Final = frozenset({State.DISCONNECTING, State.CLOSED})
+
+#: A value that no version escapes.
+_is_plain: Final = re.compile(r"[\w.-]*", re.ASCII).fullmatch
 
 
 class StompConnection:
@@ -223,7 +227,10 @@ class StompConnection:
         if self._is_over():
             return
         self._require_let_in("send_receipt")
-        self._output += (self._dialect.encode_head("RECEIPT", {"receipt-id": receipt_id}), FRAME_END)
+        if _is_plain(receipt_id):
+            self._output.append(b"RECEIPT\nreceipt-id:%s\n\n%s" % (receipt_id.encode(), FRAME_END))
+        else:
+            self._output += (self._dialect.encode_head("RECEIPT", {"receipt-id": receipt_id}), FRAME_END)
 
     def header_lines(self, headers: Mapping[str, str]) -> bytes:
         """Headers that several messages have in common, encoded for `send_message` in the way of this connection."""

@@ -299,14 +299,17 @@ class StompSession:
         headers, more = self._headings.of(
             message, delivery.message_id, consumer.subscription_id, redeliveries=delivery.redeliveries
         )
+        if self._has_ack_ids and not consumer.is_auto:
+            if headers:
+                headers["ack"] = delivery.key
+            else:  # as nearly always; the broker made it, there is nothing to escape
+                more = b"ack:%s\n%s" % (delivery.key.encode(), more)
         body, has_length = stomp_body(message)
         if consumer.tag is not None and not has_length:
             transformed = transform(message, str(consumer.tag), headers)
             body = body if transformed is None else transformed
         if has_length:
             headers["content-length"] = str(len(body))
-        if self._has_ack_ids and not consumer.is_auto:
-            headers["ack"] = delivery.key
         self._stomp.send_message(headers, body, more)
         self._room_bytes -= len(body)
         if self._room_bytes < 0:

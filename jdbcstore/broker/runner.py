@@ -32,10 +32,10 @@ def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None
     """
     # A broker keeps many objects for a short time and hardly makes cycles: with the usual thresholds the collector
     # walks over all messages in memory again and again, for up to a third of the time. It looks at new objects often,
-    # a few ms at a time, and at what has survived that as seldom as possible.
+    # a few ms at a time, at what has survived that in portions of some 10 ms, and at everything as seldom as possible.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 200, 20)
+    gc.set_threshold(10_000, 20, 100)
     broker.lifecycle.listeners.append(told)
     run_in_loop(_serve(broker))
 

@@ -15,8 +15,9 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import BytesMessage, Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Cursor
+from jdbcstore.store.jdbc import schema
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.schema import upgrade_schema
+from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema, upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
@@ -44,6 +45,26 @@ def adapter(database_url: str, connection: Connection) -> Iterator[JdbcPersisten
     adapter = JdbcPersistenceAdapter(store_url(database_url))
     yield adapter
     adapter.stop()
+
+
+def test_the_catalogues_are_read_once(
+    connection: Connection, adapter: JdbcPersistenceAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby asks one question; who becomes master looks at the schema. Failover waits for both."""
+    looks: list[object] = []
+
+    def counted(*arguments: object) -> SchemaReport:
+        looks.append(arguments)
+        return inspect_schema(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(schema, "inspect_schema", counted)
+    locker = adapter.locker()
+    assert locker.acquire() is not None
+    assert not looks
+    adapter.start()
+    assert len(looks) == 1
+    adapter.stop()
+    locker.release()
 
 
 # -- no bodies -------------------------------------------------------------------------------------------------------

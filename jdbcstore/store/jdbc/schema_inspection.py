@@ -6,11 +6,12 @@ brought older ones to that shape except the statements that a Java broker tries,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Table, and_, exists, inspect, select, text
-from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedIndex, TableKey
 
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.own_tables import CAPABILITIES, OwnTable
@@ -20,6 +21,8 @@ from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["MessagesTable", "hidden_subscriptions", "inspect_messages", "inspect_schema"]
+
+T = TypeVar("T")
 
 #: Columns that some version of ActiveMQ did without; the upgrade adds them.
 _ADDED_LATER: Final = frozenset(
@@ -93,6 +96,12 @@ class _Inspection:
         self.tables = tables
         self.catalogue = inspect(connection)
         self._listed = frozenset(self.catalogue.get_table_names())
+        # Asked for all of them at once where the database can: each question takes its time.
+        theirs = [table.name for table in tables.all if table.name in self._listed]
+        listed = [*theirs, *(table.name for table in tables.own.values() if table.name in self._listed)]
+        self._keys = _by_name(self.catalogue.get_multi_pk_constraint(filter_names=theirs)) if theirs else {}
+        self._columns = _by_name(self.catalogue.get_multi_columns(filter_names=theirs)) if theirs else {}
+        self._indexes = _by_name(self.catalogue.get_multi_indexes(filter_names=listed)) if listed else {}
         self.shapes = {
             self.tables.plain(table.name): self._shape(table) for table in tables.all if self._has_table(table.name)
         }
@@ -162,15 +171,21 @@ class _Inspection:
         )
 
     def _shape(self, table: Table) -> _Shape:
-        key = self.catalogue.get_pk_constraint(table.name)["constrained_columns"]
+        name = table.name
+        key = self._keys.get(name) or self.catalogue.get_pk_constraint(name)
+        columns = self._columns.get(name) or self.catalogue.get_columns(name)
         return _Shape(
-            columns={column["name"].upper(): column for column in self.catalogue.get_columns(table.name)},
-            key=tuple(column.upper() for column in key),
+            columns={column["name"].upper(): column for column in columns},
+            key=tuple(column.upper() for column in key["constrained_columns"]),
             indexes={
                 self.tables.plain(str(index["name"])): tuple(str(column).upper() for column in index["column_names"])
-                for index in self.catalogue.get_indexes(table.name)
+                for index in self._indexes_of(name)
             },
         )
+
+    def _indexes_of(self, table: str) -> list[ReflectedIndex]:
+        indexes = self._indexes.get(table)
+        return self.catalogue.get_indexes(table) if indexes is None else indexes
 
     def _revision(self) -> str | None:
         if not self._has_table(self.tables.version_table):
@@ -233,7 +248,7 @@ class _Inspection:
         if not self._has_table(table.name):
             return False
         if own.indexes:
-            found = {tables.plain(str(index["name"])) for index in self.catalogue.get_indexes(table.name)}
+            found = {tables.plain(str(index["name"])) for index in self._indexes_of(table.name)}
             if not found >= {tables.plain(str(index.name)) for index in tables.own_indexes[own]}:
                 return False
         return own.seed is None or self._has_row(table)
@@ -265,6 +280,10 @@ class _Inspection:
         if acks is None or not {*ACKS_KEY} <= acks.columns.keys():
             return 0
         return len(hidden_subscriptions(self.connection, self.tables))
+
+
+def _by_name(found: Mapping[TableKey, T]) -> dict[str, T]:
+    return {name: of for (_, name), of in found.items()}
 
 
 def _kind(report: SchemaReport) -> SchemaKind:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import URL, Engine, NullPool
+from sqlalchemy import URL, Engine, NullPool, text
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.loads import Loads
 from jdbcstore.store.jdbc.mapped_errors import mapped
+from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import (
     SchemaReport,
@@ -21,8 +23,9 @@ from jdbcstore.store.jdbc.schema import (
     require_term,
     require_usable,
 )
+from jdbcstore.store.jdbc.tables import Tables
 
-__all__ = ["has_unfinished_loads", "recover_loads", "usable_schema"]
+__all__ = ["has_unfinished_loads", "is_up_to_date", "recover_loads", "usable_schema"]
 
 #: How long the index that a bulk load has left out may take to make.
 _INDEX_S: Final = 3600.0
@@ -48,6 +51,23 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
     if options.locker != "none":
         require_term(report)
     return report
+
+
+def is_up_to_date(engine: Engine, options: JdbcOptions) -> bool:
+    """Whether the schema is ours and brokers can take turns on it, as far as one question tells.
+
+    It is enough for a standby. Who becomes master looks at everything (`usable_schema`).
+    """
+    try:
+        with engine.connect() as connection:
+            tables = Tables.on(connection, options.table_names)
+            question = (
+                f"SELECT V.version_num FROM {tables.version_table} V, {tables.lock.name} L, {tables.term.name} T"
+                " WHERE L.ID = 1 AND T.ID = 1"
+            )
+            return connection.execute(text(question)).scalars().all() == [known_revisions()[-1]]
+    except DBAPIError:
+        return False  # a table is not there, or whatever else is the matter: who looks at everything can tell
 
 
 def has_unfinished_loads(engine: Engine, options: JdbcOptions) -> bool:

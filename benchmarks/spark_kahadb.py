@@ -33,7 +33,8 @@ from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.live import live_table, state_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import parts_of, read_part
-from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.replay import replay
 
 ENVELOPE = "topic,offset,messageId,subscribers"
 FOUR = "file,offset,command,destination"

@@ -9,8 +9,8 @@ import pytest
 
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.message import Message
-from jdbcstore.store.journal.kahadb import Journal
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message

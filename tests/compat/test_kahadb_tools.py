@@ -11,10 +11,11 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import LockHeld
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.store.journal.kahadb import Journal, replay
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.journal.kahadb.inspection import check
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.state import StoredMessage
 from jdbcstore.store.journal.kahadb.survey import survey
 from tests.compat.activemq import ActiveMQ

@@ -22,7 +22,8 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.message import TextMessage
 from jdbcstore.store.jdbc.schema import create_tables
-from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.replay import replay
 from tests.broker_process import BrokerProcess
 from tests.certificates import Authority, Identity
 from tests.failover import witness

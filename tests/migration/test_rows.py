@@ -17,7 +17,8 @@ from jdbcstore.migration import rows as row_ranges
 from jdbcstore.migration.connection import location_of
 from jdbcstore.migration.journal_rows import journal_plan
 from jdbcstore.migration.table_rows import table_plan
-from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.replay import replay
 from tests.migration import rich
 from tests.unit.kahadb.journals import unpack
 

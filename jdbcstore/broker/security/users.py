@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-import javaproperties
-
 from jdbcstore.broker.security.passcodes import check_stored, is_hash
 from jdbcstore.errors import ConfigurationError
 
@@ -72,6 +70,8 @@ def read_property_file(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: it cannot be read; the text says why.
     """
+    import javaproperties  # takes a tenth of a broker's start, and few need it
+
     try:
         if path.stat().st_size > _FILE_BYTES_MAX:
             raise ConfigurationError(f"{path} is too large for a file of users, {_FILE_BYTES_MAX} bytes may be")

@@ -11,7 +11,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from jdbcstore.spark.kahadb import live_messages
-from jdbcstore.store.journal.kahadb import Journal, replay
+from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.replay import replay
 
 
 def sha256(data: bytes | None) -> str | None:

@@ -25,10 +25,10 @@ from jdbcstore.errors import (
     StoreUnavailable,
 )
 from jdbcstore.store.disk import Disk, DiskFile
-from jdbcstore.store.journal.kahadb import Journal, Location
 from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.encoding import encode
+from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, unpack
 from tests.unit.kahadb.journals import write as write_journal

@@ -13,10 +13,10 @@ from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.store.contract import Commit
 from jdbcstore.store.journal.journal_directory import candidates, unneeded
-from jdbcstore.store.journal.kahadb import Journal
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.commands import RewrittenDataFile
 from jdbcstore.store.journal.kahadb.index import FILE_NAME
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message

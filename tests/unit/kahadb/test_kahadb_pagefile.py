@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jdbcstore.errors import IndexDamaged, StoreError
-from jdbcstore.store.journal.kahadb import Journal
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from tests.unit.kahadb.journals import unpack, unpack_index
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdbcstore.destination import Queue
-from jdbcstore.store.journal.kahadb import Damage, JournalFile
 from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace
-from jdbcstore.store.journal.kahadb.journal import Record
+from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, Record
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, control, record
 
 

@@ -10,10 +10,11 @@ from typing import Final
 
 import pytest
 
-from jdbcstore.store.journal.kahadb import Journal, replay
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
+from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.state import State as Contents
 from tests.power.recording import Recorder
 from tests.power.states import State, states

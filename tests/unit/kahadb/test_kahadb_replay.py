@@ -13,7 +13,6 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb import Journal, Location, Replay, State, replay, replay_scheduler
 from jdbcstore.store.journal.kahadb.commands import (
     AddMessage,
     AddScheduledJob,
@@ -32,8 +31,11 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
+from jdbcstore.store.journal.kahadb.journal import Journal, Location
+from jdbcstore.store.journal.kahadb.replay import Replay, replay
+from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.journal.kahadb.sequences import SequenceSet
-from jdbcstore.store.journal.kahadb.state import LastAck, Tier
+from jdbcstore.store.journal.kahadb.state import LastAck, State, Tier
 from tests.unit.kahadb.journals import batch, write
 
 A, B, T = Queue("A"), Queue("B"), Topic("T")

@@ -8,12 +8,13 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld
-from jdbcstore.store.journal.kahadb import Journal, replay
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.journal.kahadb.inspection import check
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
+from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.survey import survey
 from jdbcstore.testing import text_message
 

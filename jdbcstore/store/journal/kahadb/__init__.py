@@ -12,10 +12,3 @@ not needed any more.
 For people: `inspection` checks a directory, `survey` and `diagnosis` say what fills it, `repair` makes a new one of
 what can be read.
 """
-
-from jdbcstore.store.journal.kahadb.journal import Damage, Journal, JournalFile, Location
-from jdbcstore.store.journal.kahadb.replay import Replay, replay
-from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.state import State
-
-__all__ = ["Damage", "Journal", "JournalFile", "Location", "Replay", "State", "replay", "replay_scheduler"]

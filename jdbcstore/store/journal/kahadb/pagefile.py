@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeVar, cast
 
-import javaproperties
-
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.errors import CodecError, IndexDamaged
 from jdbcstore.modified_utf8 import decode_any_utf8
@@ -473,6 +471,8 @@ def _subscription(read: _Reader) -> Subscription:
 
 def _properties(data: bytes) -> dict[str, str] | None:
     """The header's properties, None if this copy is none."""
+    import javaproperties  # takes a tenth of a broker's start, and few need it
+
     try:
         found = javaproperties.loads(data.decode("latin-1"))
     except ValueError:

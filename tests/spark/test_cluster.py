@@ -19,11 +19,24 @@ ROOT = Path(__file__).parents[2]
 COUNT = 1000
 
 
-def run(*arguments: str) -> str:
-    """What a Python program says that runs where the workers find everything."""
+#: For short runs: executors that do not optimise what they are going to run once.
+DEFAULTS = """
+spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.sql.shuffle.partitions 4
+"""
+
+
+def run(configuration: Path, *arguments: str) -> str:
+    """What a Python program says that runs where the workers find everything.
+
+    Args:
+        configuration: the folder with the defaults of Spark.
+        arguments: module, and what it is given.
+    """
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(configuration),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     done = subprocess.run(
@@ -45,10 +58,11 @@ def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path)
         last.result()
     marker, meeting, archive = tmp_path / "second attempt", tmp_path / "meeting", tmp_path / "archive"
     meeting.mkdir()
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
     with cluster(tmp_path) as master:
-        told = json.loads(run("tests.spark.application", master, postgresql_url, str(marker), str(meeting)))
+        told = json.loads(run(tmp_path, "tests.spark.application", master, postgresql_url, str(marker), str(meeting)))
         command = ("jdbcstore", "pipeline", "archive", postgresql_url, "--output", str(archive), "--json")
-        archived = json.loads(run(*command, "--quiet", "--master", master))
+        archived = json.loads(run(tmp_path, *command, "--quiet", "--master", master))
     assert marker.exists()  # of a task that was slow
     assert archived["messages"] == 2 * COUNT
     assert pq.read_table(archive / "runs").num_rows == 2 * COUNT

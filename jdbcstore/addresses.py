@@ -8,7 +8,7 @@ from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["Listener", "parse_bind", "parse_listeners"]
+__all__ = ["Listener", "parse_address", "parse_listeners"]
 
 #: What may stand before an address, and whether it means TLS.
 _SCHEMES: Final = {"": False, "stomp": False, "stomp+ssl": True}
@@ -47,7 +47,7 @@ def parse_listeners(bind: str) -> tuple[Listener, ...]:
     listeners = tuple(_listener(text) for text in _SEPARATOR.split(bind.strip()))
     taken = [(listener.host, listener.port) for listener in listeners if listener.port]
     if len(set(taken)) != len(taken):
-        raise ConfigurationError(f"bind names the same address twice: {bind!r}")
+        raise ConfigurationError(f"bind names the same address twice, leave one of them out: {bind!r}")
     return listeners
 
 
@@ -55,19 +55,19 @@ def _listener(text: str) -> Listener:
     scheme, separator, address = text.rpartition("://")
     if scheme not in _SCHEMES or bool(separator) != bool(scheme):
         raise ConfigurationError(
-            f"cannot listen on {text!r}: give HOST:PORT, stomp://HOST:PORT or stomp+ssl://HOST:PORT"
+            f"{text!r} is not an address to listen on: give HOST:PORT, stomp://HOST:PORT or stomp+ssl://HOST:PORT"
         )
-    host, port = parse_bind(address)
+    host, port = parse_address(address)
     return Listener(host, port, _SCHEMES[scheme])
 
 
-def parse_bind(bind: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Host and port of ``HOST:PORT``, ``[V6-ADDRESS]:PORT`` or ``:PORT`` (all interfaces, host ``""``).
 
     Raises:
         ConfigurationError: it is neither.
     """
-    host, colon, port = bind.rpartition(":")
+    host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and host[0] != "["):
-        raise ConfigurationError(f"cannot listen on {bind!r}: give HOST:PORT, e.g. 127.0.0.1:61613 or 0.0.0.0:61613")
+        raise ConfigurationError(f"{text!r} is not an address: give HOST:PORT, e.g. 127.0.0.1:61613")
     return host.strip("[]"), int(port)

@@ -16,7 +16,7 @@ from typing import Final
 
 import h11
 
-from jdbcstore.addresses import parse_bind
+from jdbcstore.addresses import parse_address
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.errors import JdbcStoreError
@@ -52,7 +52,7 @@ class Health:
         Raises:
             JdbcStoreError: the address is taken or not ours.
         """
-        host, port = parse_bind(self._bind)
+        host, port = parse_address(self._bind)
         acceptor = Acceptor(asyncio.get_running_loop(), self._protocol, _CONNECTIONS_MAX)
         try:
             await acceptor.start(host, port)

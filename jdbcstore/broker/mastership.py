@@ -33,6 +33,9 @@ __all__ = ["Candidate", "Mastership"]
 log = logging.getLogger(__name__)
 
 _PAUSE_FIRST_S: Final = 0.1
+#: How often the log is told of a store that cannot be asked, at first and after a while.
+_OUTAGE_TOLD_EACH_S: Final = 5.0
+_OUTAGE_TOLD_EACH_MOST_S: Final = 60.0
 #: Who has served for so long may resume at once after a failure; who fails right away, not so soon.
 _STEADY_S: Final = 5.0
 #: Of the time for a clean end, what is kept for releasing the lock when a store does not answer.
@@ -135,7 +138,8 @@ class Mastership:
     async def _stand_by(self) -> bool:
         """Ask until we are master; False when it is time to stop."""
         locker = self._locker
-        began_s, outage = self._loop.time(), ""
+        began_s = self._loop.time()
+        telling_s, told_each_s = 0.0, _OUTAGE_TOLD_EACH_S
         while not self._stopping.is_set():
             if locker is None:
                 return True
@@ -144,17 +148,15 @@ class Mastership:
                     return True
                 holder = (await self._call(locker.status)).holder
             except TransientStoreError as error:
-                if (
-                    self._lifecycle.state is State.STARTING
-                    and self._loop.time() - began_s > self._options.start_timeout_s
-                ):
+                now_s = self._loop.time()
+                if self._lifecycle.state is State.STARTING and now_s - began_s > self._options.start_timeout_s:
                     raise
-                if not outage:
-                    outage = str(error)
-                    log.warning("cannot ask who is master, trying again error=%r", outage)
+                if now_s >= telling_s:
+                    telling_s, told_each_s = now_s + told_each_s, min(2 * told_each_s, _OUTAGE_TOLD_EACH_MOST_S)
+                    log.warning("waiting for the store: cannot ask who is master, trying again error=%r", str(error))
                 await self._pause()
                 continue
-            outage, self._pause_s = "", 0.0
+            telling_s, told_each_s, self._pause_s = 0.0, _OUTAGE_TOLD_EACH_S, 0.0
             reason = f"{holder or 'another broker'} is master"
             if (self._lifecycle.state, self._lifecycle.status.reason) != (State.STANDBY, reason):
                 self._change(State.STANDBY, reason)

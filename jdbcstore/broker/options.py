@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
-from jdbcstore.addresses import parse_bind, parse_listeners
+from jdbcstore.addresses import parse_address, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.version import VERSION
@@ -232,7 +232,7 @@ class BrokerOptions:
         parse_listeners(self.bind)
         parse_heart_beat(self.default_heart_beat)
         if self.health_bind:
-            parse_bind(self.health_bind)
+            parse_address(self.health_bind)
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

@@ -91,8 +91,8 @@ class Watchdog:
     def _doing(self) -> str:
         try:
             return described(sys._current_frames().get(self._watched))
-        except Exception as error:  # noqa: BLE001  # what it looks at is in use and may be half made; it goes on
-            return f"[{type(error).__name__} while looking]"
+        except Exception as error:  # noqa: BLE001  # what it looks at changes meanwhile; it goes on
+            return f"[unknown: {error!r} while reading the stack]"
 
     def _tell(self, held_s: float, processor_s: float, doing: str) -> None:
         held_ms, processor_ms = held_s * 1000, processor_s * 1000
@@ -136,7 +136,13 @@ def described(frame: FrameType | None) -> str:
 
 
 def _about(values: list[object]) -> Iterator[str]:
-    return (text for value in values if (text := subject(value)) is not None)
+    for value in values:
+        try:
+            text = subject(value)
+        except AttributeError:  # its constructor has not come that far
+            text = f"a new {type(value).__name__}"
+        if text is not None:
+            yield text
 
 
 @singledispatch

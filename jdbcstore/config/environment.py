@@ -17,7 +17,6 @@ They go before the configuration file; the command line goes before them.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from typing import Any, Final
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.config.configuration import Configuration, LogOptions
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
@@ -88,9 +88,7 @@ def with_environment(
                 raise ConfigurationError(f"environment variable {name}: {error}") from error
             used[option] = name
         elif name.startswith(_PREFIX) and name != _FILE:
-            close = difflib.get_close_matches(name, known, 1, 0.85)
-            meant = f", did you mean {close[0]}?" if close else ""
-            warnings.append(f"environment variable {name} is no option{meant}")
+            warnings.append(f"environment variable {name} is no option{did_you_mean(name, known, 0.85)}")
     return _changed(configuration, given, used), used, warnings
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -49,6 +51,8 @@ _ACTIVEMQ_NAMES: Final = {
     "queryTimeout": "query_timeout_s",
     "tablePrefix": "table_prefix",
 }
+#: Drivers have parameters of their own; what is as like as this to an option of ours is none of them.
+_LIKENESS: Final = 0.85
 _KAHADB: Final = "kahadb:"
 _PASSWORD_CHARS_MAX: Final = 4096
 
@@ -227,8 +231,21 @@ def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, J
         options = replace(options, **of_store)  # type: ignore[arg-type]  # likewise
     known = {*of_store, *of_lock}
     url = url.difference_update_query([name for name in url.query if _ACTIVEMQ_NAMES.get(name, name) in known])
+    _refuse_misspelt(url.query)
     _require_driver(url)
     return _with_password(url, options), options
+
+
+def _refuse_misspelt(left: Iterable[str]) -> None:
+    """What is left for the driver must not be like an option of ours: drivers tell nothing of it, or not before they
+    connect."""
+    names = {*_ACTIVEMQ_NAMES, *JdbcOptions.__dataclass_fields__, *LockerOptions.__dataclass_fields__} - {"lock"}
+    without_units = {name.removesuffix("_ms").removesuffix("_s"): name for name in names}
+    for name in left:
+        meant = without_units.get(name)
+        hint = f", did you mean {meant}?" if meant else did_you_mean(name, names, _LIKENESS)
+        if hint:
+            raise ConfigurationError(f"the URL has the parameter {name}, which is no option{hint}")
 
 
 def _with_password(url: URL, options: JdbcOptions) -> URL:

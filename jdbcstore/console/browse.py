@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 
 import click
 
 from jdbcstore.config.inspection import looking_into
 from jdbcstore.console.output import print_json, print_table
-from jdbcstore.destination import Queue, parse_destination
+from jdbcstore.destination import Destination, Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.contract import MessageStore
 
 __all__ = ["browse", "described"]
@@ -39,12 +40,22 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
         raise ConfigurationError(f"{destination} is no queue: give queue://NAME")
     with looking_into(url) as adapter:
         messages = islice(_messages(adapter.queue_message_store(destination), limit), limit)
-        if as_json:
-            for message in messages:
+        if (first := next(messages, None)) is None:
+            click.echo(_nothing_in(destination, adapter.destinations()), err=as_json)
+        elif as_json:
+            for message in chain((first,), messages):
                 print_json(described(message))
         else:
-            rows = (_row(message) for message in messages)
-            print_table(("ID", "MESSAGE ID", "SENT", "KIND", "BYTES", "BODY"), rows, empty=f"{destination} is empty")
+            rows = map(_row, chain((first,), messages))
+            print_table(("ID", "MESSAGE ID", "SENT", "KIND", "BYTES", "BODY"), rows, empty="")
+
+
+def _nothing_in(queue: Queue, known: Iterable[Destination]) -> str:
+    names = [str(destination) for destination in known]
+    if str(queue) in names:
+        return f"{queue} is empty"
+    hint = did_you_mean(str(queue), names) or "; jdbcstore stats shows the destinations there are"
+    return f"there is no message in {queue}, and no other trace of it{hint}"
 
 
 def _messages(store: MessageStore, limit: int) -> Iterator[Message]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from jdbcstore.addresses import parse_bind
+from jdbcstore.addresses import parse_address
 from jdbcstore.console.output import print_json
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError
@@ -46,9 +46,9 @@ def _connected(
 ) -> StompClient:
     """A connection, as these options say."""
     scheme, _, place = address.rpartition("://")
-    host, port = parse_bind(place)
     if scheme not in ("", "stomp", "stomp+ssl"):
         raise ConfigurationError(f"cannot connect to {address}: give HOST:PORT, or stomp+ssl://HOST:PORT for TLS")
+    host, port = parse_address(place)
     context = None
     if tls or tls_ca or tls_certificate or scheme == "stomp+ssl":
         context = ssl.create_default_context()

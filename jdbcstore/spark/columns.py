@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
@@ -27,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,8 +151,7 @@ def columns_of(names: Sequence[str]) -> list[Column]:
     """
     for name in names:
         if name not in COLUMNS:
-            close = get_close_matches(name, COLUMNS, 1)
-            hint = f", did you mean {close[0]}?" if close else f"; there are {', '.join(COLUMNS)}"
+            hint = did_you_mean(name, COLUMNS, 0.6) or f"; there are {', '.join(COLUMNS)}"
             raise ConfigurationError(f"there is no column {name!r}{hint}")
     if len(set(names)) < len(names):
         raise ConfigurationError(f"a column is named twice: {', '.join(names)}")

@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import columns_of, default_names
+from jdbcstore.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from jdbcstore.store.jdbc.location import StoreLocation
@@ -308,8 +308,7 @@ class Given(Mapping[str, str]):
                 continue
             if name in _NOT_HERE:
                 raise ConfigurationError(f"option {name!r} means nothing here: {_NOT_HERE[name]}")
-            close = get_close_matches(name, by_lower, 1)
-            hint = f", did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(known)}"
+            hint = did_you_mean(name, known, 0.6) or f"; there are {', '.join(known)}"
             raise ConfigurationError(f"unknown option {name!r}{hint}")
 
     def __getitem__(self, name: str) -> str:

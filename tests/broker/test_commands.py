@@ -70,7 +70,14 @@ def test_browse_shows_other_kinds(url: str, capsys: Capture) -> None:
 
 def test_browse_of_nothing_says_so(url: str, capsys: Capture) -> None:
     assert run(["browse", url, "queue://NOBODY"]) == 0
-    assert "queue://NOBODY is empty" in capsys.readouterr().out
+    assert "there is no message in queue://NOBODY, and no other trace of it" in capsys.readouterr().out
+
+
+def test_browse_of_a_misspelt_queue_names_the_one_that_is_there(url: str, capsys: Capture) -> None:
+    assert run(["browse", url, "queue://ODRERS", "--json"]) == 0
+    told = capsys.readouterr()
+    assert not told.out
+    assert "did you mean queue://ORDERS?" in told.err
 
 
 def test_stats_counts(url: str, capsys: Capture) -> None:
@@ -177,12 +184,13 @@ def test_looking_into_a_store_that_is_not_there_creates_nothing(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["broker", "--bind", "nowhere"], "cannot listen on 'nowhere'"),
+        (["broker", "--bind", "nowhere"], "'nowhere' is not an address"),
         (["broker", "--url", "oracle://x"], "no store for oracle"),
         (["broker", "--user", "admin"], "--user needs LOGIN:PASSCODE"),
         (["broker", "--config", "nothing.toml"], "cannot read nothing.toml"),
         (["browse", "sqlite:///x.db", "topic://T"], "no queue"),
         (["send", "127.0.0.1:1", "/queue/A", "x", "-H", "none"], "--header needs NAME:VALUE"),
+        (["send", "127.0.0.1", "/queue/A", "x"], "'127.0.0.1' is not an address: give HOST:PORT"),
         (["stats", "memory:"], "in memory"),
         (["nonsense"], "No such command"),
         (["broker", "--nonsense"], "No such option"),

@@ -19,7 +19,9 @@ import pytest
 from benchmarks.attacks import Attack, Target
 from benchmarks.loop_attacks import LOOP_ATTACKS
 from jdbcstore import Broker
-from jdbcstore.broker.watchdog import Watchdog
+from jdbcstore.broker.watchdog import Watchdog, _about
+from jdbcstore.stomp.events import Send
+from jdbcstore.transport.stomp.session import StompSession
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.waiting import wait_until
@@ -129,11 +131,16 @@ def test_the_watchdog_tells_at_once_what_works_and_once_a_minute_what_has_no_pro
     assert "times=3 doing=c" in third
 
 
+def test_the_watchdog_names_what_is_just_being_made() -> None:
+    values = [StompSession.__new__(StompSession), Send({}, "/queue/A", b"", None, None)]
+    assert list(_about(values)) == ["a new StompSession", "SEND /queue/A"]
+
+
 def test_what_the_watchdog_cannot_look_at_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def changed(frame: object) -> str:
         raise RuntimeError("dictionary changed size during iteration")
 
     monkeypatch.setattr("jdbcstore.broker.watchdog.described", changed)
     loop = asyncio.new_event_loop()
-    assert Watchdog(loop, 10)._doing() == "[RuntimeError while looking]"
+    assert "RuntimeError('dictionary changed" in Watchdog(loop, 10)._doing()
     loop.close()

@@ -453,7 +453,17 @@ def test_who_waits_for_its_store_starts_when_it_comes(process: StartProcess, pos
         time.sleep(1)
         proxy.resume()
         waits(broker, "master", SOON_S)
-        assert broker.log().count("cannot ask who is master") == 1
+        assert "cannot ask who is master" in broker.log()
+
+
+def test_who_waits_for_its_store_goes_on_saying_so_and_why(process: StartProcess, postgresql_url: str) -> None:
+    with unreachable(postgresql_url) as proxy:
+        broker = process(proxy.url(postgresql_url))
+        broker.launch()
+        told = "waiting for the store: cannot ask who is master"
+        wait_until(lambda: broker.log().count(told) == 2, timeout_s=SOON_S)
+        assert all("refused" in line.lower() for line in broker.log().splitlines() if told in line)
+        assert broker.stop() == 0
 
 
 def test_who_waited_for_its_store_for_too_long_ends_with_1(process: StartProcess, postgresql_url: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jdbcstore.addresses import parse_bind
+from jdbcstore.addresses import parse_address
 from jdbcstore.config.urls import open_store
 
 CHECKOUT = Path(__file__).parents[2]
@@ -95,13 +95,13 @@ def test_the_brokers_of_a_pair_are_master_and_standby_of_one_store(services: dic
 
 @pytest.mark.parametrize(("database", "broker"), PAIRS)
 def test_a_standby_counts_as_healthy(services: dict[str, Service], database: str, broker: str) -> None:
-    host, port = parse_bind(services[broker]["environment"]["JDBCSTORE_HEALTH_BIND"])
+    host, port = parse_address(services[broker]["environment"]["JDBCSTORE_HEALTH_BIND"])
     assert f"http://{host}:{port}/live" in services[broker]["healthcheck"]["test"][-1]
 
 
 @pytest.mark.parametrize(("database", "broker"), PAIRS)
 def test_a_broker_is_reached_from_this_machine_only(services: dict[str, Service], database: str, broker: str) -> None:
-    host, port = parse_bind(option(services[broker], "--bind"))
+    host, port = parse_address(option(services[broker], "--bind"))
     assert host == "0.0.0.0"
     (published,) = services[broker]["ports"]
     assert published.startswith("127.0.0.1:")

@@ -169,8 +169,15 @@ def test_the_lockers_of_activemq_and_the_safe_one_by_default() -> None:
 
 
 def test_what_is_the_driver_s_stays_the_driver_s() -> None:
-    url, options = store_options("postgresql://h/db?host=one&host=two&lease_ms=2000&connect_timeout=3")
-    assert dict(url.query) == {"host": ("one", "two"), "connect_timeout": "3"}
+    url, options = store_options(
+        "postgresql://h/db?host=one&host=two&lease_ms=2000&connect_timeout=3&passfile=p&application_name=a"
+    )
+    assert dict(url.query) == {
+        "host": ("one", "two"),
+        "connect_timeout": "3",
+        "passfile": "p",
+        "application_name": "a",
+    }
     assert options.lock.lease_ms == 2000
 
 
@@ -190,6 +197,8 @@ def test_what_is_the_driver_s_stays_the_driver_s() -> None:
         ("tablePrefix=a;b", "letters, digits and underscores"),
         ("tablePrefix=A_&table_prefix=A_", "gives tablePrefix and table_prefix: say it once"),
         ("lease_ms=2000&lease_ms=3000", "gives lease_ms and lease_ms: say it once"),
+        ("lease=3", r"has the parameter lease, which is no option, did you mean lease_ms\?"),
+        ("tableprefx=A_", r"has the parameter tableprefx, which is no option, did you mean tablePrefix\?"),
     ],
 )
 def test_wrong_options_in_the_url(tmp_path: object, query: str, complaint: str) -> None:

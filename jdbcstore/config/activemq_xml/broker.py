@@ -99,8 +99,9 @@ class _Broker:
         elif "store.url" not in self._overridden:
             self._findings.error(
                 place,
-                "<broker> has no <persistenceAdapter>, which would be a KahaDB in a directory named after the broker:"
-                ' write <persistenceAdapter><kahaDB directory="DIRECTORY"/></persistenceAdapter>,'
+                "<broker> has no <persistenceAdapter>, which for ActiveMQ is a KahaDB in"
+                " DATADIRECTORY/BROKERNAME/KahaDB: write"
+                ' <persistenceAdapter><kahaDB directory="…"/></persistenceAdapter> with that directory,'
                 ' or persistent="false"',
             )
         version = self._open.get("storeOpenWireVersion")

@@ -6,16 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jdbcstore.addresses import parse_bind
+from jdbcstore.addresses import parse_address
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.jdbc_url import parse_parameters
 from jdbcstore.config.activemq_xml.options import Options
-from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings, did_you_mean
+from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.tls import take_tls_parameter
 from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI, TLS_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Fate
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 
 __all__ = ["EXAMPLE", "read_connectors"]
 
@@ -125,7 +126,7 @@ def _is_served(settings: Settings, connector: _Connector, has_certificate: bool)
 def _parameters(settings: Settings, options: Options, connector: _Connector) -> None:
     if connector.bind.endswith(":0"):
         raise ConfigurationError(f"{connector.given.value!r} has no port, e.g. stomp://0.0.0.0:61613")
-    parse_bind(connector.bind)
+    parse_address(connector.bind)
     place = connector.given.place
     known = {**STOMP_URI, **TLS_URI} if connector.is_tls else STOMP_URI
     for name, value in connector.query:

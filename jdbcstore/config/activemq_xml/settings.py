@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,8 +12,9 @@ from jdbcstore.config.activemq_xml.placeholders import Placeholders
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 
-__all__ = ["Examined", "Given", "Settings", "did_you_mean"]
+__all__ = ["Examined", "Given", "Settings"]
 
 _SHOWN_CHARS_MAX: Final = 60
 
@@ -225,12 +225,3 @@ def _references(values: Iterable[Value]) -> Iterator[str]:
             yield from _references(value.arguments)
         elif isinstance(value, Table):
             yield from _references(entry for _, entry in value.entries)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question with the known name that is most like this one; empty if none is."""
-    if len(name) > _SHOWN_CHARS_MAX:
-        return ""
-    folded = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), folded, 1, 0.75)
-    return f", did you mean {folded[close[0]]}?" if close else ""

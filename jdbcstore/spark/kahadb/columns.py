@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from pyspark.sql.types import (
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.columns import COLUMNS, CORRUPT, MESSAGE, default_names
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spelling import did_you_mean
 
 __all__ = [
     "FILES",
@@ -188,8 +188,7 @@ def _known(options: KahaDBOptions) -> Mapping[str, StructField]:
 def _check(names: Sequence[str], known: Mapping[str, StructField]) -> None:
     for name in names:
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f", did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+            hint = did_you_mean(name, known, 0.6) or f"; there are {', '.join(known)}"
             raise ConfigurationError(f"there is no column {name!r}{hint}")
     if len(set(names)) < len(names):
         raise ConfigurationError(f"a column is named twice: {', '.join(names)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import BrokerOptions, ConfigurationError
-from jdbcstore.addresses import parse_bind
+from jdbcstore.addresses import parse_address
 from jdbcstore.config.configuration import DEFAULT_URL, Configuration, read_configuration
 
 
@@ -22,7 +22,7 @@ from jdbcstore.config.configuration import DEFAULT_URL, Configuration, read_conf
     ],
 )
 def test_an_address_is_read(bind: str, address: tuple[str, int]) -> None:
-    assert parse_bind(bind) == address
+    assert parse_address(bind) == address
 
 
 @pytest.mark.parametrize("bind", ["", "host", "host:", "host:x", "host:65536", "::1:61613", "host:-1", "host:٣"])

@@ -21,9 +21,10 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 __all__ = ["BROKER_KINDS", "STOMP_URI", "TLS_URI"]
 
 _JMX: Final = "there is no JMX; health_bind answers health checks, jdbcstore stats tells what is in a store"
-_SCHEDULED: Final = "scheduled messages are in the database"
+_SCHEDULED: Final = "scheduled messages are in the store: of a KahaDB in the folder scheduler in its directory"
+_DISK: Final = "the store may take the whole disk; when that is full, senders get an ERROR"
 _THREADS: Final = "threads are not chosen here"
-_ONE_STORE: Final = "the other broker is found through the lock in the database, not through a connection"
+_ONE_STORE: Final = "the other broker is found through the lock of the store, not through a connection"
 
 _BROKER: Final = {
     "brokerName": used(
@@ -64,8 +65,8 @@ _BROKER: Final = {
     "transportConnectorURIs": refused('write <transportConnectors><transportConnector uri="stomp://…"/>'),
     "rejectDurableConsumers": refused("durable subscriptions cannot be turned off", "false", "false"),
     "dataDirectory": ignored(
-        "the database holds everything; of files there is only what overflows memory, in the"
-        " system's folder for temporary files",
+        "<persistenceAdapter> says where the store is; scheduled messages of a KahaDB, which ActiveMQ has in"
+        " DATADIRECTORY/BROKERNAME/scheduler, are in the folder scheduler in its directory",
         "activemq-data",
     ),
     "dataDirectoryFile": ignored("as dataDirectory"),
@@ -92,7 +93,7 @@ _BROKER: Final = {
     "advisorySupport": ignored("no advisory messages are sent", "true", "false"),
     "anonymousProducerAdvisorySupport": ignored("no advisory messages are sent", "false", "false"),
     "schedulerSupport": used(
-        "`broker.scheduler_support`. **Differs**: without it `true`, since scheduled messages are in the database",
+        "`broker.scheduler_support`. **Differs**: without it `true`, since scheduled messages are in the store",
         "false",
         option="broker.scheduler_support",
         read=boolean,
@@ -144,8 +145,8 @@ _BROKER: Final = {
     "consumerSystemUsage": ignored("there is one limit of memory"),
     "producerSystemUsagePortion": ignored("there is one limit of memory", "60"),
     "consumerSystemUsagePortion": ignored("there is one limit of memory", "40"),
-    "schedulePeriodForDiskUsageCheck": ignored("the database watches its disk", "0"),
-    "diskUsageCheckRegrowThreshold": ignored("the database watches its disk", "-1"),
+    "schedulePeriodForDiskUsageCheck": ignored(_DISK, "0"),
+    "diskUsageCheckRegrowThreshold": ignored(_DISK, "-1"),
     "passiveSlave": ignored(_ONE_STORE, "false", "false"),
     "waitForSlave": ignored(_ONE_STORE, "false", "false"),
     "waitForSlaveTimeout": ignored(_ONE_STORE, "600000"),
@@ -204,7 +205,6 @@ _USAGE: Final = {
         "memory is counted as it is used",
     ),
 }
-_DISK: Final = "the database watches its disk; when it is full, senders get an ERROR"
 
 _HANDLER: Final = {
     "ignoreAllErrors": used('true: `broker.on_store_failure = "ignore"`', "false"),
@@ -376,7 +376,7 @@ BROKER_KINDS: Final = (
         {
             "memoryUsage": used("see below"),
             "storeUsage": ignored(_DISK),
-            "tempUsage": ignored("the system watches its folder for temporary files"),
+            "tempUsage": ignored("what overflows memory may fill the system's folder for temporary files"),
             "jobSchedulerUsage": ignored(_SCHEDULED),
             "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
             "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "0", "0"),

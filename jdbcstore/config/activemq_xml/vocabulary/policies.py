@@ -132,7 +132,9 @@ _POLICY: Final = {
     "gcWithNetworkConsumers": ignored("no network of brokers", "false", "false"),
     "maxDestinations": ignored("the number of destinations has no limit", "-1", "-1"),
     "blockedProducerWarningInterval": ignored("a sender that is held back is not logged", "30000"),
-    "storeUsageHighWaterMark": ignored("the database watches its disk", "100"),
+    "storeUsageHighWaterMark": ignored(
+        "the store may take the whole disk; when that is full, senders get an ERROR", "100"
+    ),
 }
 
 

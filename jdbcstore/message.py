@@ -146,7 +146,7 @@ class Message:
         return _BARE_BYTES + len(self.content or b"") + len(self.marshalled_properties or b"")
 
     def expired(self, now_ms: int) -> bool:
-        """Whether its time is over.
+        """Whether it is expired.
 
         Args:
             now_ms: epoch milliseconds.

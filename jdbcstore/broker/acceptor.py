@@ -94,7 +94,11 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _EXHAUSTED or self._retry is not None:
                     raise
-                log.warning("cannot accept a client, trying again soon error=%r", os.strerror(error.errno))
+                log.warning(
+                    "cannot accept clients, trying again every %g s: raise the limit of open files error=%r",
+                    _RETRY_S,
+                    os.strerror(error.errno),
+                )
                 for each in self.sockets:
                     self._loop.remove_reader(each)
                 self._retry = self._loop.call_later(_RETRY_S, self._listen)

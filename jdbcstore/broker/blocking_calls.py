@@ -46,7 +46,7 @@ class BlockingCalls:
         if answer.done():
             return answer.result()
         answer.add_done_callback(asyncio.Future.exception)  # nobody else looks at it
-        raise GivenUp("the store did not answer in time")
+        raise GivenUp("the store did not answer within stop_timeout_s")
 
     def give_up(self) -> None:
         """Wait for no call any more, neither for those that are under way nor for later ones."""

@@ -110,7 +110,7 @@ class Broker:
         self.options = options or BrokerOptions()
         self.authentication = authentication or authentication_of(self.options)
         if authorization is not None and self.authentication is None:
-            raise ConfigurationError("authorisation needs users: without them nobody could do anything")
+            raise ConfigurationError("authorisation needs users: set users or users_file")
         self.authorization = None if authorization is None else Authorization(authorization, self._is_there)
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))

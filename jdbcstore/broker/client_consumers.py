@@ -194,7 +194,9 @@ class ClientConsumers:
         """
         consumer = self._take_subscription(key)
         if consumer is None:
-            raise ProtocolError("No subscription matched.")
+            raise ProtocolError(
+                f"No subscription matched. There is none with the id {key}" if key else "No subscription matched."
+            )
         self._client.work(self._unsubscribing(consumer), request, partial(self._client.complete, request))
 
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
@@ -274,7 +276,11 @@ class ClientConsumers:
         """A message that cannot be sent must not hold up those behind it: it goes, as if it had never been tried."""
         is_defect = not isinstance(error, JdbcStoreError)
         log.error(
-            "message cannot be delivered message_id=%s", delivery.message_id, exc_info=error if is_defect else None
+            "message cannot be delivered, it is treated as a refused one destination=%s message_id=%s error=%r",
+            consumer.destination,
+            delivery.message_id,
+            str(error),
+            exc_info=error if is_defect else None,
         )
         if self._unflushed and self._unflushed[-1] is delivery:
             self._unflushed.pop()

@@ -230,7 +230,7 @@ class Dispatch:
                 self._broker.redeliveries.mark(delivery)
 
     def _is_deliverable(self, counts: DeliveryCounts, delivery: Delivery) -> bool:
-        """Whether a message may be delivered once more; if not, it is given up."""
+        """Whether a message may be delivered again; if not, it becomes a dead letter."""
         counts.apply(delivery)
         if self._redelivery.is_too_often(delivery):
             self._redelivery.give_up(delivery)

@@ -510,7 +510,10 @@ class Durables:
                 f" {key.subscription_name}"
             )
         if known.is_in_use:
-            raise ProtocolError("Durable consumer is in use: end the subscription that uses it first")
+            raise ProtocolError(
+                f"Durable consumer is in use for client: {key.client_id} and subscriptionName: {key.subscription_name}."
+                " End the subscription that uses it first"
+            )
         return self._removing(known, answer)
 
     def _removing(self, known: _Known, answer: Answer) -> Iterator[None]:
@@ -604,7 +607,7 @@ class Durables:
 
 def _check_open(consumer: DurableConsumer) -> None:
     if consumer.is_closed:
-        raise ProtocolError("The subscription was ended before it had begun")
+        raise ProtocolError(f"The subscription to {consumer.destination} was ended before it had begun")
 
 
 def _beginning(subscriptions: Iterable[DurableSubscription], consumer: DurableConsumer) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The sweep: messages whose time is over leave the store although nobody consumes, and without their backlog.
+"""The sweep: expired messages leave the store although nobody consumes, and without their backlog.
 
 The store tells which messages have expired, by an index, without reading any. How often that is asked, and how many of
 one destination go at a time, is a matter of policies (``expire_messages_period_ms``, ``max_expire_page_size``). Only
@@ -77,7 +77,9 @@ class ExpirySweep:
             except StoreClosed:
                 return
             except JdbcStoreError as error:
-                log.warning("expired messages could not be looked for error=%r", str(error))
+                log.warning(
+                    "the search for expired messages failed, it is done again in %g s error=%r", pause_s, str(error)
+                )
             except Exception:
                 log.exception("defect in the search for expired messages")
 
@@ -168,7 +170,12 @@ def _load(store: MessageStore, expired: Sequence[Expired], bytes_max: int) -> tu
             message = store.get_message(MessageId(None, 0, one.sequence))
         except CodecError as error:
             reason = str(error)
-            log.warning("unreadable message stays destination=%s id=%d error=%r", one.destination, one.sequence, reason)
+            log.warning(
+                "unreadable expired message stays in the store destination=%s id=%d error=%r",
+                one.destination,
+                one.sequence,
+                reason,
+            )
             continue
         if message is not None:
             found[one.sequence] = message

@@ -581,7 +581,10 @@ class Lane:
         for sequence, error in page.unreadable:
             # What nobody can read must not hold up what is behind it. It stays in the store.
             log.error(
-                "unreadable message skipped destination=%s id=%d error=%r", self.queue.destination, sequence, str(error)
+                "unreadable message skipped, it stays in the store destination=%s id=%d error=%r",
+                self.queue.destination,
+                sequence,
+                str(error),
             )
         self.page()
 

@@ -214,7 +214,7 @@ class MasterService:
         stopped = asyncio.ensure_future(self._call(broker.adapter.stop))
         await asyncio.wait((stopped,), timeout=max(0.0, deadline_s - broker.loop.time()))
         if not stopped.done():
-            log.warning("the store does not answer, it is closed without an answer")
+            log.warning("the store does not answer within stop_timeout_s, it is closed without waiting")
             await self._call(broker.adapter.abandon)
         await stopped
 

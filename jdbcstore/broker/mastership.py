@@ -103,7 +103,7 @@ class Mastership:
             while await self._stand_by():
                 await self._reign()
         except GivenUp as error:
-            log.warning("%s, it is left as it is", error)
+            log.warning("%s, stopping without it: what is in doubt is looked up at the next start", error)
         except Exception as error:
             self._change(State.STOPPING, f"it failed: {error}")
             raise
@@ -191,7 +191,9 @@ class Mastership:
             try:
                 await self._call(self._locker.release)
             except JdbcStoreError as error:  # the lease runs out by itself
-                log.warning("the lock could not be released error=%r", str(error))
+                log.warning(
+                    "the lock could not be released, a standby waits for the end of the lease error=%r", str(error)
+                )
 
     async def _serve_terms(self, locker: Locker | None) -> None:
         """Open, serve, suspend; and again as long as the lock is ours."""

@@ -43,7 +43,7 @@ __all__ = [
     "Parked",
 ]
 
-#: A delivery beside its message: the object, and its places in window, ledger and consumer (490 measured).
+#: A delivery beside its message: the object, and its places in window, pending acks and consumer (490 measured).
 DELIVERY_BYTES: Final = 512
 #: A message on its way to the store beside its own bytes: row, write, completion, answer (700 measured).
 WRITE_BYTES: Final = 1024

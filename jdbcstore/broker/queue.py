@@ -279,7 +279,7 @@ class Queue:
     # -- expired, or not wanted any more -------------------------------------------------------------------------------
 
     def expire(self, message: Message, level: int, *, is_buried: bool = True) -> bool:
-        """Let a message of the store go whose time is over.
+        """Remove an expired message of the store.
 
         Args:
             message: as the store has it.
@@ -341,7 +341,11 @@ class Queue:
 
     def _purged(self, error: BaseException | None) -> None:
         if error is not None:
-            log.warning("queue could not be emptied destination=%s error=%r", self.destination, str(error))
+            log.warning(
+                "queue could not be purged, its messages stay in the store destination=%s error=%r",
+                self.destination,
+                str(error),
+            )
 
 
 @subject.register

@@ -68,7 +68,7 @@ class Reader:
             if error is None:
                 answer.set_result(reading.result())
             elif isinstance(error, TransientStoreError) and not isinstance(error, StoreUnavailable):
-                log.warning("read failed, trying again retry_s=%s error=%r", pause_s, str(error))
+                log.warning("reading from the store failed, trying again retry_s=%s error=%r", pause_s, str(error))
                 self._loop.call_later(pause_s, self._ask, answer, min(2 * pause_s, _PAUSE_MOST_S), function, args)
             else:
                 answer.set_exception(error)

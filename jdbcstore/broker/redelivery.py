@@ -1,4 +1,4 @@
-"""What a consumer did not acknowledge comes back: it is delivered again first, in its old order, or given up."""
+"""What a consumer did not acknowledge comes back: it is delivered again, in its old order, or becomes a dead letter."""
 
 from __future__ import annotations
 

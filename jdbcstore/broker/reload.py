@@ -59,11 +59,21 @@ class Reload:
         if delivery.is_late:
             self._wake()
         elif isinstance(error, CodecError):
-            log.error("unreadable message skipped destination=%s error=%r", self._destination, str(error))
+            log.error(
+                "unreadable message skipped, it stays in the store destination=%s message_id=%s error=%r",
+                self._destination,
+                delivery.message_id,
+                str(error),
+            )
             delivery.failed = True  # it stays in the store
             self._wake()
         elif error is not None:
-            log.warning("message could not be read again destination=%s error=%r", self._destination, error)
+            log.warning(
+                "message could not be read, trying again destination=%s message_id=%s error=%r",
+                self._destination,
+                delivery.message_id,
+                str(error),
+            )
             self._broker.loop.call_later(_RETRY_S, self._wake)
         else:
             message = future.result()

@@ -126,7 +126,12 @@ class Removal:
             if not self._broker.is_running or delivery.is_late:
                 self._contents.forget(delivery)
             else:
-                log.warning("message could not be removed destination=%s error=%r", self._destination, str(error))
+                log.warning(
+                    "message could not be removed, trying again destination=%s message_id=%s error=%r",
+                    self._destination,
+                    delivery.message_id,
+                    str(error),
+                )
                 self._broker.loop.call_later(_RETRY_S, self._again, action, delivery)
 
     def _again(self, action: Callable[[Delivery], None], delivery: Delivery) -> None:

@@ -393,4 +393,4 @@ def _stored(noted: _Noted, error: BaseException | None) -> None:
 
 def _log_kept(error: BaseException | None) -> None:
     if error is not None:
-        log.warning("expired messages could not be removed error=%r", str(error))
+        log.warning("expired messages could not be removed, the next search finds them again error=%r", str(error))

@@ -117,7 +117,10 @@ class Scheduler:
         if self._store is None:
             raise ProtocolError(f"Cannot schedule a message: {self._why_not}")
         if self._count >= options.scheduled_jobs_max:
-            raise ProtocolError(f"Cannot schedule a message: {self._count} wait already, which is the limit")
+            raise ProtocolError(
+                f"Cannot schedule a message: {self._count} wait already, and scheduled_jobs_max is"
+                f" {options.scheduled_jobs_max}. Try again later"
+            )
         return job_of(message, self.now_ms(), options.schedule_horizon_days * _DAY_MS)
 
     def changed(self, jobs: Sequence[JobChange]) -> None:
@@ -172,7 +175,9 @@ class Scheduler:
             return
         error = reading.exception()
         if error is not None:
-            log.warning("scheduled messages could not be read error=%r", str(error))
+            log.warning(
+                "scheduled messages could not be read, trying again in %g s error=%r", _RETRY_MS / 1000, str(error)
+            )
             self._rest(self.now_ms() + _RETRY_MS)
             return
         page, next_ms = reading.result()
@@ -359,4 +364,4 @@ def _time(properties: Any, names: Sequence[str], default: int) -> int:
 
 def _log_failure(error: BaseException | None) -> None:
     if error is not None:
-        log.warning("a scheduled message could not be shown error=%r", str(error))
+        log.warning("a scheduled message could not be sent to who browses them error=%r", str(error))

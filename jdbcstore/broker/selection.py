@@ -319,7 +319,11 @@ class Selection:
         self._queue.wake()  # to deliver them, or to look further
 
     def _failed(self, error: BaseException) -> None:
-        log.warning("page read failed destination=%s error=%r", self._queue.destination, str(error))
+        log.warning(
+            "reading a page of the queue failed, trying again destination=%s error=%r",
+            self._queue.destination,
+            str(error),
+        )
         self._is_pausing = True
         self._broker.loop.call_later(_RETRY_S, self._go_on)
 

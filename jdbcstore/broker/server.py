@@ -27,7 +27,7 @@ class Server(Protocol):
         """Accept nobody any more."""
 
     async def close_connections(self, timeout_s: float) -> None:
-        """Close all connections; returns when they are, or when the time is over and `abort_connections` has to."""
+        """Close all connections; returns when they are, or at the timeout, when `abort_connections` has to."""
 
     async def abort_connections(self) -> None:
         """Cut off those who have not taken what was written to them."""

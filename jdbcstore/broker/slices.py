@@ -102,7 +102,7 @@ class Slices:
             else:
                 self._jobs.append((job, done))
         except Exception:  # the other jobs go on
-            log.exception("defect at the end of a job")
+            log.exception("defect at the end of the job %r", job)
         finally:
             if self._jobs:
                 self._schedule()
@@ -121,7 +121,7 @@ class Slices:
                 if perf_counter() > deadline_s:
                     return False
         except Exception:
-            log.exception("defect in a job")
+            log.exception("defect in the job %r", job)
         finally:
             self.at_work = before
         return True

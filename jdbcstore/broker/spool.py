@@ -113,7 +113,11 @@ class Spool:
                     store.start()
                 except (OSError, JdbcStoreError) as error:
                     if not self._is_told:
-                        log.warning("the spool cannot be opened, what needs it is refused error=%r", str(error))
+                        log.warning(
+                            "the spool cannot be opened, messages that need it are refused: make room in the folder for"
+                            " temporary files (TMPDIR) error=%r",
+                            str(error),
+                        )
                     self._is_told = True
                     raise StoreError(
                         f"a non-persistent message that does not fit into memory cannot be kept: {error}; send it later"

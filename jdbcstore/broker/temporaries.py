@@ -48,7 +48,8 @@ class Temporaries:
             if count >= self._broker.options.temporary_destinations_max:
                 most = self._broker.options.temporary_destinations_max
                 raise ProtocolError(
-                    f"Too many temporary destinations: temporary_destinations_max is {most} for a connection"
+                    f"Too many temporary destinations: temporary_destinations_max is {most} for a connection."
+                    " Use one of them for several requests"
                 )
             kind = TempQueue if is_queue else TempTopic
             destination = kind(f"{self._connection_id}:{count + 1}")

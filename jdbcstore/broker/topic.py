@@ -298,7 +298,9 @@ class Topic:
         if self._store is None:
             self._store = self._broker.topic_store(self.destination)
         if self._store is None:
-            raise StoreError("This store keeps no durable subscriptions")
+            raise StoreError(
+                f"This store keeps no durable subscriptions: subscribe to {self.destination} without a name"
+            )
         return self._store
 
     def let_go(self) -> None:

@@ -159,11 +159,14 @@ class Transaction:
         if count > self.room:
             raise self._full()
         if self._bytes + size > options.transaction_bytes_max:
-            raise ProtocolError(f"Transaction {self.name} is full: {options.transaction_bytes_max} bytes are the limit")
+            raise ProtocolError(
+                f"Transaction {self.name} is full: transaction_bytes_max is {options.transaction_bytes_max}."
+                " Commit earlier"
+            )
 
     def _full(self) -> ProtocolError:
         most = self._options.transaction_messages_max
-        return ProtocolError(f"Transaction {self.name} is full: {most} messages are the limit")
+        return ProtocolError(f"Transaction {self.name} is full: transaction_messages_max is {most}. Commit earlier")
 
 
 class OpenTransactions:
@@ -197,7 +200,7 @@ class OpenTransactions:
     def begin(self, name: str) -> None:
         """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
         if name in self._by_name:
-            raise ProtocolError(f"The transaction was already started: {name}")
+            raise ProtocolError(f"The transaction was already started: {name}. Commit or abort it first")
         options = self._options
         if len(self._by_name) >= options.transactions_max:
             raise ProtocolError(
@@ -217,7 +220,7 @@ class OpenTransactions:
         """The one of this name. Raises ProtocolError if there is none."""
         transaction = self._by_name.get(name)
         if transaction is None:
-            raise ProtocolError(f"Invalid transaction id: {name}")
+            raise ProtocolError(f"Invalid transaction id: {name}. Begin it first")
         return transaction
 
     def end(self, transaction: Transaction) -> None:

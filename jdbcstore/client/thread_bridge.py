@@ -58,7 +58,7 @@ class ThreadBridge:
                 return future.result(_LOOK_S)
             except TimeoutError:
                 if future.done():
-                    return future.result()  # it may be its own time that is over
+                    return future.result()  # it may be its own timeout
                 self._check(is_unknown=True)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:

@@ -1,4 +1,4 @@
-"""A picture of what keeps the files of a KahaDB journal: a bar for each, coloured by who holds it.
+"""A picture of what keeps the files of a KahaDB journal: a bar for each, coloured by its holder.
 
 In each bar the live messages come first, in the full colour of their destination. The rest of the file is not needed
 any more: in a pale colour it is kept for somebody's messages, here or in other files; else it is the broker's, or goes.

@@ -112,7 +112,7 @@ def report(source: str, output: str, master: str | None, settings: tuple[str, ..
     type=click.Choice(["all", "expired", "dead", "acknowledged"]),
     default="all",
     show_default=True,
-    help="Messages whose time is over, those in dead-letter queues, those of topics that nobody waits for any more.",
+    help="Expired messages, those in dead-letter queues, those of topics that nobody waits for any more.",
 )
 @click.option("--destination", "destinations", multiple=True, metavar="NAME", help="Only of these; ORDERS.> for many.")
 @click.option("--selector", metavar="SELECTOR", help="Only those that match.")

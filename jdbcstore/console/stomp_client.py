@@ -49,6 +49,7 @@ class StompClient:
         self._receipts = 0
         #: Messages that came while a receipt was waited for.
         self._messages: deque[Frame] = deque()
+        self._address = f"{host}:{port}"
         self._socket = _connected(host, port, timeout_s, tls)
         try:
             headers = {"accept-version": "1.2", "host": host}
@@ -102,7 +103,7 @@ class StompClient:
             self._messages.append(frame)
         _check(frame, "RECEIPT")
         if frame.headers.get("receipt-id") != receipt:
-            raise ClientError(f"receipt {frame.headers.get('receipt-id')} came instead of {receipt}")
+            raise ClientError(f"the broker sent receipt {frame.headers.get('receipt-id')} instead of {receipt}")
 
     def send(self, command: str, headers: Mapping[str, str], body: bytes = b"") -> None:
         """Send a frame."""
@@ -129,9 +130,9 @@ class StompClient:
             try:
                 data = self._socket.recv(1 << 16)
             except TimeoutError:
-                raise ClientError("no answer in time") from None
+                raise ClientError(f"nothing came from {self._address} for {self._socket.gettimeout():g} s") from None
             if not data:
-                raise ClientError("the broker closed the connection")
+                raise ClientError(f"the broker closed the connection to {self._address}: its log says why")
             self._parser.feed(data)
         return frame
 

@@ -142,7 +142,7 @@ def _master_of(url: str) -> Iterator[TransactionStore]:
 
 def _store(adapter: object) -> TransactionStore:
     if not isinstance(adapter, SupportsTransactions):
-        raise ConfigurationError("this kind of store has no transactions")
+        raise ConfigurationError("this kind of store keeps no XA transactions")
     return adapter.transaction_store()
 
 

@@ -92,7 +92,7 @@ def add(
 def remove(login: str, users_file: Path, groups_file: Path | None) -> None:
     """Remove LOGIN. Clients that are connected as this user are disconnected."""
     if login not in read_property_file(users_file):
-        raise ConfigurationError(f"{users_file} has no {login}")
+        raise ConfigurationError(f"{users_file} has no user {login}")
     with _changing(users_file) as properties:
         properties.pop(login, None)
     if groups_file is not None and groups_file.exists():

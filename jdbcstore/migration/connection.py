@@ -70,7 +70,9 @@ class Opened:
         except BaseException as error:
             self.dialect.rollback(raw)
             if isinstance(error, Exception) and self.dialect.is_fence(error):
-                raise LeaseLost("another run of this migration goes on with it, or its lease was cleared") from error
+                raise LeaseLost(
+                    "the lease of this run is lost: another run of the migration goes on with it, or it was released"
+                ) from error
             raise
 
 

@@ -219,8 +219,14 @@ def _require_abilities(target: PersistenceAdapter, contents: Contents) -> None:
         ConfigurationError: it cannot.
     """
     if contents.subscriptions() and not isinstance(target, SupportsTopics):
-        raise ConfigurationError("the source has durable subscriptions, and the target cannot keep any")
+        raise ConfigurationError(
+            "the source has durable subscriptions, and the target cannot keep any: migrate to another kind of store"
+        )
     if contents.in_doubt and not isinstance(target, SupportsTransactions):
-        raise ConfigurationError("the source has prepared transactions, and the target cannot keep any")
+        raise ConfigurationError(
+            "the source has prepared transactions, and the target cannot keep any: migrate to another kind of store"
+        )
     if not isinstance(target, SupportsScheduling) and next(contents.jobs(), None) is not None:
-        raise ConfigurationError("the source has scheduled messages, and the target cannot keep any")
+        raise ConfigurationError(
+            "the source has scheduled messages, and the target cannot keep any: migrate to another kind of store"
+        )

@@ -80,7 +80,9 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
             raise LockHeld(f"{former or 'a broker'} is master of the target: stop it first")
         term = store.connection.execute(text(store.statements.term_of_holder), {"holder": holder}).scalar()
         if term is None:
-            raise StoreError("the lease of the target was taken by somebody else a moment ago")
+            raise StoreError(
+                "another process has just become the holder of the target's lease: stop it, and run the migration again"
+            )
         return MigrationLease(location, Fence(holder, int(term), idle_ms=int(PATIENT_S * 1000)), is_resumed)
 
 

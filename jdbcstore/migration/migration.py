@@ -67,7 +67,7 @@ def migrate(
             showing.say("a broker is at work on the source: what it does from now on is not migrated")
         name = _checked(target) if is_dry else _name(target)
         if name == contents.name:
-            raise ConfigurationError("source and target are the same store")
+            raise ConfigurationError("source and target are the same store: name another target")
         copier, hold = ContentsCopier(contents, showing), partial(_target, target, contents)
         plan = MigrationPlan(contents.name, name, copier, hold, contents.is_live)
         done = plan.survey() if is_dry else plan.carry_out()

@@ -33,7 +33,7 @@ def table_plan(source: StoreLocation, target: StoreLocation, workers: Workers) -
     """
     names = source.options.table_names
     if (source.url, names) == (target.url, target.options.table_names):
-        raise ConfigurationError("source and target are the same store")
+        raise ConfigurationError("source and target are the same store: name another target")
     with opened(source) as store:
         require_no_master(store, "source")
     hold = partial(row_target, target, f"{source} {names}")

@@ -116,4 +116,4 @@ class Completion(Generic[T]):
                 try:
                     callback(self)
                 except Exception:  # the writer's thread must go on, and the other callbacks hear of the outcome too
-                    log.exception("a callback failed that was told the outcome of a write")
+                    log.exception("defect in a callback of a write")

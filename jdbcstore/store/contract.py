@@ -116,7 +116,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A message whose time is over; it is not read.
+    """An expired message; it is not read.
 
     Args:
         destination: where it is.
@@ -593,7 +593,7 @@ class Locker(ABC):
     """Makes sure that one broker at most writes. Leadership is a term, not a boolean.
 
     The order of a broker's life: `acquire` until it gives a term, with a `wait` in between, start the adapter, `renew`
-    in time (`LockKeeper` does), stop the adapter, `release`. The methods block, for the options' time-outs at most, and
+    in time (`LockKeeper` does), stop the adapter, `release`. The methods block, for the options' timeouts at most, and
     may be called from any thread.
     """
 

@@ -197,11 +197,11 @@ class GroupCommit(Generic[U]):
         self._waiting: WriteQueue[U] = WriteQueue(cancels=cancels)
         #: Why nothing is written any more; None while all is well.
         self.broken: JdbcStoreError | None = None
-        # What the thread has in hand, batch by batch, and whether the first batch may be stored. Whoever takes a unit
-        # out tells its sender: the thread, or `abandon`. The lock makes looking and taking one step.
+        # The batches of the thread. Whoever takes a unit out tells its sender: the thread, or `abandon`. The lock
+        # makes looking and taking one step.
         self._telling = threading.Lock()
         self._in_hand: list[list[U]] = []
-        #: Whether the batch in hand may be stored already. `sending` sets it; a target that finds out that it is not,
+        #: Whether the current batch may be stored already. `sending` sets it; a target that finds out that it is not,
         #: says so here.
         self.is_sent = False
         self._abandoned = threading.Event()
@@ -281,7 +281,7 @@ class GroupCommit(Generic[U]):
             raise Abandoned
 
     def sending(self) -> None:
-        """From here on the batch in hand may be stored.
+        """From here on the current batch may be stored.
 
         Raises:
             Abandoned: its senders were told that it is not. It must not be sent.
@@ -393,7 +393,7 @@ class GroupCommit(Generic[U]):
         except StoreError as error:
             self._divide(batches, batch, error)
         except Exception as error:  # whatever it is, nobody may wait for ever
-            log.exception("writing failed for no reason that is known")
+            log.exception("defect in writing, nothing is written any more until the store is started again")
             self.break_off(StoreError(f"writing failed: {error!r}"))
             self._fail(batches, batch, OutcomeUnknown(f"writing failed: {error!r}"))
         else:
@@ -420,12 +420,14 @@ class GroupCommit(Generic[U]):
             unit.fail(error)
 
     def _tell(self, batch: list[U], settle: Callable[[], object] | None) -> None:
-        """A batch is durable, and out of hand."""
+        """A batch is durable, and none of the thread's any more."""
         if settle is not None:
             try:
                 settle()
             except Exception as error:  # it is stored, but who reads might be told otherwise
-                log.exception("what a commit changes could not be kept")
+                log.exception(
+                    "defect in keeping what a commit changed, nothing is written any more until a restart of the store"
+                )
                 self.break_off(StoreError(f"written, but what it changes could not be kept: {error!r}"))
         for unit in batch:
             unit.succeed()

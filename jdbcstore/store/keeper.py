@@ -71,7 +71,7 @@ class LockKeeper:
         except LeaseLost as error:
             self._lost(error)
         except Exception as error:
-            log.exception("renewing failed for no reason that is known")
+            log.exception("defect in renewing the lease, it is given up")
             reason = LeaseLost(f"renewing failed: {error!r}")
             reason.__cause__ = error
             self._lost(reason)

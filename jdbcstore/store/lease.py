@@ -26,7 +26,7 @@ Clock: TypeAlias = Callable[[], int]
 FOREVER_NS: Final = (1 << 63) - 1
 
 _NS_PER_MS: Final = 1_000_000
-#: Below a second the time-outs of MySQL and MariaDB, which are whole seconds, are longer than the lease.
+#: Below a second the timeouts of MySQL and MariaDB, which are whole seconds, are longer than the lease.
 _LEASE_LEAST_MS: Final = 1000
 #: Column BROKER_NAME has 250 characters; the random part and its dash take 13 of them.
 _HOLDER_ID_MAX: Final = 200

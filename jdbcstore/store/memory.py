@@ -178,7 +178,9 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
         if info.destination != self.destination:
-            raise ConfigurationError(f"a subscription to {info.destination} is none to {self.destination}")
+            raise ConfigurationError(
+                f"a subscription to {info.destination} cannot be kept by the store of {self.destination}"
+            )
         with self._adapter.lock:
             self._adapter.check_open()
             known = self._subscriptions.get(info.key)

@@ -288,7 +288,9 @@ class SocketServer:
         files_max = open_files_max(options.connections_max + _OTHER_FILES)
         if files_max < options.connections_max + _OTHER_FILES:
             self._connections_max = max(files_max - _OTHER_FILES, 1)
-            log.warning("this process may open %d files only: connections_max=%d", files_max, self._connections_max)
+            log.warning(
+                "this process may open %d files only (ulimit -n): connections_max=%d", files_max, self._connections_max
+            )
         if self._tls is not None:
             await self._broker.loop.run_in_executor(None, self._tls.reload_if_changed)  # a standby may have waited long
             self._look_at_files_later(self._tls)
@@ -360,7 +362,7 @@ class SocketServer:
             self._handshakes.abort()
 
     async def close_connections(self, timeout_s: float) -> None:
-        """Close all connections; returns when they are, or when the time is over and `abort_connections` has to."""
+        """Close all connections; returns when they are, or at the timeout, when `abort_connections` has to."""
         for connection in self._connections:
             connection.close()
         deadline_s = self._broker.loop.time() + timeout_s

@@ -145,7 +145,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._is_room():
             self._handshakes.enter(self)
         else:
-            log.warning("too many clients, closing peer=%s", self.peer)
+            log.warning("connections_max is reached, closing peer=%s", self.peer)
             self._socket.abort()
 
     def begin(self, context: ssl.SSLContext) -> None:

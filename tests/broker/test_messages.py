@@ -44,7 +44,7 @@ def test_the_message_type_can_be_chosen(client: Client) -> None:
     message = client.message()
     assert (message.headers["content-length"], message.headers["amq-msg-type"]) == ("1", "BYTES")
     answer = client.request("SEND", {"destination": "/queue/A", "amq-msg-type": "map"}, "x")
-    assert (answer.command, answer.headers["message"]) == ("ERROR", "Unsupported message type 'map'")
+    assert (answer.command, answer.headers["message"].partition(":")[0]) == ("ERROR", "Unsupported message type 'map'")
     assert answer.headers["receipt-id"] == "asked"
 
 

@@ -349,7 +349,7 @@ def test_there_is_a_limit(start_broker: StartBroker, open_client: OpenClient, br
     client.subscribe("/queue/A")
     for _ in range(2):
         schedule(client, delay=1000)
-    assert "limit" in client.request("SEND", scheduled(delay=1000)).headers["message"]
+    assert "scheduled_jobs_max is 2" in client.request("SEND", scheduled(delay=1000)).headers["message"]
     wall.move(1000)
     bodies(client, 2)
     schedule(client, delay=1000)

@@ -55,7 +55,7 @@ def test_a_refused_message_leaves_the_transaction_to_go_on_or_to_end() -> None:
         with connection.transaction() as transaction:
             transaction.send("A", "1")
             transaction.send("A", "2")
-            with pytest.raises(ProtocolError, match="2 messages are the limit"):
+            with pytest.raises(ProtocolError, match="transaction_messages_max is 2"):
                 transaction.send("A", "3")
         assert bodies(connection, "A") == ["1", "2"]
 

@@ -8,7 +8,7 @@ The first argument is a folder of the harness, the rest is the command line. In 
   database, and stops itself there (SIGSTOP).
 
 Each database session is marked with the folder's name and the process id, for the triggers of `tests.failover.witness`.
-Nothing else is changed: no time-out, no order, no statement.
+Nothing else is changed: no timeout, no order, no statement.
 """
 
 from __future__ import annotations

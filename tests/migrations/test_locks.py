@@ -18,7 +18,7 @@ from jdbcstore.store.jdbc.schema import SchemaKind, SchemaReport, create_tables,
 from jdbcstore.store.jdbc.schema_lock import alone
 from tests.migrations.activemq import rows, run, shape, start_java_broker, store_some
 
-WAIT_S = 28.0  # disks of test machines are slow at times; below the time-out of a statement
+WAIT_S = 28.0  # disks of test machines are slow at times; below the timeout of a statement
 LEASE = "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'broker-a', TIME = {now} {sign} 600000 WHERE ID = 1"
 NOW = {
     "postgresql": "CAST(EXTRACT(EPOCH FROM now()) * 1000 AS BIGINT)",

@@ -101,5 +101,5 @@ def test_what_is_wrong_is_told(folder: Path, arguments: list[str], passcode: str
 
 def test_who_is_not_there_cannot_be_removed(folder: Path) -> None:
     run("add", "alice")
-    with pytest.raises(ConfigurationError, match="has no bob"):
+    with pytest.raises(ConfigurationError, match="has no user bob"):
         run("remove", "bob")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEAD_LETTER_QUEUES", "KINDS", "Kind", "Selection"]
 
-#: ``expired``: their time is over. ``dead``: in a dead-letter queue. ``acknowledged``: of topics, all durable
+#: ``expired``: past their expiration. ``dead``: in a dead-letter queue. ``acknowledged``: of topics, all durable
 #: subscriptions are done with them, and nobody has removed them yet. ``all``: every message.
 Kind: TypeAlias = Literal["all", "expired", "dead", "acknowledged"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)

@@ -36,7 +36,7 @@ class Scan:
     Args:
         url: SQLAlchemy's, with the password.
         columns: of ACTIVEMQ_MSGS in upper case, or ``SIZE``, the bytes of MSG; in the order of the batches.
-        options: of the store: names of its tables, time-outs.
+        options: of the store: names of its tables, timeouts.
         first, last: the ids, both included; None for no limit.
         terms: what all rows have to meet.
         batch_bytes: how large a batch gets; one row always fits.

@@ -141,5 +141,5 @@ class Cleanup:
             except StoreClosed:
                 return
             except JdbcStoreError as error:  # nothing depends on it; the next round tries again
-                log.warning("cleanup failed error=%r", str(error))
+                log.warning("cleanup of acknowledged messages failed, it is done again error=%r", str(error))
             self._stopping.wait(_PAUSE_S)

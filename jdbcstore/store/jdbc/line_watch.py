@@ -1,12 +1,12 @@
 """Nobody waits for ever: a line to the database on which an answer is overdue is cut.
 
-A server that is stopped, or a network that swallows packets, leaves a driver waiting: libpq knows no time-out for an
+A server that is stopped, or a network that swallows packets, leaves a driver waiting: libpq knows no timeout for an
 answer, and TCP gives up after a quarter of an hour. So one thread of the process looks at the lines on which an answer
 is expected, and shuts down the socket of one that has waited too long. The driver's call then fails as with any broken
 line. In the same way all lines of a store are cut when it is abandoned.
 
 A question costs two assignments and a look at the clock. The thread is woken only when it would sleep too long, which
-with equal time-outs is once in a time-out. It ends with the last line.
+with equal timeouts is once in a timeout. It ends with the last line.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class _Watch:
         now_s = time.monotonic()
         for line in list(self._owners):
             if line.due_s <= now_s:
-                log.warning("no answer from the database, the connection is cut")
+                log.warning("the database does not answer in time (query_timeout_s), its connection is cut")
                 line.cut()
                 self.discard(line)
         self.wakes_s = min((line.due_s for line in list(self._owners)), default=now_s)
@@ -169,7 +169,7 @@ class Lines:
 
     Args:
         engine: new, nothing has been connected yet.
-        options: the time-outs.
+        options: the timeouts.
     """
 
     def __init__(self, engine: Engine, options: JdbcOptions) -> None:
@@ -244,7 +244,7 @@ def watched_engine(url: URL, options: JdbcOptions, **arguments: Any) -> tuple[En
 
     Args:
         url: of the database.
-        options: the time-outs.
+        options: the timeouts.
         arguments: more for `sqlalchemy.create_engine`.
     """
     engine = create_engine(

@@ -6,7 +6,7 @@ lock on it knows: that process has ended, on this very machine, or has given up;
 
 Why this cannot take a living one for dead:
 
-* **A process that is stopped, swapped out or hung keeps its locks.** There is no time-out in it. Its lease is waited
+* **A process that is stopped, swapped out or hung keeps its locks.** There is no timeout in it. Its lease is waited
   for as ever.
 * **The file is there and locked before the row names its holder**, and the lock is let go of only when the holder has
   given up that name for good, all being written and closed: each mastership has another.

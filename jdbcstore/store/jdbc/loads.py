@@ -101,7 +101,7 @@ class LoadRecord:
 
 
 class Loads:
-    """The loads of one set of tables, on a connection in autocommit mode whose time-outs allow for long statements.
+    """The loads of one set of tables, on a connection in autocommit mode whose timeouts allow for long statements.
 
     Args:
         connection: to work on.

@@ -139,7 +139,7 @@ class _SqlLocker(Locker):
         return LockStatus(name, term, None if name is None else expires_in_ms)
 
     def _rows(self) -> tuple[str | None, int | None, int, str | None]:
-        """Who has the lease, for how many ms from now, the term of the last of our brokers that was master, its id."""
+        """The holder of the lease, its ms from now, the term of the last of our brokers that was master, its id."""
         with self._asking() as connection:
             row = connection.execute(text(self._statements.lock_status)).first()
         if row is None:
@@ -173,7 +173,7 @@ class _SqlLocker(Locker):
         try:
             if ended := self._dialect.end_sessions(connection, former):
                 log.warning("ended sessions of the former master holder=%s sessions=%d", former, ended)
-        except DBAPIError as error:  # another database user's, say; its time-outs remain
+        except DBAPIError as error:  # another database user's, say; its timeouts remain
             log.warning("cannot end sessions of the former master holder=%s error=%r", former, str(error))
 
     # -- the signal ----------------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ class DatabaseLocker(_SqlLocker):
             if connection.execute(text(self._statements.lease_holder)).first() is not None:  # one with a lease locker
                 connection.exec_driver_sql("ROLLBACK")
                 return None
-            # Who has the lock counts the term, on another line: here it would be seen only when the lock is gone.
+            # The holder counts the term, on another line: here it would be seen only when the lock is gone.
             with self._asking_beside() as other:
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
@@ -437,7 +437,7 @@ class DatabaseLocker(_SqlLocker):
                 self._disconnect()
 
     def status(self) -> LockStatus:
-        """Who holds the row lock writes no name into it; it is the last one in the table of terms, or a Java broker."""
+        """The holder of the row lock writes no name into it: it is the last of the table of terms, or a Java broker."""
         name, expires_in_ms, term, last = self._rows()
         if name is None:
             with self._asking_beside() as other:

@@ -200,8 +200,7 @@ class JdbcMessageStore(MessageStore):
         if message.message_id is None or message.message_id.broker_sequence_id <= 0:
             raise StoreError("only a message that came from the store, with its sequence, can be updated")
         blob = marshal(message)
-        if len(blob) > self._adapter.dialect.message_bytes_max:
-            raise MessageTooLarge(f"the message takes {len(blob)} bytes")
+        self._check_length(blob)
         self._adapter.writer.submit(Write(completion, updates=((message.message_id.broker_sequence_id, blob),)))
         return completion
 

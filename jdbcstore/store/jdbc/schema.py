@@ -49,7 +49,7 @@ def upgrade_schema(
     it stopped. Tables are locked while an index is built or a column is widened.
 
     Args:
-        engine: of the database; its time-outs apply to each step.
+        engine: of the database; its timeouts apply to each step.
         names: of the tables, or the prefix of the usual ones.
         force: go on although a broker is running on these tables.
         wait_s: how long to wait for another upgrade, in seconds.

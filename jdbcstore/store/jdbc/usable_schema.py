@@ -43,7 +43,7 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
             report = create_tables(engine, names)
             if options.locker != "none" and report.is_usable and not report.has_own_tables:
                 report = create_own_tables(engine, names)
-            engine.dispose()  # its sessions have other time-outs than ours
+            engine.dispose()  # its sessions have other timeouts than ours
         else:
             with engine.connect() as connection:
                 report = inspect_schema(connection, names)

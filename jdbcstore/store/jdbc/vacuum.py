@@ -80,4 +80,7 @@ class Vacuum:
                     self._dialect.vacuum(connection)
             except (DBAPIError, StoreError) as error:
                 # Nothing depends on it; the next round tries again.
-                log.warning("vacuum failed error=%r", str(getattr(error, "orig", error)))
+                log.warning(
+                    "vacuum of the message table failed, it is done again later error=%r",
+                    str(getattr(error, "orig", error)),
+                )

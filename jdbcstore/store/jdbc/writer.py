@@ -4,7 +4,7 @@ What a database adds to the rules that are written there:
 
 * **Stored** is what the database has answered COMMIT for.
 * **A bad write** is found by halving: the database refuses a batch for what is in it, and does not say which.
-* **What was rolled back for others' sake** (a deadlock, a time-out) is tried once more before anybody hears of it.
+* **What was rolled back for others' sake** (a deadlock, a timeout) is tried once more before anybody hears of it.
 * **A broken line leaves three outcomes, not two.** If it broke while the commit was under way the rows may be there.
   So the writer connects again and looks: a batch is atomic, so any one row that it added, or removed, tells about all
   of it. Only when the database does not come back within ``retry_s`` the waiting senders are told: `OutcomeUnknown` if
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 _LOOKUP_IDS: Final = 500
 _RECONNECT_FIRST_S: Final = 0.05
 _RECONNECT_MOST_S: Final = 1.0
-#: How often a batch is tried that was rolled back for others' sake: a deadlock, a time-out.
+#: How often a batch is tried that was rolled back for others' sake: a deadlock, a timeout.
 _TRIES: Final = 2
 
 
@@ -199,11 +199,13 @@ class Writer(CommitTarget[Write]):
         now = time.monotonic()
         if self._outage_began is None:
             self._outage_began = now
-            log.warning("database connection lost error=%r", str(error))
+            log.warning(
+                "database connection lost, connecting again for %g s error=%r", self._options.retry_s, str(error)
+            )
         if self._commits.is_closing or now - self._outage_began > self._options.retry_s:
             if in_doubt:
                 raise OutcomeUnknown(
-                    f"the connection broke during the commit and the database is still away: {error}"
+                    f"the connection broke during the commit and the database cannot be reached since: {error}"
                 ) from error
             if isinstance(error, StoreReadOnly):
                 raise error
@@ -337,7 +339,7 @@ class Writer(CommitTarget[Write]):
             self._dialect.connected(connection)
             if self._fence is not None:
                 self._dialect.fenced(connection, self._fence)
-        except BaseException:  # without its time-outs a session must not write
+        except BaseException:  # without its timeouts a session must not write
             connection.invalidate()
             connection.close()
             raise

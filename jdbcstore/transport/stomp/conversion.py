@@ -136,7 +136,7 @@ def message_of(
     else:
         is_text = kind.lower() == "text"
         if not is_text and kind.lower() != "bytes":
-            raise ProtocolError(f"Unsupported message type '{kind}'")
+            raise ProtocolError(f"Unsupported message type '{kind}': use text or bytes, or leave amq-msg-type out")
 
     properties = {name: value for name, value in headers.items() if name not in used}
     message: Message

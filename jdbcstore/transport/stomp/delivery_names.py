@@ -67,7 +67,10 @@ class StompNames:
             delivery = self._by_name(event.message_id, event.subscription, subscriptions)
         if delivery is None or delivery.consumer is None:
             name = "null" if event.message_id is None else event.message_id
-            raise ProtocolError(f"Unexpected {type(event).__name__.upper()} received for message-id [{name}]")
+            raise ProtocolError(
+                f"Unexpected {type(event).__name__.upper()} received for message-id [{name}]: it was"
+                " acknowledged before, or never delivered to this client"
+            )
         return delivery, delivery.consumer
 
     # -- what the broker tells ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The headings of MESSAGE frames: what messages have in common is encoded once, what is their own each time."""
+"""The headers of MESSAGE frames: what messages have in common is encoded once, what is their own each time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.transport.stomp.conversion import OWN_HEADERS, own_headers, says_little, shared_headers, stomp_headers
 
-__all__ = ["Headings"]
+__all__ = ["MessageHeaders"]
 
 #: How many sets of lines a connection remembers, and how long their properties may be.
 _REMEMBERED_MAX: Final = 64
@@ -20,8 +20,8 @@ _PROPERTIES_BYTES_MAX: Final = 1024
 _TAKEN: Final = OWN_HEADERS | {"ack", "content-length", "subscription", "transformation"}
 
 
-class Headings:
-    """Makes the headings of one connection.
+class MessageHeaders:
+    """Makes the headers of MESSAGE frames of one connection.
 
     Args:
         encode: headers → their lines, in the way of the connection's version.
@@ -41,7 +41,7 @@ class Headings:
     def of(
         self, message: Message, message_id: MessageId, subscription_id: str | None, *, redeliveries: int
     ) -> tuple[dict[str, str], bytes]:
-        """The heading of a MESSAGE frame but for ``ack`` and ``content-length``: headers, and lines that follow them.
+        """The headers of a MESSAGE frame but for ``ack`` and ``content-length``: headers, and lines that follow them.
 
         Args:
             message: what is delivered.

@@ -45,7 +45,7 @@ from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.stomp.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.transport.stomp.delivery_names import StompNames
 from jdbcstore.transport.stomp.destination import destination_header, is_temporary_queue, parse_stomp_destination
-from jdbcstore.transport.stomp.message_headers import Headings
+from jdbcstore.transport.stomp.message_headers import MessageHeaders
 from jdbcstore.transport.stomp.subscription_request import subscription_request
 from jdbcstore.transport.wire import Wire
 
@@ -107,7 +107,7 @@ class StompSession:
         #: Events that arrived while the client was held back.
         self._unheard: list[Event] = []
         self._anonymous_subscriptions = 0
-        self._headings = Headings(self._stomp.header_lines, self.client.temporaries.names)
+        self._message_headers = MessageHeaders(self._stomp.header_lines, self.client.temporaries.names)
 
     def __repr__(self) -> str:
         return f"<session {self.client.connection_id} {self._wire.peer}>"
@@ -173,7 +173,7 @@ class StompSession:
         return not self._is_deaf and bool(self._unheard or self._stomp.has_more)
 
     def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
-        """Do what the client asks for, until it is held back, or time is over."""
+        """Do what the client asks for, until it is held back, or its slice is over."""
         handlers, client = self._HANDLERS, self.client
         is_late = False
         remaining = iter(events)
@@ -296,7 +296,7 @@ class StompSession:
         message = delivery.message
         if message is None:
             raise ValueError(f"{delivery!r} holds no message")
-        headers, more = self._headings.of(
+        headers, more = self._message_headers.of(
             message, delivery.message_id, consumer.subscription_id, redeliveries=delivery.redeliveries
         )
         if self._has_ack_ids and not consumer.is_auto:

@@ -26,11 +26,11 @@ def test_a_burst_from_another_thread_wakes_the_loop_once() -> None:
             if len(answered) == 500:
                 finished.set()
 
-        inbox = CompletionBridge(loop, burst)
+        bridge = CompletionBridge(loop, burst)
         completions: list[Completion[Any]] = [Completion() for _ in range(500)]
         for number, completion in enumerate(completions):
-            inbox.expect(completion, lambda subject, error: answered.append(subject), number)
-        assert inbox.expected == 500
+            bridge.expect(completion, lambda subject, error: answered.append(subject), number)
+        assert bridge.expected == 500
         original = loop.call_soon_threadsafe
 
         def counting(*arguments: Any, **options: Any) -> Any:
@@ -48,7 +48,7 @@ def test_a_burst_from_another_thread_wakes_the_loop_once() -> None:
         worker.join()  # the loop sleeps meanwhile
         await asyncio.wait_for(finished.wait(), 10)
         assert wakes == 1
-        assert inbox.expected == 0
+        assert bridge.expected == 0
 
     asyncio.run(scenario())
     assert (answered, bursts) == (list(range(500)), 1)
@@ -58,7 +58,7 @@ def test_errors_reach_their_handler_and_a_defect_costs_only_its_own() -> None:
     seen: list[object] = []
 
     async def scenario() -> None:
-        inbox = CompletionBridge(asyncio.get_running_loop(), lambda: None)
+        bridge = CompletionBridge(asyncio.get_running_loop(), lambda: None)
         error = TransientStoreError("x")
 
         def defective(subject: object, error: BaseException | None) -> None:
@@ -66,8 +66,8 @@ def test_errors_reach_their_handler_and_a_defect_costs_only_its_own() -> None:
 
         first: Completion[Any] = Completion()
         second: Completion[Any] = Completion()
-        inbox.expect(first, defective, None)
-        inbox.expect(second, lambda subject, failure: seen.append((subject, failure)), "second")
+        bridge.expect(first, defective, None)
+        bridge.expect(second, lambda subject, failure: seen.append((subject, failure)), "second")
         assert not seen
         first.resolve(None)
         second.fail(error)

@@ -35,7 +35,7 @@ class BulkSession:
     """A session that brings one part after another into the database.
 
     Args:
-        connection: of its own, in autocommit mode, with time-outs that let a part take long.
+        connection: of its own, in autocommit mode, with timeouts that let a part take long.
         dialect: of the store.
         holder: the run of the load.
     """

@@ -88,12 +88,12 @@ class Dialect:
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
-        """Keyword arguments for `sqlalchemy.create_engine`: time-outs, character set, isolation."""
+        """Keyword arguments for `sqlalchemy.create_engine`: timeouts, character set, isolation."""
         return {}
 
     @classmethod
     def answer_timeout_s(cls, options: JdbcOptions) -> float:
-        """How long an answer may take: beyond the server's own time-outs, since those leave the connection usable."""
+        """How long an answer may take: beyond the server's own timeouts, since those leave the connection usable."""
         return options.query_timeout_s + min(2.0, max(0.2, options.query_timeout_s / 10))
 
     @classmethod
@@ -102,7 +102,7 @@ class Dialect:
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection | None:
-        """Open a driver's connection, within the time-out for that.
+        """Open a driver's connection, within the timeout for that.
 
         Args:
             parameters: the driver's.
@@ -176,7 +176,7 @@ class Dialect:
     def end_sessions(self, connection: Connection, holder: str) -> int:
         """End what is left of a former master's writing sessions; returns how many.
 
-        No time-out of PostgreSQL ends a session that waits for the rest of a COPY from a process that was stopped, and
+        No timeout of PostgreSQL ends a session that waits for the rest of a COPY from a process that was stopped, and
         its uncommitted rows would make the new master's wait.
         """
         return 0

@@ -90,7 +90,7 @@ class MySQLSchema(Schema):
         with self.connect(connection) as guard:
             if guard.execute(text(f"SELECT GET_LOCK({name}, :wait_s)"), parameters).scalar() != 1:
                 raise names.busy(wait_s)
-            # Past its own time-out the client would be gone, and the server would go on waiting and alter the table.
+            # Past its own timeout the client would be gone, and the server would go on waiting and alter the table.
             before_s = connection.execute(text("SELECT @@SESSION.lock_wait_timeout")).scalar_one()
             connection.execute(text(f"SET SESSION lock_wait_timeout = {max(1, int(wait_s))}"))
             try:

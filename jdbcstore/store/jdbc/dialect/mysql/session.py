@@ -67,7 +67,7 @@ class MySQLDialect(MySQLStatements):
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        # PyMySQL has no time-out for what is said between connecting and the first statement.
+        # PyMySQL has no timeout for what is said between connecting and the first statement.
         raw: Any = SharedTlsConnection(**parameters, defer_connect=True)
         try:
             line = _dial(raw)

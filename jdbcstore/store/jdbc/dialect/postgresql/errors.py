@@ -34,7 +34,7 @@ _DENIED: Final = (
 #: Which error of ours a code, or its class, stands for.
 KINDS: Final[Mapping[str, type[StoreError]]] = {
     "23505": DuplicateMessage,
-    "25P03": ConnectionLost,  # ended by the server's time-outs, as are the next two
+    "25P03": ConnectionLost,  # ended by the server's timeouts, as are the next two
     "25P04": ConnectionLost,
     "57P05": ConnectionLost,
     "25006": StoreReadOnly,
@@ -46,8 +46,8 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "57P02": ConnectionLost,
     "57P03": ConnectionLost,  # starting up
     "57P04": ConnectionLost,  # the database is gone
-    "57014": TransientStoreError,  # statement time-out
-    "55P03": TransientStoreError,  # lock time-out
+    "57014": TransientStoreError,  # statement timeout
+    "55P03": TransientStoreError,  # lock timeout
     "53100": StoreFull,
     "53": TransientStoreError,  # out of memory
     "53300": ConnectionLost,  # too many connections

@@ -1,4 +1,4 @@
-"""Headings of MESSAGE frames: what is encoded once says the same as if it were encoded each time."""
+"""Headers of MESSAGE frames: what is encoded once says the same as if it were encoded each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jdbcstore.message import Message
 from jdbcstore.primitives import Value
 from jdbcstore.stomp.dialect import dialect_of
 from jdbcstore.transport.stomp.conversion import message_of, stomp_headers
-from jdbcstore.transport.stomp.message_headers import Headings
+from jdbcstore.transport.stomp.message_headers import MessageHeaders
 
 MINE = TempQueue("ID:1:1")
 OWN_NAMES: dict[Destination, str] = {MINE: "/temp-queue/mine"}
@@ -36,9 +36,9 @@ def id_of(of: Message) -> MessageId:
     return of.message_id
 
 
-def told(headings: Headings, of: Message, *, redeliveries: int = 0) -> dict[str, str]:
+def told(message_headers: MessageHeaders, of: Message, *, redeliveries: int = 0) -> dict[str, str]:
     """What a client of 1.2 reads."""
-    headers, shared = headings.of(of, id_of(of), SUBSCRIPTION, redeliveries=redeliveries)
+    headers, shared = message_headers.of(of, id_of(of), SUBSCRIPTION, redeliveries=redeliveries)
     lines = dialect_of("1.2").encode_lines(headers) + shared
     assert lines.endswith(b"\n")
     read: dict[str, str] = {}
@@ -90,32 +90,34 @@ def _without_destination() -> Message:
 @pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("redeliveries", [0, 2])
 def test_a_heading_says_everything_once(kind: str, redeliveries: int) -> None:
-    headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
+    message_headers = MessageHeaders(dialect_of("1.2").encode_lines, OWN_NAMES)
     for _ in range(2):  # what is remembered as well
         of = MESSAGES[kind]()
         expected = stomp_headers(of, str(of.message_id), OWN_NAMES, redeliveries=redeliveries)
-        assert told(headings, of, redeliveries=redeliveries) == {**expected, "subscription": SUBSCRIPTION}
+        assert told(message_headers, of, redeliveries=redeliveries) == {**expected, "subscription": SUBSCRIPTION}
 
 
 def test_messages_of_many_kinds_in_turn() -> None:
-    headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
+    message_headers = MessageHeaders(dialect_of("1.2").encode_lines, OWN_NAMES)
     for number in [*range(200), *range(200)]:
-        assert told(headings, message({"number": str(number), "priority": str(number % 10)}))["number"] == str(number)
+        assert told(message_headers, message({"number": str(number), "priority": str(number % 10)}))["number"] == str(
+            number
+        )
 
 
 def test_a_temporary_queue_is_called_by_the_name_that_it_has_now() -> None:
     names: dict[Destination, str] = {}
-    headings = Headings(dialect_of("1.2").encode_lines, names)
-    before = told(headings, message({}, MINE))["destination"]
+    message_headers = MessageHeaders(dialect_of("1.2").encode_lines, names)
+    before = told(message_headers, message({}, MINE))["destination"]
     names[MINE] = "/temp-queue/new"
-    assert before != told(headings, message({}, MINE))["destination"] == "/temp-queue/new"
+    assert before != told(message_headers, message({}, MINE))["destination"] == "/temp-queue/new"
 
 
 @pytest.mark.parametrize("name", ["ack", "content-length", "subscription"])
 def test_a_property_does_not_stand_in_the_place_of_what_the_session_adds(name: str) -> None:
-    headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
+    message_headers = MessageHeaders(dialect_of("1.2").encode_lines, OWN_NAMES)
     of = with_properties(**{name: "forged"})
-    headers, shared = headings.of(of, id_of(of), SUBSCRIPTION, redeliveries=0)
+    headers, shared = message_headers.of(of, id_of(of), SUBSCRIPTION, redeliveries=0)
     assert not shared
     assert headers["subscription"] == SUBSCRIPTION
     assert headers[name] in ("forged", SUBSCRIPTION)  # the session says the others again, in the same place
@@ -124,7 +126,7 @@ def test_a_property_does_not_stand_in_the_place_of_what_the_session_adds(name: s
 def test_properties_that_cannot_be_read() -> None:
     of = message({})
     of.marshalled_properties = b"\xff"
-    headings = Headings(dialect_of("1.2").encode_lines, OWN_NAMES)
+    message_headers = MessageHeaders(dialect_of("1.2").encode_lines, OWN_NAMES)
     for _ in range(2):
         with pytest.raises(CodecError):
-            headings.of(of, id_of(of), None, redeliveries=0)
+            message_headers.of(of, id_of(of), None, redeliveries=0)

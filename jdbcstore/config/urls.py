@@ -22,6 +22,8 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
+    from jdbcstore.store.jdbc.location import StoreLocation
+
 __all__ = [
     "is_kahadb",
     "kahadb_options",
@@ -30,6 +32,7 @@ __all__ = [
     "open_store",
     "shown_url",
     "store_file",
+    "store_location",
     "store_options",
     "store_url",
 ]
@@ -119,6 +122,17 @@ def open_engine(text: str) -> Engine:
 
     url, options = store_options(text)
     return engine_for(url, options)
+
+
+def store_location(text: str) -> StoreLocation:
+    """Where the SQL store of a URL is, for tools that look into its tables.
+
+    Raises:
+        ConfigurationError: as `store_options`.
+    """
+    from jdbcstore.store.jdbc.location import StoreLocation
+
+    return StoreLocation(*store_options(text))
 
 
 def open_store(

@@ -7,15 +7,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
-from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.inspection import check_url
-from jdbcstore.config.urls import store_options
+from jdbcstore.config.urls import store_location, store_options
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
-from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.line_watch import engine_for
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.loads import LoadRecord, Loads, LoadState
 
 __all__ = ["loads"]
@@ -75,18 +73,10 @@ def abort(url: str, job: str) -> None:
 @contextmanager
 def _loads(url: str) -> Iterator[Loads]:
     check_url(url)
-    parsed, options = store_options(url)
-    dialect = dialect_for(parsed.get_backend_name()).for_questions(options)
-    engine = engine_for(parsed, options)
-    try:
-        with engine.connect() as connection:
-            found = Loads(connection, dialect, options.table_names)
-            found.require_tables()
-            yield found
-    except DBAPIError as error:
-        raise dialect.map_error(error) from error
-    finally:
-        engine.dispose()
+    with opened(store_location(url)) as store:
+        found = Loads(store.connection, store.dialect, store.location.options.table_names)
+        found.require_tables()
+        yield found
 
 
 def _progress(record: LoadRecord) -> str:

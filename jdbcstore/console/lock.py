@@ -11,17 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 import click
-from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import inspect, text
 
 from jdbcstore.config.inspection import check_url
-from jdbcstore.config.urls import store_options
+from jdbcstore.config.urls import store_location
 from jdbcstore.console.output import print_json
 from jdbcstore.errors import JdbcStoreError, SchemaMismatch
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
-from jdbcstore.store.jdbc.line_watch import engine_for
+from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.lockers import signal_name
-from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["LockReport", "lock"]
@@ -157,11 +154,11 @@ def _danger(report: LockReport) -> list[str]:
 class _Look:
     """A look at one set of tables."""
 
-    def __init__(self, connection: Connection, names: TableNames, dialect: Dialect) -> None:
-        self._connection = connection
-        self._tables = Tables.on(connection, names)
-        self._dialect = dialect
-        self._statements = dialect.statements
+    def __init__(self, store: Opened) -> None:
+        self._connection = store.connection
+        self._tables = Tables.on(store.connection, store.location.options.table_names)
+        self._dialect = store.dialect
+        self._statements = store.statements
 
     def report(self) -> LockReport:
         """Who is master now."""
@@ -194,15 +191,7 @@ class _Look:
 
 @contextmanager
 def _looking(url: str) -> Iterator[_Look]:
-    """Look into the store at a URL. Drivers' errors leave it as ours."""
+    """Look into the store at a URL."""
     check_url(url)
-    place, options = store_options(url)
-    dialect = dialect_for(place.get_backend_name()).for_questions(options)
-    engine = engine_for(place, options)
-    try:
-        with engine.connect() as connection:
-            yield _Look(connection, options.table_names, dialect)
-    except DBAPIError as error:
-        raise dialect.map_error(error) from error
-    finally:
-        engine.dispose()
+    with opened(store_location(url)) as store:
+        yield _Look(store)

@@ -9,14 +9,13 @@ import click
 from sqlalchemy import text
 
 from jdbcstore.config.inspection import check_url, looking_into
-from jdbcstore.config.urls import open_engine
+from jdbcstore.config.urls import store_location
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
-from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.statements import Statements, text_of
+from jdbcstore.store.jdbc.connection import opened
+from jdbcstore.store.jdbc.statements import text_of
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 
 __all__ = ["stats"]
@@ -95,9 +94,7 @@ def collect(url: str) -> list[DestinationStats]:
     check_url(url)
     with looking_into(url) as adapter:
         counted = (
-            _counted_in_directory(adapter)
-            if isinstance(adapter, KahaDBPersistenceAdapter)
-            else _counted_rows(url, adapter)
+            _counted_in_directory(adapter) if isinstance(adapter, KahaDBPersistenceAdapter) else _counted_rows(url)
         )
         now_ms = time.time() * 1000
         subscriptions = _subscriptions(adapter)
@@ -119,23 +116,17 @@ def _counted_in_directory(adapter: KahaDBPersistenceAdapter) -> list[tuple[str, 
     ]
 
 
-def _counted_rows(url: str, adapter: PersistenceAdapter) -> list[tuple[str, int, int]]:
+def _counted_rows(url: str) -> list[tuple[str, int, int]]:
     """The same of a SQL store."""
-    names = adapter.options.table_names if isinstance(adapter, JdbcPersistenceAdapter) else ""
-    engine = open_engine(url)
-    dialect = dialect_for(engine.dialect.name)
-    statements = Statements(names, dialect.container_expression(collation_is_binary=False))
-    try:
-        with engine.connect() as connection:
-            rows = connection.execute(
-                text(
-                    f"SELECT {statements.container}, COUNT(*), SUM(LENGTH(MSG)) FROM {statements.messages}"
-                    f" WHERE XID IS NULL GROUP BY {statements.container}"
-                )
-            ).all()
-            return [(text_of(name), int(depth), int(size or 0)) for name, depth, size in rows]
-    finally:
-        engine.dispose()
+    with opened(store_location(url)) as store:
+        statements = store.bytewise_statements
+        rows = store.connection.execute(
+            text(
+                f"SELECT {statements.container}, COUNT(*), SUM(LENGTH(MSG)) FROM {statements.messages}"
+                f" WHERE XID IS NULL GROUP BY {statements.container}"
+            )
+        ).all()
+        return [(text_of(name), int(depth), int(size or 0)) for name, depth, size in rows]
 
 
 def _subscriptions(adapter: PersistenceAdapter) -> dict[str, list[SubscriptionStats]]:

@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 from jdbcstore.destination import Topic
 from jdbcstore.errors import ConfigurationError, JournalDamaged
 from jdbcstore.identifiers import MessageId
-from jdbcstore.migration.connection import Opened, opened
 from jdbcstore.migration.journals import added_at, is_prioritized, subscription_info
 from jdbcstore.migration.lease import MigrationLease
 from jdbcstore.migration.migrated import Migrated, Moved
@@ -28,6 +27,7 @@ from jdbcstore.migration.rows import MESSAGE_COLUMNS, Digest, MessageRow, digest
 from jdbcstore.migration.table_target import RowTarget, row_target, writing_options
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.journal.kahadb.journal import AnyJournal, JournalFile, Location
 from jdbcstore.store.journal.kahadb.state import State, StoredMessage

@@ -19,7 +19,8 @@ from typing import Final
 from sqlalchemy import text
 
 from jdbcstore.errors import LockHeld, StoreError
-from jdbcstore.migration.connection import PATIENT_S, opened, require_empty
+from jdbcstore.migration.locations import PATIENT_S, require_empty
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation

@@ -13,11 +13,11 @@ from jdbcstore.config.inspection import check_url, is_journal
 from jdbcstore.config.urls import kahadb_options
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.migration.connection import location_of
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.contents_copier import ContentsCopier
 from jdbcstore.migration.directories import check_directory, directory_target
 from jdbcstore.migration.journals import contents_of_journals, scheduler_of
+from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.plan import MigrationPlan
 from jdbcstore.migration.progress import Showing

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from jdbcstore.migration.connection import opened
 from jdbcstore.migration.lease import MigrationLease
 from jdbcstore.migration.migrated import Migrated, Moved
 from jdbcstore.migration.plan import Workers
 from jdbcstore.migration.rows import Digest, digests, ranges_of, rows_of
 from jdbcstore.migration.table_target import RowTarget
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.dialect import database_for
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.message_indexes import build_message_indexes, drop_message_indexes

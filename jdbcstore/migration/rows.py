@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import text
 
-from jdbcstore.migration.connection import Opened
+from jdbcstore.store.jdbc.connection import Opened
 
 __all__ = ["MESSAGE_COLUMNS", "Digest", "MessageRow", "digests", "ranges_of", "rows_of"]
 

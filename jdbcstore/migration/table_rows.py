@@ -9,13 +9,14 @@ from typing import Any, Final
 from sqlalchemy import Table, inspect, select, text
 
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.migration.connection import Opened, opened, require_no_master
 from jdbcstore.migration.lease import MigrationLease
+from jdbcstore.migration.locations import require_no_master
 from jdbcstore.migration.migrated import Migrated, Moved
 from jdbcstore.migration.plan import MigrationPlan, Workers
 from jdbcstore.migration.row_copier import Copied, IdRange, RowCopier, digests_of_ranges
 from jdbcstore.migration.rows import MESSAGE_COLUMNS, Digest, digests, ranges_of, rows_of
 from jdbcstore.migration.table_target import RowTarget, row_target
+from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.statements import Statements, text_of
 from jdbcstore.store.jdbc.tables import Tables

@@ -11,14 +11,15 @@ from sqlalchemy import text
 
 from jdbcstore.config.urls import store_file
 from jdbcstore.destination import Destination, Queue
-from jdbcstore.migration.connection import location_of, opened, require_empty, require_no_master
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.lease import HOLDER_PREFIX, MigrationLease, hold, release
+from jdbcstore.migration.locations import location_of, require_empty, require_no_master
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget, Target
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import inspect_schema

@@ -17,11 +17,11 @@ from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.migration.connection import Opened, opened
 from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.migration.rows import MessageRow, ranges_of, rows_of
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.contract import ScheduledJob
+from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.marks import Range
 from jdbcstore.store.jdbc.prepared import Doubts, messages_of

@@ -10,8 +10,8 @@ from jdbcstore.config.inspection import is_journal
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.migration import Migrated
 from jdbcstore.migration import migrate as migrate_alone
-from jdbcstore.migration.connection import location_of
 from jdbcstore.migration.journal_rows import journal_plan
+from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.table_rows import table_plan
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.one_line import one_line

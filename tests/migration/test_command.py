@@ -16,7 +16,7 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.message import BytesMessage
 from jdbcstore.migration import Showing, migrate, migrate_contents
-from jdbcstore.migration.connection import location_of
+from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.stores import StoreContents
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import StoreTarget

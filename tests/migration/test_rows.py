@@ -14,8 +14,8 @@ from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.errors import LockHeld, StoreError
 from jdbcstore.migration import Migrated
 from jdbcstore.migration import rows as row_ranges
-from jdbcstore.migration.connection import location_of
 from jdbcstore.migration.journal_rows import journal_plan
+from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.table_rows import table_plan
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.replay import replay

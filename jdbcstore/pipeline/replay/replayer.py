@@ -16,11 +16,12 @@ from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_url
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.migration.connection import location_of, opened
+from jdbcstore.migration.locations import location_of
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.replay.rewriter import Rewriting
 from jdbcstore.pipeline.replay.sources import messages_of
 from jdbcstore.selector import Selector
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.tables import Tables
 
 if TYPE_CHECKING:

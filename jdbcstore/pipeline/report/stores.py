@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
-from jdbcstore.config.urls import store_options
+from jdbcstore.config.urls import store_location
 from jdbcstore.destination import Topic
 from jdbcstore.pipeline.report.figures import Row
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
-from jdbcstore.store.jdbc.dialect import dialect_for
-from jdbcstore.store.jdbc.line_watch import engine_for
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.statements import Statements, text_of
 
 __all__ = ["counted", "counting", "producers", "subscriptions"]
@@ -32,18 +30,8 @@ def counting(url: str) -> Iterator[tuple[Connection, Statements]]:
     Raises:
         ConfigurationError, StoreError: the store cannot be reached.
     """
-    parsed, options = store_options(url)
-    kind = dialect_for(parsed.get_backend_name())
-    container = kind.container_expression(collation_is_binary=False)
-    statements = Statements(options.table_names, container, epoch_ms=kind.epoch_ms)
-    engine = engine_for(parsed, options)
-    try:
-        with engine.connect() as connection:
-            yield connection, statements
-    except SQLAlchemyError as error:
-        raise kind(options, statements, has_page_index=False).map_error(error) from error
-    finally:
-        engine.dispose()
+    with opened(store_location(url)) as store:
+        yield store.connection, store.bytewise_statements
 
 
 def counted(connection: Connection, statements: Statements) -> list[dict[str, object]]:

@@ -19,11 +19,12 @@ from sqlalchemy import insert, make_url, text
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError, JournalDamaged, LeaseLost, LockHeld, StoreError
-from jdbcstore.migration.connection import location_of, opened
 from jdbcstore.migration.lease import hold, release
+from jdbcstore.migration.locations import location_of
 from jdbcstore.pipeline.migrate import migrate
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.store.contract import SupportsTopics
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.schema import inspect_schema
 from jdbcstore.store.jdbc.tables import Tables
 from tests.spark.pipeline.filling import ODD, ORDERS, PRICES, SLOW, fill, message

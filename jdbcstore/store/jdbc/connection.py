@@ -1,28 +1,23 @@
-"""A SQL store's tables past the store: a connection, fenced transactions, and what is checked before a migration."""
+"""A connection to a SQL store's tables, for those who look into them or change them without being its broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.config.urls import store_options
-from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld
+from jdbcstore.errors import LeaseLost
 from jdbcstore.store.jdbc.dialect import Dialect, database_for, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
-from jdbcstore.store.jdbc.schema import inspect_schema, require_usable
 from jdbcstore.store.jdbc.statements import Statements
 
-__all__ = ["PATIENT_S", "Opened", "location_of", "opened", "require_empty", "require_no_master"]
-
-#: For so long a statement may take.
-PATIENT_S: Final = 3600.0
+__all__ = ["Opened", "opened"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,12 @@ class Opened:
     def statements(self) -> Statements:
         """Names of the tables."""
         return self.dialect.statements
+
+    @property
+    def bytewise_statements(self) -> Statements:
+        """The same, for queries that tell containers apart that differ in case only."""
+        container = self.dialect.container_expression(collation_is_binary=False)
+        return Statements(self.location.options.table_names, container, epoch_ms=self.dialect.epoch_ms)
 
     @property
     def raw(self) -> Any:
@@ -76,16 +77,6 @@ class Opened:
             raise
 
 
-def location_of(url: str) -> StoreLocation:
-    """A store by its URL; statements in it may take long.
-
-    Raises:
-        ConfigurationError: the URL is wrong.
-    """
-    parsed, options = store_options(url)
-    return StoreLocation(parsed, replace(options, query_timeout_s=PATIENT_S))
-
-
 @contextmanager
 def opened(location: StoreLocation) -> Iterator[Opened]:
     """A connection. Drivers' errors leave it as ours.
@@ -107,31 +98,3 @@ def opened(location: StoreLocation) -> Iterator[Opened]:
         raise
     finally:
         engine.dispose()
-
-
-def require_no_master(store: Opened, what: str) -> None:
-    """Make sure that no broker is master of a store.
-
-    Raises:
-        LockHeld: one is.
-        SchemaMismatch: it has no tables, or such that are too old.
-    """
-    require_usable(inspect_schema(store.connection, store.location.options.table_names))
-    holder = store.connection.execute(text(store.statements.lease_holder)).scalar()
-    if holder is not None or store.dialect.is_row_locked(store.connection):
-        raise LockHeld(f"{holder or 'a broker'} is master of the {what}: stop it first, what moves cannot be migrated")
-
-
-def require_empty(store: Opened) -> None:
-    """Make sure that a store has no messages and no subscriptions.
-
-    Raises:
-        ConfigurationError: it has.
-    """
-    for table in (store.statements.messages, store.statements.acks):
-        count = store.connection.execute(text(f"SELECT COUNT(*) FROM {table}")).scalar_one()
-        if count:
-            raise ConfigurationError(
-                f"the target is not empty: {table} has {count} rows. Migrate into an empty store; to add messages to"
-                " this one archive the source, and replay the archive"
-            )

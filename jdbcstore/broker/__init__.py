@@ -1,1 +1,2 @@
-"""The broker host: sockets, sessions, queues and topics on one asyncio loop, over any `PersistenceAdapter`."""
+"""The broker: destinations, subscriptions, transactions and mastership on one asyncio loop, over any
+`PersistenceAdapter`. Knows no protocol and no sockets of clients: `jdbcstore.transport` brings them."""

@@ -177,7 +177,7 @@ class Broker:
     async def start(self) -> None:
         """Begin, and return as soon as it is decided: clients may connect, or another broker is master.
 
-        A standby goes on by itself; `life` tells where it is, ``await life.reached(State.MASTER)`` waits.
+        A standby goes on by itself; `lifecycle` tells where it is, ``await lifecycle.reached(State.MASTER)`` waits.
 
         Raises:
             StoreError, ConfigurationError: the store cannot be opened.

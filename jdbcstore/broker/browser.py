@@ -14,7 +14,7 @@ from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.queue import Queue
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message

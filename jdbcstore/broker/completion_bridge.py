@@ -14,7 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.store.completion import Completion
 
 __all__ = ["CompletionBridge"]

@@ -14,8 +14,8 @@ from jdbcstore.broker.queue_contents import QueueContents
 from jdbcstore.broker.redelivery import Redelivery
 from jdbcstore.broker.reload import Reload
 from jdbcstore.broker.removal import Removal
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.selection import Selection
-from jdbcstore.broker.slices import SLICE_S
 
 __all__ = ["Dispatch"]
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, JdbcStoreError, StoreClosed
 from jdbcstore.identifiers import MessageId

@@ -86,7 +86,7 @@ class QueueConsumers:
         self._gone = 0
         #: Those with a priority, if that counts here.
         self._with_priority = 0
-        #: Whether the ready ones stand in the order of `rank`, and up to which change of the groups.
+        #: Whether the ready ones stand in the order of ``_rank``, and up to which change of the groups.
         self._is_ranked = False
         self._changes = -1
 

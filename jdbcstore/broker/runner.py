@@ -1,4 +1,4 @@
-"""Ways to run a broker: until a signal comes, or beside other work."""
+"""Ways to run a broker: until a signal comes, in a thread beside other work, or in the event loop of a program."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.lifecycle import State, Status
+from jdbcstore.errors import ConnectionClosed, LockHeld
 
-__all__ = ["run_in_loop", "running", "serve"]
+__all__ = ["BrokerThread", "reached_mastership", "run_in_loop", "running", "serve", "start_as_master"]
 
 
 def serve(broker: Broker, told: Callable[[Status], object] = lambda status: None) -> None:
@@ -71,46 +74,127 @@ def running(broker: Broker) -> Iterator[tuple[str, int]]:
 
     Raises:
         StoreError, ConfigurationError, ListenError, LockError: it cannot start.
+        ConnectionClosed: it was stopped before it was master.
     """
-    ready = threading.Event()
-    failure: list[BaseException] = []
-    loop: list[asyncio.AbstractEventLoop] = []
-    stopping = asyncio.Event()
-
-    async def run() -> None:
-        loop.append(asyncio.get_running_loop())
-        until_ended = asyncio.create_task(_until_ended(broker))
-        until_master = asyncio.create_task(broker.lifecycle.reached(State.MASTER))
-        await asyncio.wait((until_ended, until_master), return_when=asyncio.FIRST_COMPLETED)
-        if until_ended.done():
-            failure.append(until_ended.exception() or RuntimeError("the broker was stopped before it was master"))
-        ready.set()
-        if not failure:
-            until_stopped = asyncio.create_task(stopping.wait())
-            await asyncio.wait((until_ended, until_stopped), return_when=asyncio.FIRST_COMPLETED)
-            await broker.stop()
-            await until_ended
-
-    def thread() -> None:
-        try:
-            run_in_loop(run())
-        except BaseException as error:  # noqa: BLE001  # it is raised again in the caller's thread
-            if not failure:
-                failure.append(error)
-
-    worker = threading.Thread(target=thread, name="jdbcstore-broker")
-    worker.start()
-    ready.wait()
-    try:
-        if failure:
-            raise failure[0]
+    with BrokerThread(broker, None):
         yield broker.address
+
+
+async def start_as_master(broker: Broker, master_timeout_s: float | None) -> None:
+    """Start a broker, and wait until it is master. If that fails it is stopped again.
+
+    Raises:
+        StoreError, ConfigurationError: the store cannot be opened.
+        LockHeld: another broker is master of the store, for longer than `master_timeout_s`.
+    """
+    try:
+        await broker.start()
+        await reached_mastership(broker, master_timeout_s)
+    except BaseException:
+        await broker.stop()
+        raise
+
+
+async def reached_mastership(broker: Broker, timeout_s: float | None) -> None:
+    """Wait until a started broker serves clients.
+
+    Args:
+        broker: in this event loop.
+        timeout_s: how long, in seconds; None for ever.
+
+    Raises:
+        LockHeld: another broker is master.
+        ConnectionClosed: it serves nobody for another reason.
+        StoreError, LockError: what ended it.
+    """
+    ended = asyncio.ensure_future(broker.ended())
+    reached = asyncio.ensure_future(broker.lifecycle.reached(State.MASTER, State.STOPPING))
+    try:
+        await asyncio.wait((ended, reached), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done() or broker.lifecycle.state is State.STOPPING:
+            await ended  # what it failed with, if it did
     finally:
-        if not failure:
-            loop[0].call_soon_threadsafe(stopping.set)
-        worker.join()
-    if failure:
-        raise failure[0]
+        ended.cancel()
+        reached.cancel()
+    status = broker.lifecycle.status
+    if status.state is State.STANDBY:
+        raise LockHeld(f"this broker stands by, {status.reason}: connect there, or wait for longer (master_timeout_s)")
+    if status.state is not State.MASTER:
+        raise ConnectionClosed(f"the broker serves nobody, it is {status.state}: {status.reason}")
+
+
+class BrokerThread:
+    """A broker in a thread of its own, with an event loop of its own. Also a context manager.
+
+    Args:
+        broker: not started yet.
+        master_timeout_s: how long to wait until it is master, in seconds; None for ever.
+    """
+
+    def __init__(self, broker: Broker, master_timeout_s: float | None) -> None:
+        self._broker = broker
+        self._master_timeout_s = master_timeout_s
+        self._started: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._stopping = asyncio.Event()
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=self._run, name="jdbcstore-broker", daemon=True)
+
+    def start(self) -> None:
+        """Return when it is master. Raises as `start_as_master`; it is stopped then."""
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            self._stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the broker. Raises what ended it by itself, if something did."""
+        self._stop()
+        self._ended.result()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        if not self._ended.done():
+            self._loop.result().call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            run_in_loop(self._live())
+        except BaseException as error:  # noqa: BLE001  # it is raised again in another thread
+            if not self._started.done():
+                self._started.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _live(self) -> None:
+        self._loop.set_result(asyncio.get_running_loop())
+        starting = asyncio.ensure_future(start_as_master(self._broker, self._master_timeout_s))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            self._started.set_result(None)
+            await stopping
+        else:
+            starting.cancel()
+            await asyncio.wait((starting,))
+        await self._broker.stop()
+        await self._broker.ended()
 
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:

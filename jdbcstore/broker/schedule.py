@@ -1,6 +1,6 @@
 """What a sender asks of the scheduler, and what comes of it: pure arithmetic on times and messages.
 
-The properties and their meaning are ActiveMQ's (`ScheduledMessage` in its API): a cron entry decides first; each time
+The properties and their meaning are ActiveMQ's (``ScheduledMessage`` in its API): a cron entry decides first; each time
 that it comes, the delay passes and the repetitions follow; without one the delay counts from now on.
 """
 

@@ -44,7 +44,7 @@ from jdbcstore.broker.groups import MessageGroups
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.destination import Destination
 from jdbcstore.store.contract import Page
 

@@ -5,8 +5,8 @@ that bounded:
 
 * Work is proportional to what it changes. There is no walk over everything for the sake of one.
 * What changes very much is a *job*: a generator that yields wherever it may be interrupted. Its first slice runs at
-  once, which for nearly everything is all of it. The rest waits in a queue of which the event loop does one slice per
-  turn, in rotation. So however many clients have jobs, in one turn there is one slice of them.
+  once, which for nearly everything is all of it. The rest waits in a rotation: however many clients have jobs, in one
+  turn of the event loop there is one slice of them.
 
 **Order.** Jobs of different clients mix. Of one client nothing does: who begins a job for a client holds it back
 (`Client.hold`) until the job is done. So what the client says afterwards meets its full effect. Whatever else a job
@@ -19,17 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import perf_counter
-from typing import Final
 
-__all__ = ["SLICE_S", "Slices"]
+from jdbcstore.broker.rotation import SLICE_S, Rotation
+
+__all__ = ["Slices"]
 
 log = logging.getLogger(__name__)
-
-#: How long one slice takes, and whatever else of one client is done in one turn of the loop.
-SLICE_S: Final = 0.005
 
 
 class Slices:
@@ -39,12 +37,11 @@ class Slices:
         loop: the event loop that they run in.
     """
 
-    __slots__ = ("_is_scheduled", "_jobs", "_loop", "at_work")
+    __slots__ = ("_loop", "_rotation", "at_work")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: deque[tuple[Iterator[None], Callable[[], object]]] = deque()
-        self._is_scheduled = False
+        self._rotation = Rotation(loop)
         #: The job whose slice is running.
         self.at_work: Iterator[None] | None = None
 
@@ -63,8 +60,13 @@ class Slices:
             job: one that was begun.
             done: called when it is done, also after a defect.
         """
-        self._jobs.append((job, done))
-        self._schedule()
+        self._rotation.later(partial(self._go_on, job, done))
+
+    def _go_on(self, job: Iterator[None], done: Callable[[], object]) -> None:
+        if self._slice(job):
+            done()
+        else:
+            self.go_on(job, done)
 
     def run(self, job: Iterator[None], done: Callable[[], object] = lambda: None) -> None:
         """Begin a job and go on with it; `done` may be called before this returns."""
@@ -90,27 +92,8 @@ class Slices:
 
     async def drained(self) -> None:
         """Wait until all jobs are done."""
-        while self._jobs:
+        while not self._rotation.is_empty:
             await asyncio.sleep(0)
-
-    def _turn(self) -> None:
-        self._is_scheduled = False
-        job, done = self._jobs.popleft()
-        try:
-            if self._slice(job):
-                done()
-            else:
-                self._jobs.append((job, done))
-        except Exception:  # the other jobs go on
-            log.exception("defect at the end of the job %r", job)
-        finally:
-            if self._jobs:
-                self._schedule()
-
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._turn)
 
     def _slice(self, job: Iterator[None]) -> bool:
         """Let a job work for one slice. Returns whether that was all."""

@@ -22,7 +22,7 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.memory import DELIVERY_BYTES
 from jdbcstore.broker.queue import Queue
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.host import Dispatching, Host
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.store.lease import boot_time_ns
 
 __all__ = ["Trusting", "Turns"]

@@ -29,17 +29,16 @@ committed, an acknowledgement is final when `acknowledge` returns, what was rece
 again. docs/embedding.md has the rest.
 
 ==================== ===============================================================================================
-`opening`            `jdbcstore.connect` and `jdbcstore.connect_async`
-`embedding`          a broker on a store's URL, in this event loop or in a thread
-`asynchronous`       connections, subscriptions, transactions for asyncio
-`blocking`           the same for threads
-`crossing`           from threads into the event loop
+`connector`          `jdbcstore.connect` and `jdbcstore.connect_async`, with a broker of their own where they get a URL
+`async_connection`   connections, subscriptions, transactions for asyncio
+`connection`         the same for threads
+`thread_bridge`      from threads into the event loop
 `replies`            requests and their answers
 `port`               one client of the broker's face
 `requests`           its requests: futures, in their order
 `mailbox`            what was delivered and not received yet
-`outgoing`           from the arguments of `send` to a message
-`subscribing`        from the arguments of `subscribe` to what the broker is asked for
+`outgoing_message`   from the arguments of `send` to a message
+`subscribe_options`  from the arguments of `subscribe` to what the broker is asked for
 `received`           a message as its receiver sees it
 ==================== ===============================================================================================
 """

@@ -9,10 +9,11 @@ from types import TracebackType
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.runner import BrokerThread, reached_mastership, start_as_master
 from jdbcstore.client.async_connection import AsyncConnection
 from jdbcstore.client.connection import Connection
-from jdbcstore.client.embedded_broker import BrokerThread, embedded_broker, reached_mastership, start_as_master
 from jdbcstore.client.port import Port
+from jdbcstore.config.urls import open_spool, open_store
 
 __all__ = ["Connecting", "connect", "connect_async"]
 
@@ -80,7 +81,7 @@ async def _connect(
 ) -> AsyncConnection:
     if isinstance(target, str):
         # Reading the URL imports drivers: others are served meanwhile.
-        broker = await asyncio.to_thread(embedded_broker, target, options)
+        broker = await asyncio.to_thread(_embedded, target, options)
         await start_as_master(broker, master_timeout_s)
 
         async def retire() -> None:
@@ -133,7 +134,7 @@ def connect(
         loop = _loop_of(target)
         opening = partial(_open, target, client_id, login, passcode, master_timeout_s)
         return Connection.open(target, loop, opening)
-    broker = embedded_broker(target, options)
+    broker = _embedded(target, options)
     thread = BrokerThread(broker, master_timeout_s)
     thread.start()
     try:
@@ -142,6 +143,11 @@ def connect(
     except BaseException:
         thread.stop()
         raise
+
+
+def _embedded(url: str, options: BrokerOptions | None) -> Broker:
+    """A broker that nobody reaches but from its own process, not started yet."""
+    return Broker(open_store(url), options, open_spool)
 
 
 def _check_options(target: str | Broker, options: BrokerOptions | None) -> None:

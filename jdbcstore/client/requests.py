@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 
 __all__ = ["Requests", "Run"]

@@ -7,7 +7,7 @@ three that read it: `tables` (of a SQL store), `journals` (of KahaDB), `stores` 
 `target` (who may write to the new store) with `table_target` and `directories`, `contents_copy`, `contents_copier`,
 `migration`.
 
-The way of many machines, into tables: `connection`, `lease` (until when nobody else gets them), `rows`, `row_copier`,
+The way of many machines, into tables: `locations`, `lease` (until when nobody else gets them), `rows`, `row_copier`,
 and what it copies from: `table_rows` and `journal_rows`. `jdbcstore.pipeline.migrate` has Spark do it.
 """
 

@@ -58,7 +58,7 @@ def spark_session(
         return
     if not (master or "").startswith(("yarn", "k8s")):
         _require_java()
-    # Workers would run whatever `python3` is in the path.
+    # Workers would run whatever ``python3`` is in the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_local = master is None or master.startswith("local")
     if is_local:

@@ -587,7 +587,7 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
 
     def commit_together(self, commit: Commit) -> Completion[None]:
         if commit.taken is not None:
-            raise StoreError("a store in memory is not loaded in bulk: nobody else can reach it")
+            raise StoreError("a store in memory is not loaded in bulk: no other process can reach it")
         with self.lock:
             self.check_open()
             for earlier in commit.follows:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import BytesMessage, MapMessage, MessageId, PersistenceAdapter, ProducerId, Queue, Topic, open_store
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.cli import run
 from jdbcstore.console.stomp_client import StompClient
 from jdbcstore.store.contract import SupportsTopics

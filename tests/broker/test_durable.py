@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -677,14 +677,14 @@ def many_topics(client: Client) -> None:
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Has an entry for each slice of a job that was not the first; a slice is one step."""
     counted: list[int] = []
-    turn = slices.Slices._turn
+    go_on = slices.Slices._go_on
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
 
-    def counted_turn(self: slices.Slices) -> None:
+    def counted_slice(self: slices.Slices, job: Iterator[None], done: Callable[[], object]) -> None:
         counted.append(1)
-        turn(self)
+        go_on(self, job, done)
 
-    monkeypatch.setattr(slices.Slices, "_turn", counted_turn)
+    monkeypatch.setattr(slices.Slices, "_go_on", counted_slice)
     return counted
 
 

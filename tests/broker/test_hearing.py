@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jdbcstore.broker.slices import SLICE_S
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.stomp.events import Ack
 from jdbcstore.transport import hearing
 from jdbcstore.transport.hearing import Hearing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter, Queue, open_store
@@ -91,13 +93,13 @@ def test_copies_for_very_many_groups_are_made_ready_in_slices(
     client = open_client(start_broker(sqlite_store))
     groups(client, COPIES)
     turns: list[int] = []
-    turn = slices.Slices._turn
+    go_on = slices.Slices._go_on
 
-    def counted_turn(self: slices.Slices) -> None:
+    def counted_slice(self: slices.Slices, job: Iterator[None], done: Callable[[], object]) -> None:
         turns.append(1)
-        turn(self)
+        go_on(self, job, done)
 
-    monkeypatch.setattr(slices.Slices, "_turn", counted_turn)
+    monkeypatch.setattr(slices.Slices, "_go_on", counted_slice)
     for headers in ({}, {"producer-id": "till", "producer-sequence": "1"}, {"transaction": "t"}):
         turns.clear()
         if "transaction" in headers:

@@ -1,6 +1,6 @@
 """What preparing a transaction, committing it and rolling it back means: statements, and what is true when it is done.
 
-Part of the writer's plans (`planning`), so it happens in the order of the commits, and every statement may be executed
+Part of the writer's plans (`plan`), so it happens in the order of the commits, and every statement may be executed
 twice. Each of these writes has a batch to itself: what it finds in the tables is what was committed before it.
 """
 

@@ -174,7 +174,7 @@ class Tables:
         )
 
     def _table(self, name: str, *columns: Column[Any], key: tuple[str, ...]) -> Table:
-        # The key has no name of ours. PostgreSQL then calls that of ACKS `activemq_acks_pkey`, which is the name that a
+        # The key has no name of ours. PostgreSQL then calls that of ACKS "activemq_acks_pkey", which is the name that a
         # starting Java broker drops and makes again with the same four columns. With a prefix it is another name; then
         # its DROP and its ADD both fail, and ActiveMQ goes on.
         return Table(

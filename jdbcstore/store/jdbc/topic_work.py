@@ -1,4 +1,4 @@
-"""What a write may ask for that has to do with topics; `planning` says what it comes to.
+"""What a write may ask for that has to do with topics; `plan` says what it comes to.
 
 Each is told when its write has failed, so that what callers see is put right.
 """

@@ -1,6 +1,6 @@
 """The messages of one topic, as rows, and the durable subscriptions to it.
 
-What a subscription has acknowledged is in memory (`subscriptions`), and the writer alone changes it (`planning`). Here
+What a subscription has acknowledged is in memory (`subscriptions`), and the writer alone changes it (`plan`). Here
 is what callers do: they hand in acknowledgements, read pages that leave out what is acknowledged, and ask how much is
 left.
 """

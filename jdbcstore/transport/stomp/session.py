@@ -18,8 +18,8 @@ from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.options import parse_heart_beat
 from jdbcstore.broker.producers import Number
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.security.login import Credentials
-from jdbcstore.broker.slices import SLICE_S
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError
@@ -127,7 +127,6 @@ class StompSession:
             self._listen(data)
         else:
             self._stomp.receive_data(data, 0)
-            self._wire.pause()
             self._listen_again()
         if (held := self._stomp.held_bytes) or self._unfinished_bytes or self._unheard:
             self._count_unfinished(held)
@@ -164,7 +163,6 @@ class StompSession:
         if client.consumers.acknowledged:
             self._do(StompSession._settle, None)
         if self._has_unheard and not client.is_held:
-            self._wire.pause()
             self._listen_again()
 
     @property
@@ -210,7 +208,9 @@ class StompSession:
         self._unheard.insert(0, event)
 
     def _listen_again(self) -> None:
-        """Go on in another turn of the loop: once, whoever asks for it, or the client would have several slices."""
+        """Read no more, and go on in another turn of the loop: once, whoever asks for it, or the client would have
+        several slices."""
+        self._wire.pause()
         if not self._is_next:
             self._is_next = True
             self._hearing.later(self._hear_rest)

@@ -349,7 +349,7 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._opened()
         changes = self.job_store().changes(commit.jobs) if commit.jobs else None
         if commit.taken is not None:
-            raise StoreError("a KahaDB directory is not loaded in bulk")
+            raise StoreError("a KahaDB directory is not loaded in bulk: send the messages to its broker")
         targets = [(self.own(store), message) for store, message in commit.adds]
         records = [
             (store, message, made if isinstance(made, PreparedAdd) else store.prepare(message))

@@ -161,7 +161,7 @@ class Committer(CommitTarget[Write]):
         except StoreError as error:
             self._commits.break_off(error)
         except Exception as error:
-            log.exception("the index cannot be written for no reason that is known")
+            log.exception("defect in writing the index")
             self._commits.break_off(StoreError(f"the index cannot be written: {error!r}"))
 
     def finish(self) -> None:

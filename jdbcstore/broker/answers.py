@@ -1,4 +1,4 @@
-"""Answers that are not known yet: what a client gets when the store has said how it went."""
+"""Answers that are not known yet: what a client gets when the outcome is known."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class ClientConsumers:
     def _subscribing_durably(self, key: str, consumer: DurableConsumer, job: Iterator[None]) -> Iterator[None]:
         try:
             yield from job
-        except Exception:  # nobody is told how it went but by this
+        except Exception:  # this is the only callback with the outcome
             yield from self._dropping(key, consumer)  # before the client hears of it: it may use the name again then
             self._client.answered(0, None, None)
             raise
@@ -223,7 +223,7 @@ class ClientConsumers:
     def _removing_durable(self, job: Iterator[None]) -> Iterator[None]:
         try:
             yield from job
-        except Exception:  # nobody is told how it went but by this
+        except Exception:  # this is the only callback with the outcome
             self._client.answered(0, None, None)
             raise
 

@@ -31,7 +31,7 @@ class FollowedAnswer:
     way.
 
     Args:
-        answer: who is told how it went itself.
+        answer: called with the outcome of the message itself.
     """
 
     __slots__ = ("_answer", "_error", "_remaining")
@@ -42,7 +42,7 @@ class FollowedAnswer:
         self._remaining = 1
 
     def following(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """The messages; each that is taken tells `followed` once. Tell how it went itself when all are taken."""
+        """The messages; each that is taken calls `followed` once. Call this object when all are taken."""
         for message in messages:
             self._remaining += 1
             yield message
@@ -68,7 +68,7 @@ class Publications:
 
     Args:
         slices: where that is done if it takes long.
-        publish: publishes one message of a client, and tells how it went.
+        publish: publishes one message of a client, and calls back with the outcome.
     """
 
     __slots__ = ("_is_working", "_publish", "_slices", "_waiting")
@@ -94,7 +94,7 @@ class Publications:
             count: about how many they are.
             publisher: whose they are, who is held back if it takes long.
             done: called when they are out, or a defect has stopped that; perhaps before this returns.
-            followed: told of each how it went, when it is where it belongs, in memory or in the spool.
+            followed: called with the outcome of each, when it is where it belongs, in memory or in the spool.
         """
         if not self._is_working and count <= _AT_ONCE:
             for _ in self._publishing(messages, publisher, done, followed):

@@ -133,7 +133,7 @@ class Router:
         Args:
             sends, acknowledged: what to publish and to settle.
             publisher: whose they are; None if they are the broker's own.
-            answer: told how it went.
+            answer: called with the outcome.
             along: what else belongs into the same commit.
             prepared: what `preparing` did for the messages.
 

@@ -71,6 +71,7 @@ from jdbcstore.config.authorization import read_authorization
 from jdbcstore.config.io_exception_handler import io_exception_handler
 from jdbcstore.destination import Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
@@ -250,7 +251,8 @@ def _store_options(given: Mapping[str, Any]) -> JdbcOptions:
 def _check_names(what: str, given: Mapping[str, Any], known: Any) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise ConfigurationError(f"unknown {what}: {', '.join(unknown)}; there are {', '.join(known)}")
+        hint = did_you_mean(unknown[0], known) or f"; there are {', '.join(known)}"
+        raise ConfigurationError(f"unknown {what}: {unknown[0]}{hint}")
 
 
 def _check_type(name: str, default: object, value: object) -> None:

@@ -7,7 +7,7 @@ decoded. A query that asks for columns of the table only neither reads nor decod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +38,8 @@ __all__ = [
     "SIZE",
     "Column",
     "arrow_schema",
+    "check_fields",
+    "check_names",
     "check_schema",
     "columns_of",
     "default_names",
@@ -149,13 +151,18 @@ def columns_of(names: Sequence[str]) -> list[Column]:
     Raises:
         ConfigurationError: there is none of a name, or one is named twice.
     """
+    check_names(names, COLUMNS)
+    return [COLUMNS[name] for name in names]
+
+
+def check_names(names: Sequence[str], known: Collection[str]) -> None:
+    """Refuse columns that there are not, and those that are named twice. Raises ConfigurationError."""
     for name in names:
-        if name not in COLUMNS:
-            hint = did_you_mean(name, COLUMNS, 0.6) or f"; there are {', '.join(COLUMNS)}"
+        if name not in known:
+            hint = did_you_mean(name, known, 0.6) or f"; there are {', '.join(known)}"
             raise ConfigurationError(f"there is no column {name!r}{hint}")
     if len(set(names)) < len(names):
         raise ConfigurationError(f"a column is named twice: {', '.join(names)}")
-    return [COLUMNS[name] for name in names]
 
 
 def schema_of(names: Sequence[str]) -> StructType:
@@ -170,7 +177,18 @@ def check_schema(schema: StructType) -> list[str]:
         ConfigurationError: a column is unknown or of another type.
     """
     names = list(schema.names)
-    for given, ours in zip(schema.fields, schema_of(names).fields, strict=True):
+    check_fields(schema, schema_of(names).fields)
+    return names
+
+
+def check_fields(schema: StructType, fields: Sequence[StructField]) -> None:
+    """Refuse a schema that changes columns. Raises ConfigurationError.
+
+    Args:
+        schema: what somebody gave.
+        fields: what its columns are, in the same order.
+    """
+    for given, ours in zip(schema.fields, fields, strict=True):
         if given.dataType.simpleString() != ours.dataType.simpleString():
             raise ConfigurationError(
                 f"column {given.name} is {ours.dataType.simpleString()}, the given schema says"
@@ -178,7 +196,6 @@ def check_schema(schema: StructType) -> list[str]:
             )
         if ours.nullable and not given.nullable:
             raise ConfigurationError(f"column {given.name} may be null, the given schema says NOT NULL")
-    return names
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

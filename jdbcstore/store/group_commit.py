@@ -65,7 +65,7 @@ class Unit(ABC):
     """One unit of work: all of it becomes durable, or none. The constructor of a subclass sets what is declared here.
 
     Attributes:
-        completion: told the outcome.
+        completion: resolved with the outcome.
         result: what it is resolved with.
         follows: submitted before; this is done only if they succeed.
     """
@@ -182,7 +182,7 @@ class CommitTarget(ABC, Generic[U]):
 
 
 class GroupCommit(Generic[U]):
-    """The queue, the thread, and who is told what.
+    """The queue, the thread, and the completions of writes.
 
     Args:
         target: where batches go.

@@ -80,7 +80,7 @@ class LockKeeper:
         """Wait for the next attempt; whether there is to be one."""
         if self._failures:
             pause_s = min(_RETRY_FIRST_S * 2 ** min(self._failures - 1, 10), _RETRY_MOST_S)
-            # Jitter: brokers that wait for one database must not knock in step.
+            # Jitter: brokers that wait for one database must not retry in step.
             return not self._stopping.wait(pause_s * random.uniform(0.5, 1.0))
         while not self._stopping.is_set():
             lease = self._locker.lease

@@ -36,7 +36,8 @@ def prose_in(source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def test_names_in_backticks_are_there() -> None:
-    known, named = set(dir(builtins)), set()
+    known: set[str] = set(dir(builtins))
+    named: set[tuple[str, str]] = set()
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text()
         tree = ast.parse(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql.types import (
@@ -19,10 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from jdbcstore.errors import ConfigurationError
-from jdbcstore.spark.columns import COLUMNS, CORRUPT, MESSAGE, default_names
+from jdbcstore.spark.columns import COLUMNS, CORRUPT, MESSAGE, check_fields, check_names, default_names
 from jdbcstore.spark.kahadb.options import KahaDBOptions
-from jdbcstore.spelling import did_you_mean
 
 __all__ = [
     "FILES",
@@ -151,7 +149,7 @@ def names_of(options: KahaDBOptions) -> list[str]:
             names.remove(CORRUPT)
     if options.payload:
         names += [name for name in (_PAYLOAD if options.view == "records" else (MESSAGE,)) if name not in names]
-    _check(names, known)
+    check_names(names, known)
     return names
 
 
@@ -168,27 +166,10 @@ def check_schema(options: KahaDBOptions, schema: StructType) -> list[str]:
         ConfigurationError: a column is unknown or of another type.
     """
     known = _known(options)
-    _check(schema.names, known)
-    for given in schema.fields:
-        ours = known[given.name]
-        if given.dataType.simpleString() != ours.dataType.simpleString():
-            raise ConfigurationError(
-                f"column {given.name} is {ours.dataType.simpleString()}, the given schema says"
-                f" {given.dataType.simpleString()}; cast it after reading"
-            )
-        if ours.nullable and not given.nullable:
-            raise ConfigurationError(f"column {given.name} may be null, the given schema says NOT NULL")
+    check_names(schema.names, known)
+    check_fields(schema, [known[name] for name in schema.names])
     return schema.names
 
 
 def _known(options: KahaDBOptions) -> Mapping[str, StructField]:
     return {"messages": MESSAGES, "records": RECORDS, "subscriptions": SUBSCRIPTIONS, "files": FILES}[options.view]
-
-
-def _check(names: Sequence[str], known: Mapping[str, StructField]) -> None:
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known, 0.6) or f"; there are {', '.join(known)}"
-            raise ConfigurationError(f"there is no column {name!r}{hint}")
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"a column is named twice: {', '.join(names)}")

@@ -210,7 +210,7 @@ class Writer(CommitTarget[Write]):
             if isinstance(error, StoreReadOnly):
                 raise error
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
-        # Jitter: two brokers must not knock in step.
+        # Jitter: two brokers must not retry in step.
         self._commits.pause(pause_s * random.uniform(0.5, 1.0))
         return min(2 * pause_s, _RECONNECT_MOST_S)
 

@@ -267,7 +267,10 @@ def test_activemqs_file_makes_a_broker_on_its_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("[kahadb]\njournal_max_file_lenght_bytes = 1", "unknown option in [kahadb]: journal_max_file_lenght_bytes"),
+        (
+            "[kahadb]\njournal_max_file_lenght_bytes = 1",
+            "unknown option in [kahadb]: journal_max_file_lenght_bytes, did you mean journal_max_file_length_bytes?",
+        ),
         ('[kahadb]\ncheckpoint_interval_ms = "5s"', "kahadb.checkpoint_interval_ms must be a whole number, got '5s'"),
         ('[kahadb]\npreallocation_scope = "ALL"', "preallocation_scope must be one of ENTIRE_JOURNAL"),
     ],

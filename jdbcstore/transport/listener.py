@@ -22,7 +22,7 @@ from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns
-from jdbcstore.transport.hearing import Hearing
+from jdbcstore.transport.arrivals import Arrivals
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
 from jdbcstore.transport.tcp import Socket, set_keep_alive
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_over_output = False
-        self.hearing = server.hearing
+        self.arrivals = server.arrivals
         self.peer = "?"
         self.socket: Socket
         #: What `PeerWatch` remembers.
@@ -272,7 +272,7 @@ class SocketServer:
         self._connections_max = broker.options.connections_max
         self._per_address_max = broker.options.connections_per_address_max
         self._by_address: dict[str, int] = {}
-        self.hearing = Hearing(broker.loop)
+        self.arrivals = Arrivals(broker.loop)
         #: Nobody is accepted any more.
         self.is_over = False
         #: Host and port of each listener, as `BrokerOptions.bind` names them.

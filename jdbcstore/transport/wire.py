@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jdbcstore.broker.client import Client
-from jdbcstore.transport.hearing import Hearing
+from jdbcstore.transport.arrivals import Arrivals
 from jdbcstore.transport.peer_certificate import PeerCertificate
 
 __all__ = ["TransportSession", "Wire"]
@@ -37,7 +37,7 @@ class Wire(Protocol):
         """Close the socket once everything is sent."""
 
     @property
-    def hearing(self) -> Hearing:
+    def arrivals(self) -> Arrivals:
         """Says who is heard when."""
 
     @property

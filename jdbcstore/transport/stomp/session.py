@@ -83,7 +83,7 @@ class StompSession:
         self._options = options
         self._broker = broker
         self._wire = wire
-        self._hearing = wire.hearing
+        self._arrivals = wire.arrivals
         self._names = StompNames()
         self.client = Client(broker, self, self._names)
         self._memory = broker.memory
@@ -123,7 +123,7 @@ class StompSession:
         """Bytes have arrived."""
         if self.client.is_held or self._unheard or self._stomp.has_more:
             self._stomp.receive_data(data, 0)  # read when the client may go on
-        elif self._hearing.has_time or self._stomp.state is not State.CONNECTED:  # what strangers say is not kept
+        elif self._arrivals.has_time or self._stomp.state is not State.CONNECTED:  # what strangers say is not kept
             self._listen(data)
         else:
             self._stomp.receive_data(data, 0)
@@ -213,7 +213,7 @@ class StompSession:
         self._wire.pause()
         if not self._is_next:
             self._is_next = True
-            self._hearing.later(self._hear_rest)
+            self._arrivals.later(self._hear_rest)
 
     def _hear_rest(self) -> None:
         self._is_next = False

@@ -11,8 +11,8 @@ import pytest
 
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.stomp.events import Ack
-from jdbcstore.transport import hearing
-from jdbcstore.transport.hearing import Hearing
+from jdbcstore.transport import arrivals
+from jdbcstore.transport.arrivals import Arrivals
 from jdbcstore.transport.stomp import session
 from jdbcstore.transport.stomp.session import StompSession
 from tests.broker.conftest import OpenClient, StartBroker
@@ -24,7 +24,7 @@ def test_of_those_who_wait_one_slice_is_heard_in_each_turn_in_rotation() -> None
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        waiting = Hearing(loop)
+        waiting = Arrivals(loop)
 
         def turn() -> None:
             nonlocal turns
@@ -54,13 +54,13 @@ def test_of_those_who_wait_one_slice_is_heard_in_each_turn_in_rotation() -> None
 def test_what_arrives_is_heard_for_a_while_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> list[bool]:
         now_s = 1.0
-        monkeypatch.setattr(hearing, "perf_counter", lambda: now_s)
-        arrivals = Hearing(asyncio.get_running_loop())
-        first, second = arrivals.has_time, arrivals.has_time
+        monkeypatch.setattr(arrivals, "perf_counter", lambda: now_s)
+        waiting = Arrivals(asyncio.get_running_loop())
+        first, second = waiting.has_time, waiting.has_time
         now_s += 2 * SLICE_S
-        third = arrivals.has_time
+        third = waiting.has_time
         await asyncio.sleep(0)  # the turn
-        return [first, second, third, arrivals.has_time]
+        return [first, second, third, waiting.has_time]
 
     assert asyncio.run(run()) == [True, True, False, True]
 
@@ -69,7 +69,7 @@ def test_a_defect_in_hearing_one_client_keeps_nobody_else_from_being_heard(caplo
     heard: list[str] = []
 
     async def run() -> None:
-        waiting = Hearing(asyncio.get_running_loop())
+        waiting = Arrivals(asyncio.get_running_loop())
 
         def defect() -> None:
             raise RuntimeError("on purpose")
@@ -111,7 +111,7 @@ def test_who_is_never_heard_at_once_is_served_like_everybody(
     start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a machine where there is never time for what arrives: everything is done, in its order."""
-    monkeypatch.setattr(Hearing, "has_time", False)
+    monkeypatch.setattr(Arrivals, "has_time", False)
     address = start_broker()
     sender, receiver = open_client(address), open_client(address)
     receiver.subscribe("/queue/a", "client-individual")

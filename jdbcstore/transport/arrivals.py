@@ -13,13 +13,13 @@ from typing import Final
 
 from jdbcstore.broker.rotation import SLICE_S, Rotation
 
-__all__ = ["Hearing"]
+__all__ = ["Arrivals"]
 
 #: How long what arrives in one turn is heard at once.
 _ARRIVALS_S: Final = 2 * SLICE_S
 
 
-class Hearing(Rotation):
+class Arrivals(Rotation):
     """The clients of one broker that have said more than was done.
 
     Args:

@@ -428,7 +428,7 @@ class Broker:
         if self.is_crowded:
             raise ProtocolError(
                 f"There is no room for {destination}: destinations_max is {self.options.destinations_max}, and all"
-                " queues and topics are in use"
+                " queues and topics are in use. Unsubscribe from one, or try again later"
             )
 
     def _count_destinations(self) -> None:

@@ -84,14 +84,21 @@ class SharedFileLocker(Locker):
             `LockerOptions.lock_keep_alive_period_ms` the master looks as often whether the lock is still its own; with
             0 only its commits do. There is no lease that runs out.
         clock: see `Clock`.
+        file_pattern: names of the store's files, with wildcards: a new file of the lock gets the mode of the newest.
     """
 
     def __init__(
-        self, directory: Path | str, options: LockerOptions | None = None, clock: Clock = boot_time_ns
+        self,
+        directory: Path | str,
+        options: LockerOptions | None = None,
+        clock: Clock = boot_time_ns,
+        *,
+        file_pattern: str = LOCK_FILE,
     ) -> None:
         self.options = options or LockerOptions()
         self.path: Final = Path(directory) / LOCK_FILE
         self._clock = clock
+        self._file_pattern = file_pattern
         self._busy = threading.RLock()
         self._descriptor: int | None = None
         self._content = b""
@@ -114,7 +121,7 @@ class SharedFileLocker(Locker):
 
     def _take(self) -> int | None:
         make_directory(self.path.parent)
-        descriptor = make_file(self.path, mode_like(self.path.parent, "db-*.log"))
+        descriptor = make_file(self.path, mode_like(self.path.parent, self._file_pattern))
         try:
             if not _locked(descriptor) or not self._is_file_of(descriptor):  # it may have been replaced just now
                 os.close(descriptor)

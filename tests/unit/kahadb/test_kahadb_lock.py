@@ -12,6 +12,7 @@ import pytest
 
 from jdbcstore.errors import LeaseLost, LockHeld, StoreUnavailable
 from jdbcstore.store.contract import LockStatus
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.shared_file_lock import LOCK_FILE, SharedFileLocker
 from jdbcstore.store.lease import FOREVER_NS, LockerOptions
@@ -176,3 +177,12 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match=r"cannot lock .*: Not a directory"):
         SharedFileLocker(tmp_path / "file" / "store").acquire()
+
+
+def test_the_file_is_for_those_whom_the_journal_is_for(tmp_path: Path) -> None:
+    (tmp_path / "db-1.log").touch(0o640)
+    (tmp_path / "db-1.log").chmod(0o640)
+    locker = KahaDBPersistenceAdapter(tmp_path).locker()
+    assert locker.acquire() == 1
+    assert (tmp_path / LOCK_FILE).stat().st_mode & 0o777 == 0o640
+    locker.release()

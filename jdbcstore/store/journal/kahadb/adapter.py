@@ -33,6 +33,7 @@ from jdbcstore.store.journal.kahadb.committer import Committer
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.index import Index
 from jdbcstore.store.journal.kahadb.job_store import KahaDBJobStore
+from jdbcstore.store.journal.kahadb.journal import FILE_PATTERN
 from jdbcstore.store.journal.kahadb.known import KnownDestination, subscription_text
 from jdbcstore.store.journal.kahadb.messages import KahaDBMessageStore, PreparedAdd
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
@@ -90,7 +91,11 @@ class KahaDBPersistenceAdapter(PersistenceAdapter):
         self._jobs: Final = KahaDBJobStore(self)
         self.scheduler: Final = SchedulerJournal(self.directory, self.options)
         options = self.options
-        self._locker: Final = SharedFileLocker(directory, options.lock) if options.use_lock else NoLocker(options.lock)
+        self._locker: Final = (
+            SharedFileLocker(directory, options.lock, file_pattern=FILE_PATTERN)
+            if options.use_lock
+            else NoLocker(options.lock)
+        )
         self._acquired_itself = False
 
     # -- mastership ----------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class Field:
         since: first wire version that has it.
         until: last one.
         mostly_null: a hint for the compilers: hardly any message has it, so it is tested together with its neighbours.
+        cached: whether connections with the object cache write it as a reference to a slot (stores never do).
     """
 
     name: str
@@ -88,6 +89,7 @@ class Field:
     since: int = 1
     until: int = VERSION_MAX
     mostly_null: bool = False
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,11 @@ def obj(name: str, of: tuple[type, ...] | type = (), since: int = 1, mostly_null
     return Field(name, Kind.OBJECT, (of,) if isinstance(of, type) else of, since, mostly_null=mostly_null)
 
 
+def cached(name: str, of: tuple[type, ...] | type, mostly_null: bool = False) -> Field:
+    classes = (of,) if isinstance(of, type) else of
+    return Field(name, Kind.OBJECT, classes, mostly_null=mostly_null, cached=True)
+
+
 def array(name: str, of: tuple[type, ...] | type = (), since: int = 1, mostly_null: bool = False) -> Field:
     return Field(name, Kind.ARRAY, (of,) if isinstance(of, type) else of, since, mostly_null=mostly_null)
 
@@ -155,12 +162,12 @@ BASE_COMMAND: Final = (i32("command_id"), flag("response_required"))
 
 MESSAGE: Final = (
     *BASE_COMMAND,
-    obj("producer_id", ProducerId),
-    obj("destination", DESTINATION),
-    obj("transaction_id", TRANSACTION, mostly_null=True),
-    obj("original_destination", DESTINATION, mostly_null=True),
+    cached("producer_id", ProducerId),
+    cached("destination", DESTINATION),
+    cached("transaction_id", TRANSACTION, mostly_null=True),
+    cached("original_destination", DESTINATION, mostly_null=True),
     obj("message_id", MessageId),
-    obj("original_transaction_id", TRANSACTION, mostly_null=True),
+    cached("original_transaction_id", TRANSACTION, mostly_null=True),
     text("group_id", mostly_null=True),
     i32("group_sequence"),
     text("correlation_id", mostly_null=True),
@@ -173,7 +180,7 @@ MESSAGE: Final = (
     blob("content"),
     blob("marshalled_properties"),
     obj("data_structure", mostly_null=True),
-    obj("target_consumer_id", ConsumerId, mostly_null=True),
+    cached("target_consumer_id", ConsumerId, mostly_null=True),
     flag("compressed"),
     i32("redelivery_counter"),
     array("broker_path", BrokerId, mostly_null=True),
@@ -213,12 +220,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
         MessageId,
         (
             text("text_view", since=10),
-            obj("producer_id", ProducerId),
+            cached("producer_id", ProducerId),
             i64("producer_sequence_id"),
             i64("broker_sequence_id"),
         ),
     ),
-    Command(111, LocalTransactionId, (i64("value"), obj("connection_id", ConnectionId))),
+    Command(111, LocalTransactionId, (i64("value"), cached("connection_id", ConnectionId))),
     Command(112, XATransactionId, (i32("format_id"), blob("global_transaction_id"), blob("branch_qualifier"))),
     Command(120, ConnectionId, (text("value"),)),
     Command(121, SessionId, (text("connection_id"), i64("value"))),
@@ -232,7 +239,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.BrokerInfo,
         (
             *BASE_COMMAND,
-            obj("broker_id", BrokerId),
+            cached("broker_id", BrokerId),
             text("broker_url"),
             array("peer_broker_infos", c.BrokerInfo),
             text("broker_name"),
@@ -251,7 +258,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.ConnectionInfo,
         (
             *BASE_COMMAND,
-            obj("connection_id", ConnectionId),
+            cached("connection_id", ConnectionId),
             text("client_id"),
             text("password"),
             text("user_name"),
@@ -264,15 +271,15 @@ COMMANDS: Final[tuple[Command, ...]] = (
             text("client_ip", since=8),
         ),
     ),
-    Command(4, c.SessionInfo, (*BASE_COMMAND, obj("session_id", SessionId))),
+    Command(4, c.SessionInfo, (*BASE_COMMAND, cached("session_id", SessionId))),
     Command(
         5,
         c.ConsumerInfo,
         (
             *BASE_COMMAND,
-            obj("consumer_id", ConsumerId),
+            cached("consumer_id", ConsumerId),
             flag("browser"),
-            obj("destination", DESTINATION),
+            cached("destination", DESTINATION),
             i32("prefetch_size"),
             i32("maximum_pending_message_limit"),
             flag("dispatch_async"),
@@ -296,8 +303,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.ProducerInfo,
         (
             *BASE_COMMAND,
-            obj("producer_id", ProducerId),
-            obj("destination", DESTINATION),
+            cached("producer_id", ProducerId),
+            cached("destination", DESTINATION),
             array("broker_path", BrokerId),
             flag("dispatch_async", since=2),
             i32("window_size", since=3),
@@ -306,15 +313,15 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         7,
         c.TransactionInfo,
-        (*BASE_COMMAND, obj("connection_id", ConnectionId), obj("transaction_id", TRANSACTION), i8("type")),
+        (*BASE_COMMAND, cached("connection_id", ConnectionId), cached("transaction_id", TRANSACTION), i8("type")),
     ),
     Command(
         8,
         c.DestinationInfo,
         (
             *BASE_COMMAND,
-            obj("connection_id", ConnectionId),
-            obj("destination", DESTINATION),
+            cached("connection_id", ConnectionId),
+            cached("destination", DESTINATION),
             i8("operation_type"),
             i64("timeout"),
             array("broker_path", BrokerId),
@@ -323,7 +330,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         9,
         c.RemoveSubscriptionInfo,
-        (*BASE_COMMAND, obj("connection_id", ConnectionId), text("subscription_name"), text("client_id")),
+        (*BASE_COMMAND, cached("connection_id", ConnectionId), text("subscription_name"), text("client_id")),
     ),
     Command(10, c.KeepAliveInfo, BASE_COMMAND),
     Command(11, c.ShutdownInfo, BASE_COMMAND),
@@ -332,7 +339,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.RemoveInfo,
         (
             *BASE_COMMAND,
-            obj("object_id", (ConnectionId, SessionId, ConsumerId, ProducerId)),
+            cached("object_id", (ConnectionId, SessionId, ConsumerId, ProducerId)),
             i64("last_delivered_sequence_id", since=5),
         ),
     ),
@@ -375,8 +382,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.MessagePull,
         (
             *BASE_COMMAND,
-            obj("consumer_id", ConsumerId),
-            obj("destination", DESTINATION),
+            cached("consumer_id", ConsumerId),
+            cached("destination", DESTINATION),
             i64("timeout"),
             text("correlation_id", since=3),
             obj("message_id", MessageId, since=3),
@@ -388,8 +395,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.MessageDispatch,
         (
             *BASE_COMMAND,
-            obj("consumer_id", ConsumerId),
-            obj("destination", DESTINATION),
+            cached("consumer_id", ConsumerId),
+            cached("destination", DESTINATION),
             obj("message", MESSAGES),
             i32("redelivery_counter"),
         ),
@@ -399,9 +406,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.MessageAck,
         (
             *BASE_COMMAND,
-            obj("destination", DESTINATION),
-            obj("transaction_id", TRANSACTION),
-            obj("consumer_id", ConsumerId),
+            cached("destination", DESTINATION),
+            cached("transaction_id", TRANSACTION),
+            cached("consumer_id", ConsumerId),
             i8("ack_type"),
             obj("first_message_id", MessageId),
             obj("last_message_id", MessageId),
@@ -414,8 +421,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.MessageDispatchNotification,
         (
             *BASE_COMMAND,
-            obj("consumer_id", ConsumerId),
-            obj("destination", DESTINATION),
+            cached("consumer_id", ConsumerId),
+            cached("destination", DESTINATION),
             i64("delivery_sequence_id"),
             obj("message_id", MessageId),
         ),
@@ -425,7 +432,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.NetworkBridgeFilter,
         (
             i32("network_ttl", until=9),
-            obj("network_broker_id", BrokerId),
+            cached("network_broker_id", BrokerId),
             i32("message_ttl", since=10),
             i32("consumer_ttl", since=10),
         ),
@@ -457,7 +464,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         c.SubscriptionInfo,
         (
             text("client_id"),
-            obj("destination", DESTINATION),
+            cached("destination", DESTINATION),
             text("selector"),
             text("subscription_name"),
             obj("subscribed_destination", DESTINATION, since=3),

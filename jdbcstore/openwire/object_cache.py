@@ -1,0 +1,142 @@
+"""The object cache of a connection: values that were sent before are sent as the number of a slot.
+
+Each direction has its own slots. A reader obeys the numbers that it is given; a writer hands them out in order, wraps
+around, and before each frame frees the oldest slots until `FREE_SLOTS` are free. Source: ActiveMQ's wire format.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jdbcstore.openwire.source import Malformed
+
+__all__ = ["CACHED_BYTES_MAX", "FREE_SLOTS", "SLOTS_MAX", "ReadCache", "WriteCache"]
+
+#: Slots if the negotiated cache size is 0, and the most that there can be.
+SLOTS_MAX: Final = 16383
+
+#: Slots that a writer frees before each frame.
+FREE_SLOTS: Final = 100
+
+#: Bytes of a peer's frames that its cached values may have taken altogether.
+CACHED_BYTES_MAX: Final = 4 * 1024 * 1024
+
+#: Elements that the arrays and stack traces of one frame may have altogether.
+ELEMENTS_MAX: Final = 0xFFFF
+
+
+class ReadCache:
+    """What the peer has put into its slots, and how much of a frame's allowance is used.
+
+    Args:
+        slots: how many there are.
+        bytes_max: encoded bytes of all values in slots.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "_elements", "_slots", "_values")
+
+    def __init__(self, slots: int = SLOTS_MAX, bytes_max: int = CACHED_BYTES_MAX) -> None:
+        self._slots = slots
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._elements = 0
+        # Grows as the peer fills it: most connections use a few slots.
+        self._values: dict[int, tuple[Any, int]] = {}
+
+    def begin_frame(self) -> None:
+        """A new frame, a new allowance of elements."""
+        self._elements = 0
+
+    def take(self, elements: int) -> None:
+        """Count elements before they are read.
+
+        Raises:
+            Malformed: the frame has too many.
+        """
+        self._elements += elements
+        if self._elements > ELEMENTS_MAX:
+            raise Malformed(f"more than {ELEMENTS_MAX} array elements in a frame")
+
+    def get(self, slot: int) -> Any:
+        """The value in a slot.
+
+        Raises:
+            Malformed: the peer never filled it.
+        """
+        found = self._values.get(slot)
+        if found is None:
+            raise Malformed(f"cache slot {slot} is empty")
+        return found[0]
+
+    def put(self, slot: int, value: Any, size: int) -> None:
+        """Fill a slot; -1 is no slot.
+
+        Args:
+            slot: its number.
+            value: the value.
+            size: encoded bytes of the value.
+
+        Raises:
+            Malformed: there is no such slot, or the cached values are too large.
+        """
+        if slot == -1:
+            return
+        if not 0 <= slot < self._slots:
+            raise Malformed(f"cache slot {slot}, there are {self._slots}")
+        replaced = self._values.get(slot)
+        self._bytes += size - (replaced[1] if replaced is not None else 0)
+        if self._bytes > self._bytes_max:
+            raise Malformed(f"more than {self._bytes_max} bytes of cached values")
+        self._values[slot] = (value, size)
+
+
+class WriteCache:
+    """The slots that this side has filled at the peer.
+
+    Args:
+        slots: how many there are.
+    """
+
+    __slots__ = ("_added", "_eviction", "_next", "_numbers", "_slots", "_values")
+
+    def __init__(self, slots: int = SLOTS_MAX) -> None:
+        self._slots = slots
+        self._next = 0
+        self._eviction = 0
+        self._numbers: dict[Any, int] = {}
+        self._values: dict[int, Any] = {}
+        self._added: list[int] = []
+
+    def begin_frame(self) -> None:
+        """Free the oldest slots, so that the frame finds room."""
+        self._added.clear()
+        kept = max(0, self._slots - FREE_SLOTS)
+        while len(self._numbers) > kept:
+            self._free(self._eviction)
+            self._eviction = (self._eviction + 1) % self._slots
+
+    def abandon_frame(self) -> None:
+        """The frame was not written: forget what it put into slots."""
+        for slot in self._added:
+            self._free(slot)
+        self._added.clear()
+
+    def get(self, value: Any) -> int | None:
+        """The slot of an equal value; None if it has to be written."""
+        return self._numbers.get(value)
+
+    def add(self, value: Any) -> int:
+        """A slot for a value; -1 if there is no room in this frame."""
+        slot = self._next
+        self._next = (slot + 1) % self._slots
+        if len(self._numbers) >= self._slots:
+            return -1
+        self._free(slot)
+        self._numbers[value] = slot
+        self._values[slot] = value
+        self._added.append(slot)
+        return slot
+
+    def _free(self, slot: int) -> None:
+        if slot in self._values:
+            del self._numbers[self._values.pop(slot)]

@@ -1,0 +1,113 @@
+"""Any value that the tables allow survives a connection, in every wire version and encoding."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jdbcstore.destination import Queue
+from jdbcstore.errors import CodecError
+from jdbcstore.identifiers import ConsumerId, MessageId, ProducerId
+from jdbcstore.message import TextMessage
+from jdbcstore.openwire import marshal, unmarshal
+from jdbcstore.openwire.commands import MessageDispatch, SessionInfo
+from jdbcstore.openwire.connection_codec import ConnectionCodec
+from jdbcstore.openwire.encoding import Encoding
+from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command
+from tests.unit.openwire.test_openwire_round_trips import tree, values_of
+
+CACHE_SIZES = (1, 101, 1024)
+
+
+@pytest.mark.parametrize("tight", [False, True], ids=["loose", "tight"])
+@pytest.mark.parametrize("cached", [False, True], ids=["uncached", "cached"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
+@settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_value_survives(command: Command, cached: bool, tight: bool, data: st.DataObject) -> None:
+    version = data.draw(st.integers(command.since, VERSION_MAX))
+    stack_traces = data.draw(st.booleans())
+    encoding = Encoding(version, tight, cached, stack_traces)
+    slots = data.draw(st.sampled_from(CACHE_SIZES))
+    writer, reader = ConnectionCodec(encoding, slots), ConnectionCodec(encoding, slots)
+    for _ in range(2):  # the second finds values in the cache
+        value = data.draw(values_of(command.cls, version, stack_traces, depth=2))
+        written = writer.marshal(value)
+        assert int.from_bytes(written[:4], "big") == len(written) - 4
+        assert tree(reader.unmarshal(written[4:])) == tree(value)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
+@settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_loose_without_cache_is_what_stores_hold(command: Command, data: st.DataObject) -> None:
+    version = data.draw(st.integers(command.since, VERSION_MAX))
+    stack_traces = data.draw(st.booleans())
+    value = data.draw(values_of(command.cls, version, stack_traces, depth=2))
+    written = ConnectionCodec(Encoding(version, stack_traces=stack_traces)).marshal(value)
+    assert written == marshal(value, version)
+
+
+@pytest.mark.parametrize("tight", [False, True], ids=["loose", "tight"])
+@pytest.mark.parametrize("slots", [1, 2, 99, 100, 101, 128])
+def test_values_are_evicted_at_both_ends_alike(slots: int, tight: bool) -> None:
+    encoding = Encoding(tight=tight, cached=True)
+    writer, reader = ConnectionCodec(encoding, slots), ConnectionCodec(encoding, slots)
+    for number in range(1000):
+        message = TextMessage(
+            destination=Queue(f"Q{number % 7}"),
+            producer_id=ProducerId("c", number % 150, 1),
+            message_id=MessageId(ProducerId("c", number, 1), number),
+            target_consumer_id=ConsumerId("c", number, 1),
+        )
+        assert tree(reader.unmarshal(writer.marshal(message)[4:])) == tree(message)
+
+
+def test_cache_is_as_before_if_a_frame_cannot_be_written() -> None:
+    encoding = Encoding(tight=True, cached=True)
+    writer, reader = ConnectionCodec(encoding, 128), ConnectionCodec(encoding, 128)
+    broken: Any = "forty-two"
+    for number in range(300):
+        with pytest.raises(CodecError, match="group_sequence"):
+            writer.marshal(TextMessage(producer_id=ProducerId("c", number, 1), group_sequence=broken))
+        message = TextMessage(producer_id=ProducerId("c", number, 1))
+        assert tree(reader.unmarshal(writer.marshal(message)[4:])) == tree(message)
+
+
+stored_messages = values_of(TextMessage, 11, False, depth=0)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@given(message=stored_messages, version=st.integers(1, VERSION_MAX), stored=st.sampled_from((1, 2, 6, 10, 11, 12)))
+def test_stored_messages_are_dispatched_as_if_they_were_read(message: TextMessage, version: int, stored: int) -> None:
+    frame = marshal(message, stored)
+    dispatch = MessageDispatch(consumer_id=ConsumerId("c", 1, 2), destination=Queue("Q"), redelivery_counter=3)
+    for tight, cached in itertools.product((False, True), repeat=2):
+        encoding = Encoding(version, tight, cached)
+        written = ConnectionCodec(encoding).marshal_stored(dispatch, frame, stored)
+        assert dispatch.message is None
+        whole = MessageDispatch(
+            consumer_id=dispatch.consumer_id,
+            destination=dispatch.destination,
+            message=unmarshal(frame, stored),
+            redelivery_counter=3,
+        )
+        assert written == ConnectionCodec(encoding).marshal(whole)
+
+
+def test_a_version_has_no_types_of_a_later_one() -> None:
+    for command in COMMANDS:
+        if command.since > 1:
+            with pytest.raises(CodecError, match="wire version 1 has no"):
+                ConnectionCodec(Encoding(1, tight=True)).marshal(command.cls())
+
+
+def test_an_error_names_the_field() -> None:
+    wrong: Any = 5
+    with pytest.raises(CodecError) as caught:
+        ConnectionCodec(Encoding(tight=True)).marshal(SessionInfo(session_id=wrong))
+    assert caught.value.field == "session_id"

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from jdbcstore.errors import CodecError, ProtocolError
+from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
 from jdbcstore.message import Message
 from jdbcstore.openwire import commands as c
 from jdbcstore.openwire.codec import STORE_VERSION
@@ -71,6 +71,9 @@ class OpenWireConnection:
     Args:
         local: what the broker can do. `WireFormat.max_frame_size` bounds what the client may send.
 
+    Raises:
+        ConfigurationError: frames without a size, which would be unbounded.
+
     Attributes:
         agreed: what both peers do; None until the client's WireFormatInfo.
         state: see `State`.
@@ -81,7 +84,7 @@ class OpenWireConnection:
 
     def __init__(self, local: WireFormat) -> None:
         if local.size_prefix_disabled:
-            raise ProtocolError("frames without a size are not supported", fatal=True)
+            raise ConfigurationError("frames without a size are not supported: size_prefix_disabled must be false")
         self._local = local
         self._codec = ConnectionCodec(Encoding(local.version))
         self._cutter = FrameCutter(FIRST_FRAME_BYTES_MAX)

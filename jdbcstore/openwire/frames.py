@@ -42,6 +42,8 @@ class FrameCutter:
 
     def feed(self, data: bytes) -> None:
         """Take what came from the socket."""
+        if self._offset > len(self._data) // 2:  # somebody reads more slowly than bytes arrive
+            self._compact()
         self._data += data
 
     def clear(self) -> None:
@@ -73,7 +75,7 @@ class FrameCutter:
         return frame
 
     def _compact(self) -> None:
-        """Let go of what was given out: once for each chunk of bytes, not for each frame."""
+        """Let go of what was given out. Costs what is left, so it is not done for each frame."""
         if self._offset:
             del self._data[: self._offset]
             self._offset = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from jdbcstore.openwire import marshal
 from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.fields import COMMANDS
+from jdbcstore.openwire.frames import FrameCutter
 from jdbcstore.openwire.inactivity import Inactivity
 from jdbcstore.openwire.protocol import FIRST_FRAME_BYTES_MAX, TABLE, Failure, OpenWireConnection, State
 from jdbcstore.openwire.wire_format import WireFormat
@@ -267,3 +269,18 @@ def test_no_duration_watches_nothing() -> None:
     assert watch.next_deadline() is None
     assert not watch.is_peer_dead(1e9)
     assert not watch.is_keep_alive_due(1e9)
+
+
+def test_frames_that_were_read_are_let_go_while_others_wait() -> None:
+    cutter = FrameCutter(1000)
+    frame = (996).to_bytes(4, "big") + bytes(996)
+    cutter.feed(frame * 3)
+    tracemalloc.start()
+    try:
+        for _ in range(2000):
+            cutter.feed(frame)
+            assert cutter.next_frame() == frame[4:]
+        assert cutter.held_bytes == 3000
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()

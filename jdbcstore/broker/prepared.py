@@ -20,6 +20,8 @@ __all__ = ["PREPARED_LEAST", "Prepared"]
 #: A commit of fewer messages is short enough.
 PREPARED_LEAST: Final = 500
 
+_NOT_SUBMITTED: Final = StoreError("the message was not submitted")
+
 
 class Prepared:
     """Messages of one commit, with what was done for them ahead.
@@ -72,6 +74,3 @@ class Prepared:
         while self.places:
             _, lane = self.places.popitem()
             lane.added(None, _NOT_SUBMITTED)
-
-
-_NOT_SUBMITTED: Final = StoreError("the message was not submitted")

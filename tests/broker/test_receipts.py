@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +11,7 @@ import pytest
 from jdbcstore import PersistenceAdapter, Queue, TransientStoreError, faults
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.waiting import wait_until
 
 
 @contextmanager
@@ -198,10 +198,7 @@ def test_a_message_whose_auto_acknowledgement_fails_is_removed_later(
         assert client.is_silent(0.3)  # it is not delivered again and again while the store is away
     client.drop()
     store = sqlite_store.queue_message_store(Queue("A"))
-    deadline_s = time.monotonic() + 20
-    while store.message_count:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: not store.message_count)
 
 
 def test_a_store_that_refuses_a_name_is_told_to_the_sender(durable: Client) -> None:

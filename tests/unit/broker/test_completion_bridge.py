@@ -71,7 +71,8 @@ def test_errors_reach_their_handler_and_a_defect_costs_only_its_own() -> None:
         assert not seen
         first.resolve(None)
         second.fail(error)
-        await asyncio.sleep(0.01)
+        while not seen:
+            await asyncio.sleep(0)
         assert seen == [("second", error)]
 
     asyncio.run(scenario())

@@ -189,12 +189,16 @@ class Client:
 
     async def _try(self, broker: str, address: Address) -> Line | None:
         name = f"{self.name}#{self._lines}"
-        loop = asyncio.get_running_loop()
+        loop, line = asyncio.get_running_loop(), Line(name, broker)
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, line = await loop.create_connection(lambda: Line(name, broker), *address, ssl=self.tls)
-        except (OSError, TimeoutError):
+                await loop.create_connection(lambda: line, *address, ssl=self.tls)
+        except OSError:  # a timeout, too, perhaps in the moment in which it is connected
+            line.drop()
             return None
+        except asyncio.CancelledError:
+            line.drop()
+            raise
         self._lines += 1
         self.history.record(What.CONNECT, broker=broker, line=name)
         line.send("CONNECT", accept_version="1.2", host="chaos", heart_beat=f"0,{HEART_BEAT_MS}", **self.credentials)

@@ -685,6 +685,13 @@ class Replica(PostgreSQLServer):
         """It has everything from its primary."""
 
 
+def stands_still(stream: Stream) -> bool:
+    """Whether nothing was stored for half a second."""
+    stored = stream.stored
+    time.sleep(0.5)
+    return stream.stored == stored
+
+
 def test_a_primary_that_became_read_only_is_left_for_the_new_one() -> None:
     """A failover behind one name: the old server stays up and connected, the name leads to the new one."""
     with PostgreSQLServer(15) as old, ExitStack() as stack:
@@ -695,6 +702,7 @@ def test_a_primary_that_became_read_only_is_left_for_the_new_one() -> None:
         with Stream(store) as stream:
             stream.wait_for_more(50)
             stack.enter_context(read_only(old))
+            wait_until(lambda: stands_still(stream))  # what is being committed may still be
             written = old.execute("SELECT pg_current_wal_lsn()")[0][0]
             wait_until(lambda: new.execute(f"SELECT pg_last_wal_replay_lsn() < '{written}'") != [(True,)])
             new.execute("SELECT pg_promote()")

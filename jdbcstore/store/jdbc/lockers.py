@@ -276,6 +276,7 @@ class LeaseDatabaseLocker(_SqlLocker):
                 return None
             term = self._next_term(connection)
             if term is not None:
+                self._dialect.confirm(connection)  # a term that standbys do not have could be given out twice
                 self._warn_of_clock(connection)
                 self._end_sessions_of(former, connection)
                 if former is not None:
@@ -404,6 +405,7 @@ class DatabaseLocker(_SqlLocker):
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
                 self._end_sessions_of(former, other)
+                self._dialect.confirm(other)
             self._lock_session = self._dialect.hold_row_lock(connection, self.holder)
             return term
 

@@ -145,6 +145,7 @@ class Writer(CommitTarget[Write]):
                 batch = self._batch(connection, writes)
                 if in_doubt:
                     if self._is_committed(connection, batch):
+                        self._dialect.confirm(connection)  # what is seen may not be on the standbys
                         return connection, batch, len(batch.removes)
                     in_doubt = commits.is_sent = not self._is_final()
                 return connection, batch, self._write(connection, batch)

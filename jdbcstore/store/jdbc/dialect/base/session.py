@@ -136,6 +136,18 @@ class Dialect:
         """
         raise NotImplementedError
 
+    def confirm(self, connection: Connection) -> None:
+        """Return when what this connection sees is as durable as a commit that the server has answered.
+
+        A server may show rows whose commit still waits for its standbys, or whose wait was cancelled.
+
+        Args:
+            connection: in autocommit mode, outside a transaction.
+
+        Raises:
+            ConnectionLost: the standbys did not confirm it.
+        """
+
     # -- mastership ----------------------------------------------------------------------------------------------
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:

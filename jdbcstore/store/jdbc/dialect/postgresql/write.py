@@ -8,14 +8,18 @@ COPY, which costs one more round trip and a third of the server's time per row.
 from __future__ import annotations
 
 import io
+import logging
 from binascii import hexlify
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
+from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from jdbcstore.store.jdbc.dialect.base.session import Dialect
+from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
+from jdbcstore.store.jdbc.dialect.base.session import Dialect, raw_connection
 from jdbcstore.store.jdbc.dialect.postgresql.copy_format import (
     FIXED_FIELDS,
     HEAD,
@@ -30,6 +34,8 @@ from jdbcstore.store.jdbc.rows import MessageRow
 from jdbcstore.store.jdbc.writes import Batch
 
 __all__ = ["FENCE", "PostgreSQLStatements"]
+
+log = logging.getLogger(__name__)
 
 #: The fence as a prepared statement of the writer's session.
 FENCE: Final = b"jdbcstore_fence"
@@ -50,7 +56,7 @@ class PostgreSQLStatements(Dialect):
 
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
         words = self._words(batch, fence)
-        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # PEP 249; SQLAlchemy's type leaves it out
+        with self._committing(connection) as cursor:
             if len(batch.adds) < _COPY_ROWS:
                 if batch.adds:
                     words.insert(0, self._insert(batch.adds))
@@ -60,13 +66,45 @@ class PostgreSQLStatements(Dialect):
             return cursor.rowcount if batch.removes else 0
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
-        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
+        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # PEP 249; SQLAlchemy's type leaves it out
             cursor.execute(self.fence_words(fence))
 
     def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
-        with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
+        with self._committing(connection) as cursor:
             proof = [] if fence is None else [self.fence_words(fence)]
             cursor.execute(b";".join([*(statement.encode() for statement in statements), *proof]))
+
+    @contextmanager
+    def _committing(self, connection: DBAPIConnection) -> Iterator[Any]:
+        """A cursor for one packet that commits. A commit that the server warns about has to be confirmed.
+
+        A wait for standbys that was cancelled ends with success and a warning: the rows are on this server only. The
+        driver hands the warning on without its code and in the server's language, so any warning counts.
+        """
+        raw: Any = connection
+        raw.notices.clear()
+        with raw.cursor() as cursor:
+            yield cursor
+            if raw.notices:
+                log.warning("the server warns about a commit, waiting for its standbys warning=%r", raw.notices[-1])
+                raw.notices.clear()
+                cursor.execute(self._confirmation())
+                _require_no_warning(raw)
+
+    def confirm(self, connection: Connection) -> None:
+        raw: Any = raw_connection(connection)
+        raw.notices.clear()
+        connection.exec_driver_sql(self._confirmation())
+        _require_no_warning(raw)
+
+    def _confirmation(self) -> str:
+        """A commit that waits for the standbys, and thereby for everything that stands before it in the log.
+
+        The message makes the transaction write to the log; the row lock makes a server that is read only say so, and
+        conflicts neither with renewals nor with takeovers.
+        """
+        term = self.statements.term
+        return f"SELECT 1 FROM {term} FOR KEY SHARE; SELECT pg_logical_emit_message(true, 'jdbcstore', '')"
 
     def fence_words(self, fence: Fence) -> bytes:
         """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
@@ -140,6 +178,16 @@ class PostgreSQLStatements(Dialect):
         data = io.BytesIO(b"".join(parts))
         copy = f"COPY {self.statements.messages} ({MESSAGE_COLUMNS}) FROM STDIN BINARY".encode()
         cursor.copy_expert(b";".join([copy, *words]), data, READ_BYTES)
+
+
+def _require_no_warning(raw: Any) -> None:
+    """Raise `ConnectionLost` if the server has warned about the commit of a confirmation: its wait was cancelled, too.
+
+    Args:
+        raw: the driver's connection, whose ``notices`` were empty before.
+    """
+    if raw.notices:
+        raise ConnectionLost(f"the standbys have not confirmed a commit: {raw.notices[-1].strip()}")
 
 
 @lru_cache(maxsize=8192)

@@ -28,6 +28,7 @@ class _Recorder:
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self.notices: list[str] = []  # psycopg2 keeps warnings of the server there
 
     def cursor(self) -> Self:
         return self

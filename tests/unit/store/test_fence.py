@@ -29,6 +29,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.packets: list[str] = []
+        self.notices: list[str] = []  # psycopg2 keeps warnings of the server there
 
     def cursor(self) -> Self:
         return self

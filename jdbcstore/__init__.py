@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from jdbcstore.client.connection import Connection, ReceivedMessage, Subscription, Transaction
     from jdbcstore.client.connector import connect, connect_async
+    from jdbcstore.client.outbox import Enlisted, enlist
     from jdbcstore.client.outgoing_message import SendOptions
     from jdbcstore.client.subscribe_options import SubscribeOptions
     from jdbcstore.config.urls import open_store
@@ -108,6 +109,7 @@ __all__ = [
     "Destination",
     "DuplicateMessage",
     "EmbeddedBroker",
+    "Enlisted",
     "IndexDamaged",
     "JdbcOptions",
     "JdbcStoreError",
@@ -154,6 +156,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_async",
+    "enlist",
     "open_store",
     "running",
     "serve",
@@ -175,6 +178,7 @@ _HOMES: Final = {
     ),
     "jdbcstore.client.connection": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
     "jdbcstore.client.connector": ("connect", "connect_async"),
+    "jdbcstore.client.outbox": ("Enlisted", "enlist"),
     "jdbcstore.client.outgoing_message": ("SendOptions",),
     "jdbcstore.client.subscribe_options": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),

@@ -156,6 +156,24 @@ class PostgreSQLDialect(PostgreSQLStatements):
         connection.exec_driver_sql(f"UNLISTEN {signal}")
         raw.notifies.clear()
 
+    @classmethod
+    def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:
+        # The one row of `told` is what makes the server evaluate it.
+        return (
+            f"WITH told AS MATERIALIZED (SELECT pg_notify('{channel}', ''))"
+            f" INSERT INTO {table} ({columns}) SELECT {values} FROM told"
+        )
+
+    def listen(self, connection: Connection, channel: str) -> int | None:
+        connection.exec_driver_sql(f"LISTEN {channel}")
+        raw: Any = connection.connection.dbapi_connection
+        return int(raw.fileno())
+
+    def clear_notifications(self, connection: Connection) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        raw.poll()
+        raw.notifies.clear()
+
     def rollback(self, connection: DBAPIConnection) -> None:
         with connection.cursor() as cursor:  # type: ignore[attr-defined]  # as above
             cursor.execute(b"ROLLBACK")

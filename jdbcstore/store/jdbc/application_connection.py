@@ -3,8 +3,6 @@ in a transaction. It is used for single statements only, and stays the program's
 
 from __future__ import annotations
 
-import sqlite3
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,26 +10,12 @@ from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.jdbc.dialect import database_for, databases
 
 __all__ = ["ApplicationConnection"]
 
-#: The package of a driver → SQLAlchemy's name of the database that it leads to.
-_DRIVERS: Final = {
-    "MySQLdb": "mysql",
-    "mysql": "mysql",
-    "psycopg": "postgresql",
-    "psycopg2": "postgresql",
-    "pymysql": "mysql",
-    "sqlite3": "sqlite",
-}
-_PARAMSTYLES: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-_IN_TRANSACTION: Final = 1  # MySQL's SERVER_STATUS_IN_TRANS
-_IDLE: Final = 0  # libpq's PQTRANS_IDLE
-_LEGACY_TRANSACTION_CONTROL: Final = -1  # sqlite3's, which has the name since Python 3.12
-_WHAT_IS_TAKEN: Final = (
-    "SQLAlchemy's Connection or Session (of an AsyncSession: await session.run_sync(...)), Django's connection, or a"
-    f" connection of {', '.join(sorted(_DRIVERS))}"
-)
+#: Django's cursors take this for every database.
+_DJANGO_PLACEHOLDER: Final = "%s"
 
 
 class ApplicationConnection:
@@ -49,24 +33,18 @@ class ApplicationConnection:
 
     def __init__(self, connection: Any) -> None:
         self._alchemy: Connection | None = None
-        self._driver: Any = None
-        self._placeholder = ""
+        self._driver: Any = connection
+        self._placeholder = _DJANGO_PLACEHOLDER
         if isinstance(connection, Session):
             connection = connection.connection()
         if isinstance(connection, Connection):
-            self._alchemy = connection
-            self.database = connection.dialect.name
-        elif hasattr(connection, "vendor") and hasattr(connection, "in_atomic_block"):  # Django's
+            self._alchemy, self.database = connection, connection.dialect.name
+        elif _is_djangos(connection):
             connection.ensure_connection()
-            self._driver, self.database, self._placeholder = connection, str(connection.vendor), "%s"
+            self.database = str(connection.vendor)
         else:
-            package = type(connection).__module__.partition(".")[0]
-            if package not in _DRIVERS or not hasattr(connection, "cursor"):
-                raise ConfigurationError(
-                    f"{type(connection).__qualname__} is no connection to enlist: it takes {_WHAT_IS_TAKEN}"
-                )
-            self._driver, self.database = connection, _DRIVERS[package]
-            self._placeholder = _PARAMSTYLES[sys.modules[package].paramstyle] if package != "mysql" else "%s"
+            self.database, self._placeholder = _known_driver(connection)
+        self._dialect: Final = database_for(self.database).dialect()
         self.require_transaction()
 
     def placeholders(self, columns: Sequence[str]) -> list[str]:
@@ -88,36 +66,30 @@ class ApplicationConnection:
 
     def require_transaction(self) -> None:
         """Raise `ConfigurationError` if the next statement would be committed by itself."""
-        raw = self._raw()
-        if _is_in_transaction(raw) or not _commits_by_itself(raw):
-            return
-        raise ConfigurationError(
-            "the connection is in autocommit mode and in no transaction, so the message would be stored even if your"
-            " rows are not: begin one (SQLAlchemy: engine.begin(), Django: transaction.atomic(), psycopg:"
-            " connection.transaction())"
-        )
-
-    def _raw(self) -> Any:
         if self._alchemy is not None:
-            return self._alchemy.connection.driver_connection
-        return self._driver.connection if hasattr(self._driver, "in_atomic_block") else self._driver
+            raw = self._alchemy.connection.driver_connection
+        else:
+            raw = self._driver.connection if _is_djangos(self._driver) else self._driver
+        if not self._dialect.keeps_uncommitted(raw):
+            raise ConfigurationError(
+                "the connection is in autocommit mode and in no transaction, so the message would be stored even if"
+                " your rows are not: begin one (SQLAlchemy: engine.begin(), Django: transaction.atomic(), drivers:"
+                " BEGIN, or autocommit off)"
+            )
 
 
-def _is_in_transaction(raw: Any) -> bool:
-    """Whether a driver's connection knows that it is in one."""
-    if hasattr(raw, "in_transaction"):  # sqlite3, mysql.connector
-        return bool(raw.in_transaction)
-    if hasattr(raw, "info") and hasattr(raw.info, "transaction_status"):  # psycopg, psycopg2
-        return int(raw.info.transaction_status) != _IDLE
-    return bool(getattr(raw, "server_status", 0) & _IN_TRANSACTION)  # PyMySQL
+def _is_djangos(connection: Any) -> bool:
+    return hasattr(connection, "vendor") and hasattr(connection, "in_atomic_block")
 
 
-def _commits_by_itself(raw: Any) -> bool:
-    """Whether a driver's connection begins no transaction with the next statement."""
-    if isinstance(raw, sqlite3.Connection):
-        # Since 3.12 there is a mode; before, and without one, an isolation level of None means autocommit.
-        mode = getattr(raw, "autocommit", _LEGACY_TRANSACTION_CONTROL)
-        return raw.isolation_level is None if mode == _LEGACY_TRANSACTION_CONTROL else mode is True
-    if callable(getattr(raw, "get_autocommit", None)):  # PyMySQL, mysqlclient
-        return bool(raw.get_autocommit())
-    return bool(getattr(raw, "autocommit", False))
+def _known_driver(connection: Any) -> tuple[str, str]:
+    """Which database a driver's connection leads to, and the driver's placeholder."""
+    package = type(connection).__module__.partition(".")[0]
+    known = {driver: (one.name, sign) for one in databases() for driver, sign in one.application_drivers.items()}
+    if package not in known or not hasattr(connection, "cursor"):
+        raise ConfigurationError(
+            f"{type(connection).__qualname__} is no connection to enlist: it takes SQLAlchemy's Connection or Session"
+            " (of an AsyncSession: await session.run_sync(...)), Django's connection, or a connection of"
+            f" {', '.join(sorted(known))}"
+        )
+    return known[package]

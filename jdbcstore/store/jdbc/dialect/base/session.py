@@ -270,6 +270,15 @@ class Dialect:
     # -- the outbox ----------------------------------------------------------------------------------------------
 
     @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        """Whether an application's next statement is not committed by itself: it is in a transaction, or begins one.
+
+        Args:
+            raw: the connection of one of `Database.application_drivers`.
+        """
+        return not raw.autocommit
+
+    @classmethod
     def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:
         """How an application inserts a row into the outbox, over a connection and with a driver of its own.
 

@@ -25,6 +25,8 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 
 __all__ = ["PostgreSQLDialect"]
 
+#: libpq's word for a connection that is in no transaction.
+_PQTRANS_IDLE: Final = 0
 #: How often to look whether a session has ended.
 _LOOK_AGAIN_S: Final = 0.01
 
@@ -155,6 +157,10 @@ class PostgreSQLDialect(PostgreSQLStatements):
         # Who listens and then holds a transaction open would keep everybody's notifications from being cleared away.
         connection.exec_driver_sql(f"UNLISTEN {signal}")
         raw.notifies.clear()
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        return not raw.autocommit or int(raw.info.transaction_status) != _PQTRANS_IDLE
 
     @classmethod
     def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         TransientStoreError,
         UnknownTransaction,
     )
-    from jdbcstore.identifiers import MessageId, ProducerId
+    from jdbcstore.identifiers import LocalTransactionId, MessageId, ProducerId, XATransactionId
     from jdbcstore.message import (
         BlobMessage,
         BytesMessage,
@@ -83,10 +83,27 @@ if TYPE_CHECKING:
         TextMessage,
     )
     from jdbcstore.store.completion import Completion
-    from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, PersistenceAdapter
+    from jdbcstore.store.contract import (
+        Commit,
+        Cursor,
+        Expired,
+        ExpiredPage,
+        MessageStore,
+        Page,
+        PersistenceAdapter,
+        PreparedTransaction,
+        SupportsLocking,
+        SupportsTopics,
+        SupportsTransactions,
+        TopicMessageStore,
+        TransactionStore,
+    )
+    from jdbcstore.store.intake import SupportsIntake
     from jdbcstore.store.jdbc.options import JdbcOptions
+    from jdbcstore.store.jobs import SupportsScheduling
     from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+    from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
     from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
@@ -110,6 +127,8 @@ __all__ = [
     "DuplicateMessage",
     "EmbeddedBroker",
     "Enlisted",
+    "Expired",
+    "ExpiredPage",
     "IndexDamaged",
     "JdbcOptions",
     "JdbcStoreError",
@@ -117,6 +136,7 @@ __all__ = [
     "KahaDBOptions",
     "KahaDBPersistenceAdapter",
     "LeaseLost",
+    "LocalTransactionId",
     "LockError",
     "LockHeld",
     "LoginRefused",
@@ -130,6 +150,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "PersistenceAdapter",
+    "PreparedTransaction",
     "ProducerId",
     "ProtocolError",
     "Queue",
@@ -146,13 +167,23 @@ __all__ = [
     "StreamMessage",
     "SubscribeOptions",
     "Subscription",
+    "SubscriptionInfo",
+    "SubscriptionKey",
+    "SupportsIntake",
+    "SupportsLocking",
+    "SupportsScheduling",
+    "SupportsTopics",
+    "SupportsTransactions",
     "TempQueue",
     "TempTopic",
     "TextMessage",
     "Topic",
+    "TopicMessageStore",
     "Transaction",
+    "TransactionStore",
     "TransientStoreError",
     "UnknownTransaction",
+    "XATransactionId",
     "__version__",
     "connect",
     "connect_async",
@@ -183,7 +214,7 @@ _HOMES: Final = {
     "jdbcstore.client.subscribe_options": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
-    "jdbcstore.identifiers": ("MessageId", "ProducerId"),
+    "jdbcstore.identifiers": ("LocalTransactionId", "MessageId", "ProducerId", "XATransactionId"),
     "jdbcstore.message": (
         "BlobMessage",
         "BytesMessage",
@@ -194,10 +225,27 @@ _HOMES: Final = {
         "TextMessage",
     ),
     "jdbcstore.store.completion": ("Completion",),
-    "jdbcstore.store.contract": ("Commit", "Cursor", "MessageStore", "Page", "PersistenceAdapter"),
+    "jdbcstore.store.contract": (
+        "Commit",
+        "Cursor",
+        "Expired",
+        "ExpiredPage",
+        "MessageStore",
+        "Page",
+        "PersistenceAdapter",
+        "PreparedTransaction",
+        "SupportsLocking",
+        "SupportsTopics",
+        "SupportsTransactions",
+        "TopicMessageStore",
+        "TransactionStore",
+    ),
+    "jdbcstore.store.intake": ("SupportsIntake",),
+    "jdbcstore.store.jobs": ("SupportsScheduling",),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
     "jdbcstore.store.journal.kahadb.adapter": ("KahaDBPersistenceAdapter",),
     "jdbcstore.store.journal.kahadb.options": ("KahaDBOptions",),
+    "jdbcstore.subscription": ("SubscriptionInfo", "SubscriptionKey"),
     "jdbcstore.transport.network": ("Broker",),
 }
 #: What is called otherwise at home, where there is a broker without sockets, too.

@@ -1,7 +1,7 @@
 """A store of your own: queues in memory, and a log of every commit on the disk, one JSON line each.
 
 What makes it a store is that a completion is resolved behind `os.fsync`, and that a start reads the log up to the last
-whole line. It is simple, not fast: one force of the disk for each commit, pages that look at every message.
+whole line. It is simple, not fast.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ from jdbcstore.openwire import marshal, unmarshal_message
 
 
 def open_log_store(url: str) -> LogStore:
-    """What the entry point names: ``jdbcstore broker --url log:DIRECTORY``."""
-    return LogStore(Path(url.removeprefix("log:")))
+    return LogStore(Path(url.removeprefix("log:")))  # the entry point names this function
 
 
 class LogQueue(js.MessageStore):
-    """One queue; the messages in the order of their sequences."""
-
     def __init__(self, adapter: LogStore, queue: js.Queue) -> None:
         self.adapter, self.destination, self.prioritized = adapter, queue, False
         self.messages: dict[int, js.Message] = {}
@@ -75,7 +72,7 @@ class LogQueue(js.MessageStore):
 
 
 class LogStore(js.PersistenceAdapter):
-    """Queues. What it lacks (topics, transactions) the broker finds out with ``isinstance``."""
+    """Queues only: the broker asks with ``isinstance``."""
 
     def __init__(self, directory: Path) -> None:
         self.path, self.lock = directory / "log", threading.RLock()
@@ -118,10 +115,9 @@ class LogStore(js.PersistenceAdapter):
     def apply(self, adds: Iterable[Any] = (), removes: Iterable[Any] = (), producers: Iterable[Any] = ()) -> None:
         for name, sequence, text in adds:
             message = unmarshal_message(b64decode(text))
-            producer_id, number = message.producer_id, id_of(message).producer_sequence_id
-            message.message_id = js.MessageId(producer_id, number, sequence)
+            message.message_id = id = js.MessageId(message.producer_id, id_of(message).producer_sequence_id, sequence)
             self.queue_message_store(js.Queue(name)).messages[sequence] = message
-            producers = [*producers, (str(producer_id), number)]
+            producers = [*producers, (str(id.producer_id), id.producer_sequence_id)]
             self.last = max(self.last, sequence)
         for name, sequence in removes:
             self.queue_message_store(js.Queue(name)).messages.pop(sequence, None)
@@ -189,6 +185,5 @@ def id_of(message: js.Message) -> js.MessageId:
 
 
 def entry(queue: LogQueue, sequence: int, message: js.Message) -> list[Any]:
-    """A message as it stands in the log."""
     id_of(message)
     return [queue.destination.physical_name, sequence, b64encode(marshal(message)).decode()]

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from jdbcstore.config.urls import open_store
+import jdbcstore
 from jdbcstore.destination import Queue
 from jdbcstore.identifiers import MessageId
 from jdbcstore.store.completion import Completion
@@ -31,8 +31,11 @@ _TOLD_BEFORE_KILL: Final = 150
 
 
 class KilledStoreContract:
-    """The suite for a store that has a URL, as `open_store` takes it. The fixture ``store_url`` gives one of an empty
-    store. Its lock, if it has one, must not outlive its process by more than a few seconds."""
+    """The suite for a store that has a URL, as `jdbcstore.open_store` takes it.
+
+    The fixture ``store_url`` gives one of an empty store. Its lock, if it has one, must not outlive its process by more
+    than a few seconds.
+    """
 
     @pytest.fixture
     def store_url(self) -> str:
@@ -45,7 +48,7 @@ class KilledStoreContract:
             first = max(added, default=0) + _UNDER_WAY + 1
             for verb, number in _told_by_a_process_that_is_killed(store_url, first):
                 (added if verb == "added" else removed).add(number)
-            with open_store(store_url) as adapter:
+            with jdbcstore.open_store(store_url) as adapter:
                 stored = _numbers(adapter.queue_message_store(_QUEUE))
                 last = adapter.last_message_broker_sequence_id()
                 assert stored == sorted(set(stored)), "messages are in the order in which they were added, each once"
@@ -81,7 +84,7 @@ def _numbers(store: MessageStore) -> list[int]:
 
 
 def _write_until_killed(url: str, first: int) -> None:
-    with open_store(url) as adapter:
+    with jdbcstore.open_store(url) as adapter:
         store = adapter.queue_message_store(_QUEUE)
         under_way: deque[tuple[str, int, Completion[int] | Completion[None]]] = deque()
         for number in range(first, first + 1_000_000):

@@ -158,7 +158,10 @@ class _SqlLocker(Locker):
     def _next_term(self, connection: Connection) -> int | None:
         """Our term if we are the last who began one."""
         found = connection.execute(text(self._statements.term_of_holder), {"holder": self.holder}).scalar()
-        return None if found is None else int(found)
+        if found is None:
+            return None
+        self._dialect.confirm(connection)  # a term that the standbys do not have could be given out twice
+        return int(found)
 
     def _last(self, connection: Connection) -> tuple[int, str | None]:
         """The last term of our brokers, and whose it was unless it was ours."""
@@ -276,7 +279,6 @@ class LeaseDatabaseLocker(_SqlLocker):
                 return None
             term = self._next_term(connection)
             if term is not None:
-                self._dialect.confirm(connection)  # a term that standbys do not have could be given out twice
                 self._warn_of_clock(connection)
                 self._end_sessions_of(former, connection)
                 if former is not None:
@@ -405,7 +407,6 @@ class DatabaseLocker(_SqlLocker):
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
                 self._end_sessions_of(former, other)
-                self._dialect.confirm(other)
             self._lock_session = self._dialect.hold_row_lock(connection, self.holder)
             return term
 

@@ -13,6 +13,7 @@ from jdbcstore.store.lease import LockerOptions
 __all__ = ["JdbcOptions"]
 
 _LOCKERS: Final = ("lease", "database", "none")
+_REQUIRED: Final = ("none", "any", "quorum")
 #: ActiveMQ's elements.
 _ACTIVEMQ_LOCKERS: Final = {"lease-database-locker": "lease", "database-locker": "database"}
 
@@ -49,6 +50,9 @@ class JdbcOptions:
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
             process is the only one that writes, and nobody checks. ActiveMQ's names are taken too.
+        require_replication: what the database's replicas have to have of an answered commit before anybody becomes
+            master: ``none``: nothing, the log tells; ``any``: one more server has it; ``quorum``: more than half of
+            the servers have it. While the database gives less nobody is master (`jdbcstore.errors.NotReplicated`).
         password_file: a file whose first line is the password of the database's user, if the URL has none. Without one
             a driver may know others: libpq reads ``PGPASSWORD``, ``PGPASSFILE`` and ``~/.pgpass``.
         lock: options of the locker.
@@ -73,6 +77,7 @@ class JdbcOptions:
     virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     producer_memory_s: float = 24 * 3600.0
     locker: str = "lease"
+    require_replication: str = "none"
     password_file: str = ""
     lock: LockerOptions = field(default_factory=LockerOptions)
 
@@ -98,6 +103,10 @@ class JdbcOptions:
         object.__setattr__(self, "locker", _ACTIVEMQ_LOCKERS.get(self.locker, self.locker))
         if self.locker not in _LOCKERS:
             raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join((*_LOCKERS, *_ACTIVEMQ_LOCKERS))}")
+        if self.require_replication not in _REQUIRED:
+            raise ConfigurationError(
+                f"require_replication {self.require_replication!r} is none of {', '.join(_REQUIRED)}"
+            )
         for name, least in (
             ("batch_rows_max", 1),
             ("batch_bytes_max", 1),

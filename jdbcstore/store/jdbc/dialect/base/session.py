@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from jdbcstore.errors import LeaseLost, StoreError, TransientStoreError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.jdbc.statements import Statements
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Dialect:
     gains_by_rebuilding = False
     #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.
     epoch_ms = "NULL"
+    #: The term that follows TERM, as an expression: larger, and never given out before. Where a failover may take back
+    #: the last terms, it has to tell those before it from those after it.
+    next_term = "TERM + 1"
     #: How to begin a transaction that writes.
     begin = "BEGIN"
     #: What the server says when a fence does not hold; no other statement of ours makes it say so.
@@ -84,7 +88,11 @@ class Dialect:
     @classmethod
     def for_questions(cls, options: JdbcOptions) -> Self:
         """The dialect of who asks the database beside the store: no page of messages is read with it."""
-        return cls(options, Statements(options.table_names, epoch_ms=cls.epoch_ms), has_page_index=False)
+        return cls(
+            options,
+            Statements(options.table_names, epoch_ms=cls.epoch_ms, next_term=cls.next_term),
+            has_page_index=False,
+        )
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
@@ -147,6 +155,27 @@ class Dialect:
         Raises:
             ConnectionLost: the standbys did not confirm it.
         """
+
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def replication(self, connection: Connection) -> Replication:
+        """What the server says of its replicas, and of how it commits what this session writes.
+
+        Asked before each attempt to become master, before each renewal where replicas are required, and by
+        ``jdbcstore lock status``; the user may have no rights beyond the tables.
+
+        Args:
+            connection: in autocommit mode, outside a transaction.
+        """
+        return Replication(Level.NONE, "one server")
+
+    def history(self, connection: Connection) -> str:
+        """The name of the history of the data that this server has: another one after each failover.
+
+        A master whose next connection meets another history begins anew. Empty where there is none, or while it cannot
+        be told. Arguments as `replication`.
+        """
+        return ""
 
     # -- mastership ----------------------------------------------------------------------------------------------
 

@@ -19,9 +19,11 @@ from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
 from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Replication
 
 __all__ = ["PostgreSQLDialect"]
 
@@ -35,6 +37,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
     needs_vacuum = True
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
+    next_term = NEXT_TERM
     # ActiveMQ's FOR UPDATE on the row conflicts with it, both ways. A row lock needs a transaction id for as long as it
     # is held, and nothing that is removed meanwhile can be vacuumed; this table lock needs none.
     row_lock = "LOCK TABLE {lock} IN EXCLUSIVE MODE NOWAIT"
@@ -75,6 +78,12 @@ class PostgreSQLDialect(PostgreSQLStatements):
             raise
         return raw  # type: ignore[no-any-return]
 
+    def replication(self, connection: Connection) -> Replication:
+        return replication(connection)
+
+    def history(self, connection: Connection) -> str:
+        return str(connection.exec_driver_sql(HISTORY).scalar_one())
+
     def fenced(self, connection: Connection, fence: Fence) -> None:
         self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
@@ -97,7 +106,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
             " FOR UPDATE OF t),"
             f" won AS (UPDATE {names.lock} l SET BROKER_NAME = :holder, TIME = {names.lease_end} FROM last"
             " WHERE l.ID = last.ID RETURNING l.ID)"
-            f" UPDATE {names.term} t SET TERM = t.TERM + 1, HOLDER = :holder FROM won WHERE t.ID = won.ID"
+            f" UPDATE {names.term} t SET TERM = {self.next_term}, HOLDER = :holder FROM won WHERE t.ID = won.ID"
         )
         return connection.execute(text(statement), parameters).rowcount > 0
 

@@ -448,7 +448,8 @@ class DatabaseLocker(_SqlLocker):
     session that ends *between* the proof and the end of the same commit is noticed by the next one only.
 
     Raises:
-        ConfigurationError: the database cannot lock one row, or a table, for others only.
+        ConfigurationError: the database cannot lock one row, or a table, for others only; or, when it is first asked,
+            it is a cluster whose members do not share locks.
     """
 
     def __init__(
@@ -466,6 +467,7 @@ class DatabaseLocker(_SqlLocker):
             )
 
     def _connected(self, connection: Connection) -> None:
+        self._dialect.require_row_lock(connection)
         self._dialect.holding(connection, self.options.lease_ms)
 
     def _take(self) -> int | None:

@@ -190,15 +190,19 @@ class Dialect:
         """
         raise NotImplementedError
 
-    def fenced(self, connection: Connection, fence: Fence) -> None:
+    def fenced(self, connection: Connection, fence: Fence) -> bool:
         """The writer has a new connection and a fence: let the server end it should we fall silent in a transaction.
 
         Returns when no former session of the fence's holder is left, so that what is seen from now on is final. They
         are ended; where that is not permitted they are waited for, until the server notices that they are silent.
 
+        Returns:
+            Whether that is known. In a cluster a former session may be another member's.
+
         Raises:
             ConnectionLost: one is still there after some seconds.
         """
+        return True
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         """A connection is to hold a lock for long: let the server end it when we have been silent for `idle_ms`."""
@@ -241,6 +245,9 @@ class Dialect:
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         """Whether a holder has a writing session on the server: whoever has the lock row locked writes no name."""
         return False
+
+    def require_row_lock(self, connection: Connection) -> None:
+        """Raise `ConfigurationError` where `row_lock` keeps nobody out who comes another way."""
 
     def hold_row_lock(self, connection: Connection, holder: str) -> int:
         """A session has `row_lock` now, and keeps it: returns what commits know it by (`Fence.lock_session`).

@@ -84,7 +84,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
     def history(self, connection: Connection) -> str:
         return str(connection.exec_driver_sql(HISTORY).scalar_one())
 
-    def fenced(self, connection: Connection, fence: Fence) -> None:
+    def fenced(self, connection: Connection, fence: Fence) -> bool:
         self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
         self.begin_session(connection, fence.holder)
@@ -92,6 +92,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
         raw: Any = connection.connection.dbapi_connection
         with raw.cursor() as cursor:
             cursor.execute(b"PREPARE %s AS %s" % (FENCE, self.fence_words(fence)))
+        return True
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))

@@ -28,10 +28,9 @@ class Hosts:
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         host = parameters.get("host") or "localhost"
-        port = int(parameters.get("port") or 0)
-        names = (host,) if isinstance(host, str) else tuple(host)
-        self._key = names
-        self.all = [_host(name, port) for name in names] if len(names) > 1 or ":" in host else [(host, port or _PORT)]
+        port = int(parameters.get("port") or _PORT)
+        self._key = tuple(host.split(",")) if isinstance(host, str) else tuple(host)
+        self.all = [_host(name.strip(), port) for name in self._key]
 
     def __iter__(self) -> Iterator[Host]:
         """Each once, beginning with the one that was met last."""
@@ -52,4 +51,4 @@ def _host(name: str, port: int) -> Host:
     head, colon, tail = name.rpartition(":")
     if colon and tail.isdigit() and (":" not in head or head.endswith("]")):
         return head.strip("[]"), int(tail)
-    return name.strip("[]"), port or _PORT
+    return name.strip("[]"), port

@@ -14,6 +14,7 @@ from sqlalchemy import URL
 
 from tests.servers.mysql import MySQLServer
 from tests.servers.server import PASSWORD, USER
+from tests.waiting import wait_until
 
 __all__ = ["ServerCluster"]
 
@@ -88,8 +89,11 @@ class ServerCluster(Generic[Member]):
         return url.render_as_string(hide_password=False)
 
     def create_database(self, name: str) -> None:
-        """A new empty database, owned by the ordinary user."""
+        """A new empty database, owned by the ordinary user; all members that are there have it."""
         self.writer().create_database(name)
+        for member in self.members:
+            if member.port:
+                wait_until(lambda member=member: member.execute(f"SHOW DATABASES LIKE '{name}'"))  # type: ignore[misc]
 
     def drop_database(self, name: str) -> None:
         """Remove a database and end its sessions first, on every member."""

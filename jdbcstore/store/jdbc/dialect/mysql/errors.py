@@ -31,6 +31,7 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1836": StoreReadOnly,
     "1153": MessageTooLarge,
     "1406": MessageTooLarge,
+    "1050": TransientStoreError,  # a table that another member of a cluster has made just now
     "1146": SchemaMismatch,
     "1054": SchemaMismatch,
     "1205": TransientStoreError,

@@ -42,7 +42,8 @@ class MySQLDialect(MySQLStatements):
 
     # A row's ID was NULL; a subquery that must not have more than one row has two.
     lease_lost_codes = frozenset({"1048", "1242"})
-    locked_codes = frozenset({"1205", "3572"})
+    # The third one tells who came second in a cluster, and who was chosen when two wait for each other.
+    locked_codes = frozenset({"1205", "3572", "1213"})
     row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
 
     @classmethod

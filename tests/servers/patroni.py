@@ -28,7 +28,16 @@ from tests.servers.coordinator import Coordinator, Etcd
 from tests.servers.mysql import FOLDER_VARIABLE
 from tests.servers.postgresql import NOBODY, is_open_to_others, programs
 from tests.servers.proxy import Proxy
-from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, ServerFailed, ServerMissing, free_port
+from tests.servers.server import (
+    CHECKOUT,
+    PASSWORD,
+    USER,
+    DatabaseServer,
+    ServerFailed,
+    ServerMissing,
+    children,
+    free_port,
+)
 
 __all__ = ["PatroniCluster", "PatroniNode", "PatroniSettings"]
 
@@ -196,8 +205,17 @@ class PatroniNode(DatabaseServer):
 
     def kill_postgresql(self) -> None:
         """``kill -9`` PostgreSQL; Patroni lives."""
-        pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, signal.SIGKILL)
+        os.kill(self._postmaster(), signal.SIGKILL)
+
+    def pause_patroni(self) -> None:
+        """SIGSTOP Patroni; PostgreSQL goes on. `proceed` ends it."""
+        keeper = int((self.folder / "keeper.pid").read_text())
+        for child in children(keeper):
+            if child != self._postmaster():
+                os.kill(child, signal.SIGSTOP)
+
+    def _postmaster(self) -> int:
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
 class PatroniCluster:

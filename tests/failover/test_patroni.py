@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
 from jdbcstore.cli import run
-from jdbcstore.config.urls import open_store
+from jdbcstore.config.urls import open_store, store_location
 from jdbcstore.destination import Queue
-from jdbcstore.errors import LeaseLost, StoreError
+from jdbcstore.errors import ConfigurationError, LeaseLost, StoreError
+from jdbcstore.spark.scan import Scan
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.testing import text_message
 from tests.servers.coordinator import Coordinator, Etcd, ZooKeeper
 from tests.servers.patroni import PatroniCluster, PatroniNode, PatroniSettings
@@ -28,11 +31,10 @@ QUEUE = Queue("TEST")
 CLUSTERS: dict[str, tuple[type[Coordinator], str]] = {"etcd, quorum": (Etcd, "quorum"), "ZooKeeper": (ZooKeeper, "on")}
 
 
-@pytest.fixture(params=list(CLUSTERS))
+@pytest.fixture(params=list(CLUSTERS), scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[PatroniCluster]:
     coordinator, mode = CLUSTERS[request.param]
     with PatroniCluster(PatroniSettings(synchronous_mode=mode), coordinator) as cluster:
-        cluster.create_database("replicated")
         yield cluster
 
 
@@ -101,9 +103,39 @@ def fail_over(cluster: PatroniCluster) -> PatroniNode:
     return new
 
 
+def test_who_only_reads_may_read_from_a_standby(
+    cluster: PatroniCluster, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create_database("readers")
+    url = cluster.url("readers")
+    standby = f"{url}&read_from=standby"
+    with master(url) as adapter:
+        add(adapter, 1)
+
+        def is_seen() -> bool:
+            capsys.readouterr()
+            code = run(["stats", standby, "--json"])
+            return code == 0 and [row["depth"] for row in json.loads(capsys.readouterr().out)] == [1]
+
+        with caplog.at_level(logging.WARNING):
+            wait_until(is_seen, "a standby shows the message")
+        assert "read from a standby that" in caplog.text
+        assert run(["browse", standby, "TEST"]) == 0
+        location = store_location(standby)
+        for driver in ("adbc", "psycopg2"):
+            for where in (location, store_location(url)):
+                scan = Scan(where.url, ("ID", "MSGID_PROD"), options=where.options, driver=driver)
+                assert [batch.num_rows for batch in scan.batches()] == [1]
+        with opened(location) as store:
+            assert not store.dialect.replication(store.connection).takes_writes
+    with pytest.raises(ConfigurationError, match="read_from = standby is for who only reads"):
+        open_store(standby)
+
+
 def test_a_store_follows_the_primary_and_no_term_comes_twice(
     cluster: PatroniCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    cluster.create_database("replicated")
     url = f"{cluster.url('replicated')}&require_replication=quorum&lease_ms=3000&retry_s=60"
     with master(url) as adapter:
         assert term_of(adapter) == 1

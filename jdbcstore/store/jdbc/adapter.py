@@ -85,6 +85,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
+        if self.options.locker != "none" or fence is not None:
+            self.options.require_primary("a broker or a script that is master")
         #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
         self.order: Final = threading.Lock()
         self._engine: Engine | None = None

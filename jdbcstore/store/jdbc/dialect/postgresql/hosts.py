@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["TARGETS", "chosen"]
+from jdbcstore.store.jdbc.options import JdbcOptions
 
-#: What `JdbcOptions.read_from` is called by libpq.
-TARGETS: Final[Mapping[str, str]] = {"primary": "read-write", "standby": "standby", "any": "any"}
+__all__ = ["chosen", "target"]
+
 #: libpq waits no shorter for one server.
 _LEAST_S: Final = 2
+
+
+def target(options: JdbcOptions) -> dict[str, str]:
+    """The parameter for `JdbcOptions.read_from`; none where any server that is named will do."""
+    return {"target_session_attrs": "standby"} if options.read_from == "standby" else {}
 
 
 def chosen(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,7 +30,7 @@ def chosen(parameters: Mapping[str, Any]) -> dict[str, Any]:
     hosts = str(parameters.get("host") or parameters.get("hostaddr") or "").count(",") + 1
     if hosts == 1:
         return dict(parameters)
-    found = {"target_session_attrs": TARGETS["primary"], **parameters}
+    found = {"target_session_attrs": "read-write", **parameters}
     if timeout := int(found.get("connect_timeout") or 0):
         found["connect_timeout"] = max(_LEAST_S, timeout // hosts)
     return found

@@ -53,6 +53,7 @@ _ACTIVEMQ_NAMES: Final = {
     "maxAllowableDiffFromDBTime": "max_allowable_diff_from_db_time_ms",
     "messageTableName": "message_table_name",
     "queryTimeout": "query_timeout_s",
+    "readFrom": "read_from",
     "requireReplication": "require_replication",
     "tablePrefix": "table_prefix",
 }

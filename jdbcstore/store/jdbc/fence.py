@@ -48,12 +48,15 @@ class Fence:
         idle_ms: how long the server bears with a session of ours that is silent inside a transaction.
         lock_session: what the server knows the session by that has the row of ACTIVEMQ_LOCK locked for as long as it
             is master. None when the holder stands in that row, which a takeover by anybody changes, a Java broker too.
+        history: of the data (`Dialect.history`); empty if it has no name. Another server's, after a failover or while
+            two believe to be primary, is neither read nor written.
     """
 
     holder: str
     term: int
     idle_ms: int = field(kw_only=True)
     lock_session: int | None = field(default=None, kw_only=True)
+    history: str = field(default="", kw_only=True)
 
     @property
     def by_lease(self) -> bool:

@@ -35,7 +35,7 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.contract import Locker, LockStatus
 from jdbcstore.store.jdbc import liveness_file
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -110,7 +110,8 @@ class _SqlLocker(Locker):
         if lease is None:
             return None
         # Half of the lease: a master that falls silent in a commit is gone before the next one may come.
-        return Fence(lease.holder, lease.term, idle_ms=self.options.lease_ms // 2, lock_session=self._lock_session)
+        idle_ms, history = self.options.lease_ms // 2, self._history
+        return Fence(lease.holder, lease.term, idle_ms=idle_ms, lock_session=self._lock_session, history=history)
 
     #: The session that has the row of ACTIVEMQ_LOCK locked while we are master; None if the row names us.
     _lock_session: int | None = None
@@ -308,6 +309,8 @@ class _SqlLocker(Locker):
         """A connection for one question, for what ours cannot ask while it holds a lock."""
         try:
             with self._engine.connect() as connection:
+                if self._dialect.history(connection) != self._history:
+                    raise ConnectionLost("a second connection leads to a server with another history")
                 yield connection
         except DBAPIError as error:
             raise self._dialect.map_error(error) from error

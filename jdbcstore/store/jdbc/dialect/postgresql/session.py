@@ -19,6 +19,7 @@ from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.postgresql.hosts import chosen, target
 from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
 from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
@@ -65,12 +66,13 @@ class PostgreSQLDialect(PostgreSQLStatements):
                 "tcp_user_timeout": int(options.query_timeout_s * 1000),
                 "client_encoding": "utf8",
                 "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+                **target(options),
             },
         }
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        raw: Any = psycopg2.connect(**parameters)
+        raw: Any = psycopg2.connect(**chosen(parameters))
         try:
             opened(socket.socket(fileno=os.dup(raw.fileno())))
         except BaseException:

@@ -43,7 +43,8 @@ _SETTINGS: Final = (
 )
 #: Without rights to see more, only that a sender is there; what a backup or an archive streams is no standby.
 _QUESTION: Final = (
-    "SELECT pg_is_in_recovery(), "
+    "SELECT pg_is_in_recovery(), CASE WHEN pg_last_wal_receive_lsn() IS DISTINCT FROM pg_last_wal_replay_lsn()"
+    " THEN EXTRACT(EPOCH FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END, "
     + ", ".join(f"current_setting('{name}')" for name in _SETTINGS)
     + ", (SELECT COUNT(*) FROM pg_stat_get_wal_senders() s WHERE COALESCE(s.state, 'streaming') <> 'backup')"
 )
@@ -71,9 +72,10 @@ def waiting_for(names: str) -> Waiting:
 
 def replication(connection: Connection) -> Replication:
     """See `Dialect.replication`."""
-    is_standby, commit, names, fsync, pages, senders = connection.exec_driver_sql(_QUESTION).one()
+    is_standby, behind_s, commit, names, fsync, pages, senders = connection.exec_driver_sql(_QUESTION).one()
     if is_standby:
-        return Replication(Level.NONE, "a standby", takes_writes=False)
+        since = "has replayed all that it has received" if behind_s is None else f"is {behind_s:.1f} s behind"
+        return Replication(Level.NONE, f"a standby that {since}", takes_writes=False)
     waiting = waiting_for(names)
     weaknesses = tuple(_weaknesses(commit, waiting, fsync, pages, int(senders)))
     told = f"synchronous_commit = {commit}, synchronous_standby_names = '{names}', {senders} standbys connected"

@@ -119,6 +119,8 @@ class PostgreSQLStatements(Dialect):
         if fence.lock_session is not None:
             # Shared, so that of two commits none takes the other for the session.
             named += b" AND NOT pg_try_advisory_xact_lock_shared(%d)" % fence.lock_session
+        if self.options.require_replication != "none":  # the locker looks at all of it, but not at each commit
+            named += b" AND current_setting('synchronous_standby_names')<>''"
         return b"SELECT 1/COUNT(*) FROM (SELECT 1 FROM %s FOR SHARE) proof" % named
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:

@@ -29,6 +29,8 @@ from tests.certificates import Authority, Identity
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
 from tests.failover.users import Users
+from tests.servers.galera import GaleraCluster
+from tests.servers.group_replication import GroupCluster
 from tests.servers.patroni import PatroniCluster, PatroniSettings
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer, ServerMissing
@@ -46,7 +48,11 @@ DATABASES = {
     "kahadb": None,
     "patroni": "patroni",
     "patroni-async": "patroni",
+    "galera": "galera",
+    "group": "group",
 }
+#: Clusters whose members certify commits.
+_MEMBERS: dict[str, type[GaleraCluster] | type[GroupCluster]] = {"galera": GaleraCluster, "group": GroupCluster}
 #: Clusters by that name: what they agree upon, and what brokers are told to require of them.
 _PATRONI = {
     "patroni": (PatroniSettings(), "quorum"),
@@ -229,6 +235,7 @@ class Cluster:
         self.server: DatabaseServer | None = None
         #: The database's nodes, where it is a cluster.
         self.nodes: PatroniCluster | None = None
+        self.members: GaleraCluster | GroupCluster | None = None
         self.brokers: list[Broker] = []
         authority = Authority(folder) if is_tls else None
         #: What clients connect with; None without TLS.
@@ -245,8 +252,10 @@ class Cluster:
         }
         if self._is_journal:
             self._options = {"lockAcquireSleepInterval": "200", **_JOURNAL}
-        if database == "mysql":
+        if database in ("mysql", "group"):
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
+        if database in _MEMBERS:
+            self._options["require_replication"] = "quorum"
         if database in _PATRONI:
             self._options["require_replication"] = _PATRONI[database][1]
         self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}
@@ -289,6 +298,11 @@ class Cluster:
                 self.nodes.create_database("chaos")
                 yield f"{self.nodes.url('chaos')}&target_session_attrs=read-write"
             return
+        if self._database in _MEMBERS:
+            with _MEMBERS[self._database]() as self.members:
+                self.members.create_database("chaos")
+                yield self.members.url("chaos")
+            return
         with KINDS[kind](None, None) as self.server:
             self.server.create_database("chaos")
             yield self.server.url("chaos")
@@ -298,6 +312,11 @@ class Cluster:
         if self.nodes is not None:
             lines = [self._stack.enter_context(Proxy(node.port)) for node in self.nodes.nodes]
             url = self.nodes.url("chaos", [line.port for line in lines])
+        if self.members is not None:
+            lines = [self._stack.enter_context(Proxy(member.port)) for member in self.members.members]
+            ports = [line.port for line in lines]
+            first = len(self.brokers) % len(ports)  # another one for each broker
+            url = self.members.url("chaos", [*ports[first:], *ports[:first]])
         if self.server is not None:
             proxy = self._stack.enter_context(Proxy(self.server.port))
             url = proxy.url(url)
@@ -316,7 +335,8 @@ class Cluster:
     @contextmanager
     def _engine(self) -> Iterator[Engine]:
         """The database itself, past all proxies."""
-        engine = create_engine(self._url, poolclass=NullPool)
+        url = self._url if self.members is None else self.members.writer().url("chaos")
+        engine = create_engine(url, poolclass=NullPool)
         yield engine
         engine.dispose()
 

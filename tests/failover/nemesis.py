@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tests.failover import cluster_faults
+from tests.failover import cluster_faults, member_faults
 from tests.failover.clients import Clients
 from tests.failover.cluster import Broker, Cluster, Failed
 from tests.failover.history import What
@@ -397,8 +397,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     "kill_sessions": Kind(Nemesis.kill_sessions, 4.0, needs_server=True),
     "power_failure": Kind(Nemesis.power_failure, 5.0, needs_server=True),
     **{
-        name: Kind(_on_cluster(do), usual_s, needs_cluster=True) for name, (do, usual_s) in cluster_faults.KINDS.items()
+        name: Kind(_on_cluster(do), usual_s, needs_cluster=True)
+        for name, (do, usual_s) in {**cluster_faults.KINDS, **member_faults.KINDS}.items()
     },
+}
+#: Faults of members that a kind of cluster cannot have: Group Replication has no way to cut a member off, and its
+#: members that take no writes take no writes late.
+_NOT_ON: Final[Mapping[str, Sequence[str]]] = {
+    "galera": ("switch_primary",),
+    "group": ("isolate_member", "late_on_another_member"),
 }
 #: What is done to brokers whose database is a cluster.
 _ON_CLUSTERS: Final = ("kill_master", "kill_standby", "kill_both", "stop_master", "pause_master", "skew_clock")
@@ -412,9 +419,11 @@ def kinds_for(database: str) -> list[str]:
     stopped there keeps the lock: nobody takes over.
     """
     if database.startswith("patroni"):
-        of_cluster = [name for name, kind in KINDS.items() if kind.needs_cluster]
+        of_cluster = list(cluster_faults.KINDS)
         # Where nobody waits for standbys messages are lost whoever does it; what may not come again is a term.
         return ["lose_term"] if database == "patroni-async" else [*_ON_CLUSTERS, *of_cluster[:-1]]
+    if database in _NOT_ON:
+        return [*_ON_CLUSTERS, *(name for name in member_faults.KINDS if name not in _NOT_ON[database])]
     if database == "kahadb":
         of_processes = [name for name, kind in KINDS.items() if not (kind.needs_server or kind.needs_cluster)]
         return [*(name for name in of_processes if name != "pause_before_commit"), "pause_master", "skew_clock"]

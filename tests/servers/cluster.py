@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -82,9 +82,9 @@ class ServerCluster(Generic[Member]):
             member.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def url(self, database: str) -> str:
-        """SQLAlchemy's URL of a database, with all members."""
-        hosts = [f"127.0.0.1:{member.port}" for member in self.members]
+    def url(self, database: str, ports: Sequence[int] = ()) -> str:
+        """SQLAlchemy's URL of a database, with all members, or with these ports."""
+        hosts = [f"127.0.0.1:{port}" for port in ports or [member.port for member in self.members]]
         url = URL.create(self.scheme, USER, PASSWORD, database=database, query={"host": hosts})
         return url.render_as_string(hide_password=False)
 

@@ -80,6 +80,7 @@ class GaleraNode(MariaDBServer):
             f"--wsrep-provider-options={';'.join(f'{name}={value}' for name, value in options.items())}",
             "--wsrep-slave-threads=1",
             "--binlog-format=ROW",
+            "--log-bin-trust-function-creators=ON",  # who watches a test makes triggers
             "--innodb-autoinc-lock-mode=2",
         ]
 

@@ -46,6 +46,7 @@ class GroupMember(MySQLServer):
             "--gtid-mode=ON",
             "--enforce-gtid-consistency=ON",
             "--report-host=127.0.0.1",
+            "--log-bin-trust-function-creators=ON",  # who watches a test makes triggers
             f"--loose-group-replication-group-name={self.group}",
             f"--loose-group-replication-local-address=127.0.0.1:{self.group_port}",
             f"--loose-group-replication-group-seeds={','.join(f'127.0.0.1:{port}' for port in self.peers)}",

@@ -44,13 +44,15 @@ chaos: test-servers .venv/.test ## break brokers and database under load, check 
 	$(BIN)/python -m tests.failover.chaos $(ARGS)
 
 # Both locks hold for every Python from 3.11 on and for every platform; they name no host. The build backend is locked too.
-LOCK = printf 'editables\nhatchling\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+  --custom-compile-command 'make lock'
+LOCK = printf 'editables\nhatchling\n' | $(COMPILE) pyproject.toml -
 
 lock: .venv/bin/python ## choose the newest versions anew: requirements.lock, requirements-test.lock
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) --upgrade --extra all --output-file requirements.lock >/dev/null
 	$(LOCK) --upgrade --extra test --constraint requirements.lock --output-file requirements-test.lock >/dev/null
+	echo 'patroni[etcd3,zookeeper,psycopg2-binary]' | $(COMPILE) --upgrade --output-file scripts/patroni.lock - >/dev/null
 
 clean: ## remove what was built; the test servers stay
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build

@@ -10,6 +10,8 @@
     │   ├── TransientStoreError   connection lost, deadlock, timeout: nothing was written, trying again may help
     │   │   ├── StoreFull         the database has no room left
     │   │   ├── StoreReadOnly     the server accepts no writes (a failover target, a mounted-read-only disk)
+    │   │   ├── NotReplicated     the database has fewer replicas than ``require_replication`` wants
+    │   │   ├── HistoryLost       the database is an older copy of itself
     │   │   └── StoreUnavailable  the database cannot be reached, and was waited for as long as the options say
     │   ├── UnknownTransaction    no transaction of this id is prepared
     │   ├── OutcomeUnknown        the line broke during COMMIT and the store could not be asked since
@@ -38,6 +40,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionClosed",
     "DuplicateMessage",
+    "HistoryLost",
     "IndexDamaged",
     "JdbcStoreError",
     "JournalDamaged",
@@ -47,6 +50,7 @@ __all__ = [
     "LoginRefused",
     "MessageTooLarge",
     "NotAuthorized",
+    "NotReplicated",
     "OutcomeUnknown",
     "ProtocolError",
     "SchemaMismatch",
@@ -96,6 +100,18 @@ class StoreReadOnly(TransientStoreError):
 
 class StoreUnavailable(TransientStoreError):
     """The database cannot be reached and was waited for long enough. Nothing was written."""
+
+
+class NotReplicated(TransientStoreError):
+    """The database promises less of its replicas than ``require_replication`` wants; nobody becomes master there."""
+
+
+class HistoryLost(TransientStoreError):
+    """The database lacks what this process has seen in it: it was replaced by an older copy.
+
+    What was acknowledged since that copy was made may be gone. With ``require_replication`` nobody goes on who has seen
+    it; starting the broker again is to say that one knows.
+    """
 
 
 class UnknownTransaction(StoreError):

@@ -21,19 +21,23 @@ from hypothesis import settings
 
 from tests.compat.activemq import shared_class_path
 from tests.ordering import arranged
+from tests.servers.galera import GaleraCluster
+from tests.servers.group_replication import GroupCluster
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.prepared import PreparedDatabases, PreparedFile
 from tests.servers.server import DatabaseServer
-from tests.servers.shared import remove_shared_servers, shared_server
+from tests.servers.shared import Cluster, remove_shared_servers, shared_cluster, shared_server
 
 SQL_SERVERS = ["postgresql15", "mariadb", "mysql"]
 #: One of two versions of the same server is enough for most tests.
 EVERY_SQL_SERVER = [*SQL_SERVERS, "postgresql18"]
 FIXTURES = {"postgresql15": "postgresql"}  # the kinds whose fixture has another name
 #: Fixtures of a server, and those whose parameter says of which.
-SERVER_FIXTURES = {name + end for name in ("postgresql", "postgresql18", "mariadb", "mysql") for end in ("", "_url")}
+SERVER_FIXTURES = {
+    name + end for name in ("postgresql", "postgresql18", "mariadb", "mysql") for end in ("", "_url")
+} | {"galera", "group"}
 CHOOSING_FIXTURES = ("database_url", "every_database_url", "store_url", "sql_server_url")
 RUN_FOLDER = pytest.StashKey[Path]()
 HAS_FAILED = pytest.StashKey[bool]()
@@ -101,6 +105,12 @@ def server(config: pytest.Config, kind: str) -> DatabaseServer:
     return shared_server(kind, run_folder(config), os.getpid() if told is None else told["run_pid"])
 
 
+def cluster(config: pytest.Config, kind: type[Cluster]) -> Cluster:
+    """The run's cluster of a kind."""
+    told = getattr(config, "workerinput", None)
+    return shared_cluster(kind, run_folder(config), os.getpid() if told is None else told["run_pid"])
+
+
 def run_folder(config: pytest.Config) -> Path:
     """The folder of the whole run, which goes when the run ends."""
     told = getattr(config, "workerinput", None)
@@ -129,6 +139,18 @@ def mariadb(pytestconfig: pytest.Config) -> MariaDBServer:
 def mysql(pytestconfig: pytest.Config) -> MySQLServer:
     """MySQL, shared by the whole run: do not restart it."""
     return cast(MySQLServer, server(pytestconfig, "mysql"))
+
+
+@pytest.fixture(scope="session")
+def galera(pytestconfig: pytest.Config) -> GaleraCluster:
+    """Three nodes of Galera, shared by the whole run: do not restart them."""
+    return cluster(pytestconfig, GaleraCluster)
+
+
+@pytest.fixture(scope="session")
+def group(pytestconfig: pytest.Config) -> GroupCluster:
+    """Three members of a group of MySQL servers, shared by the whole run: do not restart them."""
+    return cluster(pytestconfig, GroupCluster)
 
 
 @pytest.fixture(scope="session")

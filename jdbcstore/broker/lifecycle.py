@@ -11,7 +11,8 @@
 * **standby**: another broker is master; this one looks again and again.
 * **recovering**: it has the lock and finds out what is in the store.
 * **master**: clients may connect. In no other state does it listen for them.
-* **suspended**: it was master and does not know whether it still is, or cannot reach its store. No client is served.
+* **suspended**: it was master and does not know whether it still is, or cannot reach its store; or nobody may become
+  master of the store as it is now (`NotReplicated`, `HistoryLost`). No client is served.
 * **stopping**: the end.
 """
 
@@ -43,7 +44,7 @@ class State(StrEnum):
 
 _NEXT: Final = {
     State.STARTING: {State.STANDBY, State.RECOVERING, State.STOPPING},
-    State.STANDBY: {State.RECOVERING, State.STOPPING},
+    State.STANDBY: {State.RECOVERING, State.SUSPENDED, State.STOPPING},
     State.RECOVERING: {State.MASTER, State.SUSPENDED, State.STOPPING},
     State.MASTER: {State.SUSPENDED, State.STOPPING},
     State.SUSPENDED: {State.RECOVERING, State.STANDBY, State.STOPPING},

@@ -23,7 +23,7 @@ from jdbcstore.broker.lifecycle import Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.server import ListenError
-from jdbcstore.errors import JdbcStoreError, LeaseLost, LockError, TransientStoreError
+from jdbcstore.errors import HistoryLost, JdbcStoreError, LeaseLost, LockError, NotReplicated, TransientStoreError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.lease import FOREVER_NS, Lease, boot_time_ns
@@ -151,6 +151,7 @@ class Mastership:
                 now_s = self._loop.time()
                 if self._lifecycle.state is State.STARTING and now_s - began_s > self._options.start_timeout_s:
                     raise
+                self._suspend_if_unfit(error)
                 if now_s >= telling_s:
                     telling_s, told_each_s = now_s + told_each_s, min(2 * told_each_s, _OUTAGE_TOLD_EACH_MOST_S)
                     log.warning("waiting for the store: cannot ask who is master, trying again error=%r", str(error))
@@ -164,6 +165,16 @@ class Mastership:
             poll_s = locker.options.lock_acquire_sleep_interval_ms / 1000
             await self._call(locker.wait, poll_s * random.uniform(0.9, 1.0))
         return False
+
+    def _suspend_if_unfit(self, error: TransientStoreError) -> None:
+        """Nobody may be master of such a store: that is not standing by."""
+        is_known = (self._lifecycle.state, self._lifecycle.status.reason) == (State.SUSPENDED, str(error))
+        if (
+            isinstance(error, NotReplicated | HistoryLost)
+            and self._lifecycle.state is not State.STARTING
+            and not is_known
+        ):
+            self._change(State.SUSPENDED, str(error))
 
     # -- master ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_file, store_url
+from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_file, store_location, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -78,6 +78,12 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         cleanup_period_ms=0,
         virtual_topic_consumers="",
     )
+    location = store_location(url)
+    if location.options.read_from != "primary":
+        from jdbcstore.store.jdbc.connection import opened, tell_of_standby
+
+        with opened(location) as looked:
+            tell_of_standby(looked.connection, looked.dialect)
     store = open_store(url, options, locker="none")
     with store:
         yield store

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from jdbcstore.config.other_stores import is_other_store, open_other_store, other_stores
 from jdbcstore.errors import ConfigurationError
@@ -53,11 +54,15 @@ _ACTIVEMQ_NAMES: Final = {
     "maxAllowableDiffFromDBTime": "max_allowable_diff_from_db_time_ms",
     "messageTableName": "message_table_name",
     "queryTimeout": "query_timeout_s",
+    "readFrom": "read_from",
+    "requireReplication": "require_replication",
     "tablePrefix": "table_prefix",
 }
 #: Drivers have parameters of their own; what is as like as this to an option of ours is none of them.
 _LIKENESS: Final = 0.85
 _KAHADB: Final = "kahadb:"
+#: Scheme and user; hosts; database; parameters.
+_SEVERAL_HOSTS: Final = re.compile(r"([\w+]+://(?:[^/?]*@)?)([^/?@,]+(?:,[^/?@,]+)+)(?:/([^?]*))?(?:\?(.*))?")
 _PASSWORD_CHARS_MAX: Final = 4096
 
 
@@ -73,8 +78,8 @@ def store_url(text: str) -> URL:
     from jdbcstore.store.jdbc.dialect import database_for_url
 
     try:
-        url = make_url(text)
-    except ArgumentError:
+        url = make_url(_with_hosts_apart(text))
+    except (ArgumentError, ValueError):
         raise ConfigurationError(f"not a store URL: {_masked(text)!r}; {_examples()}") from None
     database = database_for_url(url.drivername.partition("+")[0])
     if database is None:
@@ -86,6 +91,16 @@ def store_url(text: str) -> URL:
     if not url.database:
         raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_examples()}")
     return url.set(drivername=database.driver)
+
+
+def _with_hosts_apart(text: str) -> str:
+    """``//USER:PASSWORD@ONE:3306,TWO:3306/DATABASE`` as SQLAlchemy writes it, ``//USER:PASSWORD@/DATABASE?host=…``."""
+    found = _SEVERAL_HOSTS.fullmatch(text)
+    if found is None:
+        return text
+    head, hosts, database, query = found.groups()
+    parameters = "&".join([*(f"host={quote(host)}" for host in hosts.split(",")), *([query] if query else [])])
+    return f"{head}/{database or ''}?{parameters}"
 
 
 def _examples() -> str:

@@ -39,6 +39,9 @@ class LockReport:
             out.
         term: of the last of our brokers that was master, None without our table of terms.
         last_holder: that broker. It differs from `holder` while a Java broker is master.
+        replication: where a commit is when it is answered: ``none`` (this server), ``any`` (one more) or ``quorum``.
+        replicas: the settings and standbys that make it so.
+        weaknesses: what makes an answered commit less than it seems, one sentence each.
     """
 
     state: str
@@ -46,6 +49,9 @@ class LockReport:
     expires_in_ms: int | None
     term: int | None
     last_holder: str | None
+    replication: str = "none"
+    replicas: str = ""
+    weaknesses: tuple[str, ...] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -55,7 +61,12 @@ class LockReport:
             told.append("There is no table of terms: no broker of ours has been master of these tables.")
         elif self.last_holder is not None and self.last_holder != self.holder:
             told.append(f"The last of our brokers that was master is {self.last_holder}, in term {self.term}.")
-        return told
+        return told + self._replicas()
+
+    def _replicas(self) -> list[str]:
+        where = {"any": "one more server", "quorum": "more than half of the servers"}.get(self.replication)
+        told = [] if where is None else [f"A commit that is answered is on {where}: {self.replicas}."]
+        return told + [f"Careful: {weakness}." for weakness in self.weaknesses]
 
     def _held(self) -> list[str]:
         told = [f"{self.holder} is master{self._of_term()}; its lease is good for another {self._time()}."]
@@ -179,7 +190,10 @@ class _Look:
         if catalogue.has_table(self._tables.term.name):
             found = self._connection.execute(text(self._statements.term_row)).first()
             term, last_holder = (int(found[0]), found[1]) if found else (None, None)
-        return LockReport(state, name, expires_in_ms, term, last_holder)
+        replicas = self._dialect.replication(self._connection)
+        return LockReport(
+            state, name, expires_in_ms, term, last_holder, str(replicas.level), replicas.told, replicas.weaknesses
+        )
 
     def release(self, holder: str) -> bool:
         """Clear the row if it names this holder; whether it did."""

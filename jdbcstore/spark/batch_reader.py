@@ -14,7 +14,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 from sqlalchemy import Connection, text
 
-from jdbcstore.config.urls import open_engine
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
 from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.filters import Term, pushed
@@ -22,7 +21,9 @@ from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from jdbcstore.spark.ranges import id_ranges
 from jdbcstore.spark.scan import Scan, dialect_of, driver_for, reading_errors
-from jdbcstore.store.jdbc.dialect import database_for
+from jdbcstore.store.jdbc.connection import tell_of_standby
+from jdbcstore.store.jdbc.dialect import database_for, dialect_for
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema_inspection import inspect_messages
 
 __all__ = ["ActiveMQReader", "Slice", "containers_of", "inspected", "planned", "read_slice"]
@@ -121,9 +122,10 @@ def planned(
     all_terms = list(terms)
     if not options.include_prepared:
         all_terms.append(Term("XID", "is null"))
-    engine = open_engine(location.url.render_as_string(hide_password=False))
+    engine = engine_for(location.url, location.options)
     try:
         with reading_errors(location.url, location.options), engine.connect() as connection:
+            tell_of_standby(connection, dialect_for(location.url.get_backend_name()).for_questions(location.options))
             is_bytewise = inspected(connection, options, {*columns, *(term.column for term in all_terms)})
             if options.subscribe:
                 all_terms.append(Term("CONTAINER", "in", tuple(dict.fromkeys(options.subscribe))))

@@ -48,6 +48,7 @@ OnCorrupt: TypeAlias = Literal["column", "fail"]
 _STORE: Final = ("url", "user", "password", "tablePrefix", "driver")
 _READ: Final = (
     *_STORE,
+    "readFrom",
     "subscribe",
     "subscribePattern",
     "columns",
@@ -142,7 +143,10 @@ class ReadOptions:
             SelectorError: the selector cannot be read.
         """
         options = Given(given, _READ)
-        return cls(location=store_location(options), **_read_options(options))
+        location = store_location(options)
+        if (read_from := options.text("readFrom")) is not None:
+            location = replace(location, options=replace(location.options, read_from=read_from))
+        return cls(location=location, **_read_options(options))
 
 
 def columns_asked_for(given: Mapping[str, str]) -> Sequence[str]:
@@ -193,8 +197,10 @@ class WriteOptions:
         """
         options = Given(given, _WRITE)
         topic = options.text("topic")
+        location = store_location(options)
+        location.options.require_primary("a DataFrame's writer")
         return cls(
-            location=store_location(options),
+            location=location,
             topic=None if topic is None else parse_destination(topic).qualified_name,
             protocol=cast(
                 Literal["auto", "direct", "staged"],
@@ -284,15 +290,23 @@ def _of_jdbc(text: str) -> str:
     found = parse_jdbc_url(text)
     if database_for(found.backend).is_file:
         return f"{found.backend}:///{found.database}"
-    if len(found.hosts) > 1:
-        raise ConfigurationError("a URL of several servers is not possible here: name the one to read from")
     parameters = dict(found.parameters)
+    target = parameters.pop("targetServerType", None)
+    if target not in (None, "primary", "master", "secondary", "slave"):
+        raise ConfigurationError(f"targetServerType {target!r} is none of primary, secondary")
     unknown = set(parameters) - {"user", "password"}
     if unknown:
         raise ConfigurationError(f"JDBC parameters {', '.join(sorted(unknown))} are unknown: leave them out of the url")
+    query: dict[str, str | list[str]] = {}
+    if target in ("secondary", "slave"):
+        query["read_from"] = "standby"
+    host: str | None
+    port: int | None
     host, port = found.hosts[0]
+    if len(found.hosts) > 1:
+        query["host"], host, port = [f"{host}:{port}" for host, port in found.hosts], None, None
     url = URL.create(
-        found.backend, parameters.get("user"), parameters.get("password"), host, port, found.database or None
+        found.backend, parameters.get("user"), parameters.get("password"), host, port, found.database or None, query
     )
     return url.render_as_string(hide_password=False)
 

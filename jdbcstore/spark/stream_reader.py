@@ -89,6 +89,8 @@ class ActiveMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._decoder()  # refuses a wrong schema early
         _check(options)
+        if options.location.options.read_from != "primary":
+            raise ConfigurationError("a stream reads from the primary, where its offsets count: leave readFrom out")
         self._engine: Engine | None = None
         self._is_bytewise: bool | None = None
         self._consumer = Consumer(options.location, self._subscription) if options.consume else None

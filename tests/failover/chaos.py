@@ -67,6 +67,7 @@ def run(
     is_tls: bool = False,
     has_users: bool = False,
     patience_s: float = PATIENCE_S,
+    without: Sequence[str] = (),
     tell: Callable[[str], object] = print,
 ) -> Outcome:
     """One run.
@@ -83,12 +84,20 @@ def run(
         is_tls: everybody connects with TLS.
         has_users: whether clients have to log in, and may do only what they have to.
         patience_s: how long to wait in the end for the store to be empty.
+        without: protections of brokers that are switched off, to see the checker find it.
         tell: called with each line about what is going on.
     """
     failure: list[Violation] = []
     users = Users([*PRODUCERS, *TRANSACTORS], CONSUMERS) if has_users else None
     cluster = Cluster(
-        database, folder, brokers=brokers, lease_ms=lease_ms, is_fenced=is_fenced, is_tls=is_tls, users=users
+        database,
+        folder,
+        brokers=brokers,
+        lease_ms=lease_ms,
+        is_fenced=is_fenced,
+        is_tls=is_tls,
+        users=users,
+        without=without,
     )
     with cluster:
         cluster.history.deduplicates = not is_anonymous

@@ -29,6 +29,9 @@ from tests.certificates import Authority, Identity
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
 from tests.failover.users import Users
+from tests.servers.galera import GaleraCluster
+from tests.servers.group_replication import GroupCluster
+from tests.servers.patroni import PatroniCluster, PatroniSettings
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer, ServerMissing
 from tests.servers.shared import KINDS
@@ -43,6 +46,17 @@ DATABASES = {
     "mysql": "mysql",
     "sqlite": None,
     "kahadb": None,
+    "patroni": "patroni",
+    "patroni-async": "patroni",
+    "galera": "galera",
+    "group": "group",
+}
+#: Clusters whose members certify commits.
+_MEMBERS: dict[str, type[GaleraCluster] | type[GroupCluster]] = {"galera": GaleraCluster, "group": GroupCluster}
+#: Clusters by that name: what they agree upon, and what brokers are told to require of them.
+_PATRONI = {
+    "patroni": (PatroniSettings(), "quorum"),
+    "patroni-async": (PatroniSettings(synchronous_mode="off", synchronous_mode_strict=False), "none"),
 }
 #: Small, so that files come and go.
 _JOURNAL = {"journalMaxFileLength": "1mb", "cleanupInterval": "500", "checkpointInterval": "250"}
@@ -81,6 +95,8 @@ class Broker:
         self.name = name
         self.folder = folder
         self.proxy = proxy
+        #: Between it and each node of a cluster.
+        self.lines: Sequence[Proxy] = ()
         self.is_wanted = self.is_paused = False
         folder.mkdir()
         self._history = history
@@ -199,6 +215,7 @@ class Cluster:
         is_fenced: False lets commits prove nothing.
         is_tls: clients have to connect with TLS.
         users: who may log in; None lets everybody in.
+        without: protections that are switched off; see `tests.failover.observed`.
     """
 
     def __init__(
@@ -211,10 +228,14 @@ class Cluster:
         is_fenced: bool = True,
         is_tls: bool = False,
         users: Users | None = None,
+        without: Sequence[str] = (),
     ) -> None:
         self.lease_s = lease_ms / 1000
         self.history = History(names_sessions=is_fenced and DATABASES[database] is not None)
         self.server: DatabaseServer | None = None
+        #: The database's nodes, where it is a cluster.
+        self.nodes: PatroniCluster | None = None
+        self.members: GaleraCluster | GroupCluster | None = None
         self.brokers: list[Broker] = []
         authority = Authority(folder) if is_tls else None
         #: What clients connect with; None without TLS.
@@ -231,9 +252,15 @@ class Cluster:
         }
         if self._is_journal:
             self._options = {"lockAcquireSleepInterval": "200", **_JOURNAL}
-        if database == "mysql":
+        if database in ("mysql", "group"):
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
+        if database in _MEMBERS:
+            self._options["require_replication"] = "quorum"
+        if database in _PATRONI:
+            self._options["require_replication"] = _PATRONI[database][1]
         self._environment = {} if is_fenced else {"_JDBCSTORE_UNFENCED": "1"}
+        if without:
+            self._environment["_CHAOS_WITHOUT"] = " ".join(without)
         if users is not None:
             self._environment["JDBCSTORE_CONFIG"] = str(users.write(folder))
         self._url = ""
@@ -266,12 +293,30 @@ class Cluster:
         if kind is None:
             yield f"kahadb:{self._journals}" if self._is_journal else f"sqlite:///{self._folder / 'store.db'}"
             return
+        if self._database in _PATRONI:
+            with PatroniCluster(_PATRONI[self._database][0], members=3) as self.nodes:
+                self.nodes.create_database("chaos")
+                yield f"{self.nodes.url('chaos')}&target_session_attrs=read-write"
+            return
+        if self._database in _MEMBERS:
+            with _MEMBERS[self._database]() as self.members:
+                self.members.create_database("chaos")
+                yield self.members.url("chaos")
+            return
         with KINDS[kind](None, None) as self.server:
             self.server.create_database("chaos")
             yield self.server.url("chaos")
 
     def _broker(self, name: str) -> Broker:
-        url, proxy = self._url, None
+        url, proxy, lines = self._url, None, list[Proxy]()
+        if self.nodes is not None:
+            lines = [self._stack.enter_context(Proxy(node.port)) for node in self.nodes.nodes]
+            url = self.nodes.url("chaos", [line.port for line in lines])
+        if self.members is not None:
+            lines = [self._stack.enter_context(Proxy(member.port)) for member in self.members.members]
+            ports = [line.port for line in lines]
+            first = len(self.brokers) % len(ports)  # another one for each broker
+            url = self.members.url("chaos", [*ports[first:], *ports[:first]])
         if self.server is not None:
             proxy = self._stack.enter_context(Proxy(self.server.port))
             url = proxy.url(url)
@@ -279,7 +324,9 @@ class Cluster:
             url = f"{url}?{urlencode(self._options)}"
         else:
             url = make_url(url).update_query_dict(self._options).render_as_string(hide_password=False)
-        return Broker(name, url, self._folder / name, self.history, proxy, self._environment, self._identity)
+        broker = Broker(name, url, self._folder / name, self.history, proxy, self._environment, self._identity)
+        broker.lines = lines
+        return broker
 
     @property
     def _journals(self) -> Path:
@@ -288,7 +335,8 @@ class Cluster:
     @contextmanager
     def _engine(self) -> Iterator[Engine]:
         """The database itself, past all proxies."""
-        engine = create_engine(self._url, poolclass=NullPool)
+        url = self._url if self.members is None else self.members.writer().url("chaos")
+        engine = create_engine(url, poolclass=NullPool)
         yield engine
         engine.dispose()
 

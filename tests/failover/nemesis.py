@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from tests.failover import cluster_faults, member_faults
 from tests.failover.clients import Clients
 from tests.failover.cluster import Broker, Cluster, Failed
 from tests.failover.history import What
@@ -72,7 +73,7 @@ class Nemesis:
     """
 
     def __init__(self, cluster: Cluster, clients: Clients, tell: Callable[[str], object] = lambda line: None) -> None:
-        self._cluster = cluster
+        self.cluster = self._cluster = cluster
         self._clients = clients
         self._history = cluster.history
         self._tell = tell
@@ -360,11 +361,17 @@ class Kind:
         do: how it is done.
         usual_s: how long it usually takes until service has resumed.
         needs_server: whether it is for databases with a server and a network.
+        needs_cluster: whether it is for databases of several nodes.
     """
 
     do: Callable[[Nemesis, Fault], None]
     usual_s: float
     needs_server: bool = False
+    needs_cluster: bool = False
+
+
+def _on_cluster(do: Callable[[Cluster, float, bool], None]) -> Callable[[Nemesis, Fault], None]:
+    return lambda nemesis, fault: do(nemesis.cluster, fault.size, fault.side)
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -389,7 +396,19 @@ KINDS: Final[Mapping[str, Kind]] = {
     "kill_database": Kind(Nemesis.kill_database, 6.0, needs_server=True),
     "kill_sessions": Kind(Nemesis.kill_sessions, 4.0, needs_server=True),
     "power_failure": Kind(Nemesis.power_failure, 5.0, needs_server=True),
+    **{
+        name: Kind(_on_cluster(do), usual_s, needs_cluster=True)
+        for name, (do, usual_s) in {**cluster_faults.KINDS, **member_faults.KINDS}.items()
+    },
 }
+#: Faults of members that a kind of cluster cannot have: Group Replication has no way to cut a member off, and its
+#: members that take no writes take no writes late.
+_NOT_ON: Final[Mapping[str, Sequence[str]]] = {
+    "galera": ("switch_primary",),
+    "group": ("isolate_member", "late_on_another_member"),
+}
+#: What is done to brokers whose database is a cluster.
+_ON_CLUSTERS: Final = ("kill_master", "kill_standby", "kill_both", "stop_master", "pause_master", "skew_clock")
 
 
 def kinds_for(database: str) -> list[str]:
@@ -399,9 +418,14 @@ def kinds_for(database: str) -> list[str]:
     process that is stopped inside a transaction for long: it keeps the file locked. Nor has KahaDB a server, and who is
     stopped there keeps the lock: nobody takes over.
     """
+    if database.startswith("patroni"):
+        of_cluster = list(cluster_faults.KINDS)
+        # Where nobody waits for standbys messages are lost whoever does it; what may not come again is a term.
+        return ["lose_term"] if database == "patroni-async" else [*_ON_CLUSTERS, *of_cluster[:-1]]
+    if database in _NOT_ON:
+        return [*_ON_CLUSTERS, *(name for name in member_faults.KINDS if name not in _NOT_ON[database])]
     if database == "kahadb":
-        return [name for name, kind in KINDS.items() if not kind.needs_server and name != "pause_before_commit"] + [
-            "pause_master",
-            "skew_clock",
-        ]
-    return [name for name, kind in KINDS.items() if database != "sqlite" or not kind.needs_server]
+        of_processes = [name for name, kind in KINDS.items() if not (kind.needs_server or kind.needs_cluster)]
+        return [*(name for name in of_processes if name != "pause_before_commit"), "pause_master", "skew_clock"]
+    possible = {name: kind for name, kind in KINDS.items() if not kind.needs_cluster}
+    return [name for name, kind in possible.items() if database != "sqlite" or not kind.needs_server]

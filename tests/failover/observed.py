@@ -8,7 +8,13 @@ The first argument is a folder of the harness, the rest is the command line. In 
   database, and stops itself there (SIGSTOP).
 
 Each database session is marked with the folder's name and the process id, for the triggers of `tests.failover.witness`.
-Nothing else is changed: no timeout, no order, no statement.
+Nothing else is changed, no timeout, no order, no statement; unless the variable _CHAOS_WITHOUT names protections that
+are to be switched off, so that the harness may be seen to miss them:
+
+* ``confirmation``: a row that is seen counts as stored, whatever became of the wait for the standbys;
+* ``terms``: terms grow by one, and nobody remembers which there were;
+* ``certification``: a commit reads the row of the lock, and does not write it, although a cluster shares no locks;
+* ``history``: a master goes on with whatever data a new connection leads to.
 """
 
 from __future__ import annotations
@@ -97,11 +103,36 @@ def stop_here(order: Path) -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
+def switch_off(names: set[str]) -> None:
+    """Take protections away from this process."""
+    if not names:
+        return
+    from jdbcstore.store.jdbc import adapter, lockers
+    from jdbcstore.store.jdbc.dialect.postgresql.session import PostgreSQLDialect
+
+    away: list[tuple[Any, str, object]] = []
+    if "confirmation" in names:
+        away.append((PostgreSQLDialect, "_confirm", lambda *_: None))
+    if "terms" in names:
+        away.append((PostgreSQLDialect, "next_term", "TERM + 1"))
+        away.append((lockers._SqlLocker, "_not_before_seen", lambda self, connection, term, holder: term))
+    if "certification" in names:
+        from jdbcstore.store.jdbc.dialect.mysql import write
+
+        away.append((write, "is_certified", lambda connection: False))
+    if "history" in names:
+        away.append((lockers._SqlLocker, "_recognise", lambda self, connection: None))
+        away.append((adapter, "bind", lambda *_: None))
+    for owner, name, nothing in away:
+        setattr(owner, name, nothing)
+
+
 def run(folder: Path) -> None:
     """Run the command line."""
     set_clock(folder)
     del sys.argv[1]
     mark_sessions(f"{folder.name}/{os.getpid()}")
+    switch_off(set(os.environ.get("_CHAOS_WITHOUT", "").split()))
     logging.getLogger("jdbcstore.broker.lifecycle").addHandler(StateLog(folder / "states"))
     order = folder / "stop_before_commit"
     with faults.inject("writer.before_commit", lambda: stop_here(order)):

@@ -36,7 +36,8 @@ _TABLES: Final = (
     "CREATE TABLE chaos_writes (number {number}, op CHAR(1), row_id BIGINT, term BIGINT, holder VARCHAR(250),"
     " writer VARCHAR(60), session VARCHAR(64), marker VARCHAR(20), container VARCHAR(250), clock_ms BIGINT)",
     "CREATE TABLE chaos_takeovers"
-    " (term BIGINT, holder VARCHAR(250), low BIGINT, high BIGINT, seen BIGINT, clock_ms BIGINT)",
+    " (term BIGINT, holder VARCHAR(250), low BIGINT, high BIGINT, seen BIGINT, clock_ms BIGINT,"
+    " PRIMARY KEY (term, holder))",
 )
 _COLUMNS: Final = "op, row_id, term, holder, writer, session, marker, container, clock_ms"
 

@@ -46,7 +46,7 @@ def main(argument: str) -> int:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
-    for number in (signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     try:
         guard = os.pidfd_open(order["guard_pid"])
@@ -110,7 +110,18 @@ def wait(server: subprocess.Popen[bytes], guard: int, wake: int, stop_signal: in
         if server_fd in ready:
             return True
         for number in os.read(wake, 64):
+            if number == signal.SIGCHLD:
+                reap_orphans(server.pid)
+                continue
             server.send_signal(signal.SIGKILL if number == signal.SIGUSR1 else stop_signal)
+
+
+def reap_orphans(server_pid: int) -> None:
+    """Let go of those that have ended and whose parent had before: who waits for their end looks for their ids."""
+    while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if found.si_pid == server_pid:
+            return  # that it has ended is noticed in another way
+        os.waitpid(found.si_pid, 0)
 
 
 def kill_children() -> None:

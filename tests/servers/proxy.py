@@ -39,8 +39,10 @@ class Proxy:
         self._lines: set[asyncio.Task[None]] = set()
         #: Servers whose answers are lost.
         self._unheard: set[asyncio.StreamWriter] = set()
-        self._open = asyncio.Event()
-        self._open.set()
+        #: For what clients send, and for what the server answers.
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()
+        self._requests.set()
+        self._answers.set()
         self._released = asyncio.Event()
         self._delay_s = 0.0
         self._trap: Trap | None = None
@@ -83,6 +85,10 @@ class Proxy:
     def pause(self) -> None:
         """Let no byte through, either way, until `resume`; connections stay open and new ones are accepted."""
         self._run(self._pause())
+
+    def pause_one_way(self, *, answers: bool) -> None:
+        """Let no byte through of what clients send, or of what the server answers, until `resume`."""
+        self._run(self._pause_one_way(answers))
 
     def slow(self, delay_ms: float) -> None:
         """Hold every chunk of bytes back for this long, either way; 0 ends it."""
@@ -165,7 +171,7 @@ class Proxy:
     async def _forward_requests(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, client: asyncio.StreamWriter
     ) -> None:
-        while chunk := await self._read(source):
+        while chunk := await self._read(source, self._requests):
             trap = self._trap
             if trap is not None and trap.pattern in chunk:
                 self._trap = None
@@ -195,7 +201,7 @@ class Proxy:
     async def _forward_answers(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, server: asyncio.StreamWriter
     ) -> None:
-        while chunk := await self._read(source):
+        while chunk := await self._read(source, self._answers):
             if self._burn(chunk, sink, sink, answers=True):
                 break
             # After a delivered trap the answer is read nonetheless, so that the server can finish.
@@ -218,9 +224,9 @@ class Proxy:
         fuse.burnt.set()
         return True
 
-    async def _read(self, source: asyncio.StreamReader) -> bytes:
+    async def _read(self, source: asyncio.StreamReader, is_open: asyncio.Event) -> bytes:
         chunk = await source.read(CHUNK_BYTES)
-        await self._open.wait()
+        await is_open.wait()
         if self._delay_s:
             await asyncio.sleep(self._delay_s)
         return chunk
@@ -242,13 +248,18 @@ class Proxy:
             self._listener = None
 
     async def _pause(self) -> None:
-        self._open.clear()
+        self._requests.clear()
+        self._answers.clear()
+
+    async def _pause_one_way(self, answers: bool) -> None:
+        (self._answers if answers else self._requests).clear()
 
     async def _slow(self, delay_s: float) -> None:
         self._delay_s = delay_s
 
     async def _resume(self) -> None:
-        self._open.set()
+        self._requests.set()
+        self._answers.set()
         self._released.set()
         self._delay_s = 0.0
         if self._listener is None:

@@ -76,7 +76,9 @@ class Told:
         capsys.readouterr()
         self.code = run(["lock", *arguments])
         captured = capsys.readouterr()
-        self.out, self.err = captured.out, captured.err
+        # The servers that tests share flush nothing, and that is told.
+        lines = [line for line in captured.out.splitlines(keepends=True) if not line.startswith("Careful: ")]
+        self.out, self.err = "".join(lines), captured.err
 
 
 def holder_of(locker: Locker) -> str:
@@ -101,7 +103,9 @@ def test_status_of_a_master(database_url: str, lockers: Lockers, capsys: pytest.
     )
     found = json.loads(Told(capsys, "status", database_url, "--json").out)
     assert 20_000 < found.pop("expires_in_ms") <= 30_000
+    replicas = {name: found.pop(name) for name in ("replication", "replicas", "weaknesses")}
     assert found == {"state": "held", "holder": holder_of(one), "term": 1, "last_holder": holder_of(one)}
+    assert replicas["replication"] == "none"
     one.renew()
 
 
@@ -113,7 +117,8 @@ def test_status_when_nobody_is_master(database_url: str, lockers: Lockers, capsy
     told = Told(capsys, "status", database_url)
     assert told.code == 0
     assert told.out == (f"Nobody is master.\nThe last of our brokers that was master is {last}, in term 1.\n")
-    assert json.loads(Told(capsys, "status", database_url, "--json").out) == {
+    found = json.loads(Told(capsys, "status", database_url, "--json").out)
+    assert {name: found[name] for name in ("state", "holder", "expires_in_ms", "term", "last_holder")} == {
         "state": "free",
         "holder": None,
         "expires_in_ms": None,

@@ -6,15 +6,17 @@ The standby that is waited for does not exist; when it is no longer asked for, w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
 import pytest
 from sqlalchemy import make_url
 
+from jdbcstore.config.urls import store_options
 from jdbcstore.errors import OutcomeUnknown, StoreError
-from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore
-from jdbcstore.store.jdbc.lockers import LeaseDatabaseLocker
+from jdbcstore.openwire import marshal
+from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
@@ -24,6 +26,14 @@ from tests.waiting import wait_until
 
 DATABASE = "replicated"
 WAITING = f"FROM pg_stat_activity WHERE datname = '{DATABASE}' AND wait_event = 'SyncRep'"
+#: A part of what confirms what is seen.
+CONFIRMATION = "%pg_logical_emit_message%"
+
+
+@pytest.fixture(params=["pg_cancel_backend", "pg_terminate_backend"])
+def end(request: pytest.FixtureRequest) -> str:
+    """What ends a wait for the standby."""
+    return str(request.param)
 
 
 @pytest.fixture
@@ -54,68 +64,92 @@ def is_waiting(server: PostgreSQLServer) -> bool:
     return bool(server.execute(f"SELECT 1 {WAITING}"))
 
 
-def added(store: MessageStore, server: PostgreSQLServer, number: int) -> Completion[int]:
-    """A message whose commit waits for the standby."""
-    completion = store.add_message(text_message(number))
+def end_wait(server: PostgreSQLServer, end: str) -> None:
+    """End the wait of the session that waits for the standby."""
     wait_until(lambda: is_waiting(server))
-    return completion
+    server.execute(f"SELECT {end}(pid) {WAITING}")
 
 
-@pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
+def is_confirming(server: PostgreSQLServer) -> bool:
+    """Whether a confirmation waits for the standby."""
+    return bool(server.execute(f"SELECT 1 {WAITING} AND query LIKE '{CONFIRMATION}'"))
+
+
 def test_a_message_is_stored_when_the_standbys_have_it_whatever_ends_the_wait(
     server: PostgreSQLServer, end: str
 ) -> None:
-    with ExitStack() as stack:
-        _, store = stack.enter_context(opened(server.url(DATABASE), retry_s=60))
+    with opened(server.url(DATABASE), retry_s=60) as (_, store):
         with standby_away(server):
-            completion = added(store, server, 1)
-            server.execute(f"SELECT {end}(pid) {WAITING}")
-            wait_until(lambda: server.execute(f"SELECT 1 {WAITING} AND query LIKE '%emit_message%'"))
+            completion = store.add_message(text_message(1))
+            end_wait(server, end)
+            wait_until(lambda: is_confirming(server))
             assert not completion.done
         completion.result(WAIT_S)
         assert numbers(store) == [1]
 
 
-@pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
 def test_a_message_that_no_standby_has_is_not_said_to_be_stored(server: PostgreSQLServer, end: str) -> None:
     """Although anybody sees its row."""
-    with ExitStack() as stack:
-        _, store = stack.enter_context(opened(server.url(DATABASE), retry_s=1, query_timeout_s=1))
-        with standby_away(server):
-            completion = added(store, server, 1)
-            server.execute(f"SELECT {end}(pid) {WAITING}")
-            assert isinstance(completion.exception(WAIT_S), OutcomeUnknown)
-            assert numbers(store) == [1]
+    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=1) as (_, store), standby_away(server):
+        completion = store.add_message(text_message(1))
+        end_wait(server, end)
+        assert isinstance(completion.exception(WAIT_S), OutcomeUnknown)
+        assert numbers(store) == [1]
 
 
-@pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
 def test_an_acknowledgement_that_no_standby_has_is_not_final(server: PostgreSQLServer, end: str) -> None:
-    with ExitStack() as stack:
-        _, store = stack.enter_context(opened(server.url(DATABASE), retry_s=1, query_timeout_s=1))
+    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=1) as (_, store):
         message = text_message(1)
         store.add_message(message).result(WAIT_S)
         assert message.message_id is not None
         with standby_away(server):
             completion = store.remove_message(message.message_id)
-            wait_until(lambda: is_waiting(server))
-            server.execute(f"SELECT {end}(pid) {WAITING}")
+            end_wait(server, end)
             assert isinstance(completion.exception(WAIT_S), OutcomeUnknown)
 
 
-@pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
-def test_nobody_is_master_by_a_term_that_no_standby_has(server: PostgreSQLServer, end: str) -> None:
+def test_a_load_is_final_when_the_standbys_have_it(server: PostgreSQLServer, end: str) -> None:
+    message = text_message(1)
+    row = (str(message.producer_id), 1, "queue://TEST", 0, 0, marshal(message))
+    make_tables(server)
+    url, options = store_options(server.url(DATABASE))
+    load = BulkLoad(url, options, "job", LoadOptions(protocol="direct"))
+    load.begin()
+    load.write_part(0, [row])
+
+    def has_ended_wait_of_commit() -> bool:
+        # The renewal before it waits, too: ended with its session it would fail the call, as it should.
+        server.execute(f"SELECT pg_cancel_backend(pid) {WAITING} AND query NOT LIKE '%COMMIT'")
+        return bool(server.execute(f"SELECT {end}(pid) {WAITING} AND query LIKE '%COMMIT'"))
+
+    with ThreadPoolExecutor(1) as pool:
+        with standby_away(server):
+            committing = pool.submit(load.commit)
+            wait_until(has_ended_wait_of_commit)
+            wait_until(lambda: is_confirming(server))
+            assert not committing.done()
+        assert committing.result(WAIT_S) == 1
+
+
+@pytest.mark.parametrize("locker_class", [LeaseDatabaseLocker, DatabaseLocker])
+def test_nobody_is_master_by_a_term_that_no_standby_has(
+    server: PostgreSQLServer, end: str, locker_class: type[LeaseDatabaseLocker | DatabaseLocker]
+) -> None:
+    make_tables(server)
+    locker = locker_class(make_url(server.url(DATABASE)), JdbcOptions(lock=LockerOptions(lease_ms=3000)))
     with ExitStack() as stack:
-        with opened(server.url(DATABASE)):
-            pass  # the tables are there
-        options = JdbcOptions(lock=LockerOptions(lease_ms=3000))
-        locker = LeaseDatabaseLocker(make_url(server.url(DATABASE)), options)
         stack.callback(locker.release)
         with standby_away(server):
             with pytest.raises(StoreError):
                 locker.acquire()  # given up after a third of the lease
             assert locker.lease is None
-            server.execute(f"SELECT {end}(pid) {WAITING}")
+            end_wait(server, end)
             with pytest.raises(StoreError):
                 locker.acquire()
             assert locker.lease is None
         assert locker.acquire() is not None
+
+
+def make_tables(server: PostgreSQLServer) -> None:
+    with opened(server.url(DATABASE)):
+        pass

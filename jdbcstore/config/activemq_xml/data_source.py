@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -242,7 +242,7 @@ class _Translation:
                     f"{wanted.source} needs serverSslCert=FILE, a PEM file with the certificate to trust"
                 )
         user, password = (_text(options.get(f"data_source.{name}")) for name in ("user", "password"))
-        query = {name: str(given.value) for name, given in parts.query.items()}
+        query: dict[str, str | Sequence[str]] = {name: str(given.value) for name, given in parts.query.items()}
         hosts, database = self._where(backend)
         if backend == "sqlite":
             target = URL.create("sqlite", database=database)
@@ -253,7 +253,9 @@ class _Translation:
                     f"{bean.label} names no database, e.g. jdbc:{backend}://{hosts[0][0]}/activemq"
                 )
             host, port = hosts[0] if len(hosts) == 1 else (None, None)
-            if len(hosts) > 1:
+            if len(hosts) > 1 and backend != "postgresql":
+                query["host"] = [f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in hosts]
+            elif len(hosts) > 1:
                 query["host"] = ",".join(name for name, _ in hosts)
                 query["port"] = ",".join(str(number) for _, number in hosts)
                 query.setdefault("target_session_attrs", "read-write")

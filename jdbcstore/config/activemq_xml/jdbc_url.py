@@ -26,6 +26,13 @@ DEFAULT_PORTS: Final = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _EXAMPLES: Final = (
     "use jdbc:postgresql://HOST/DATABASE, jdbc:mysql://HOST/DATABASE, jdbc:mariadb://HOST/DATABASE or jdbc:sqlite:FILE"
 )
+#: How the drivers of MySQL and MariaDB choose among several servers. Here they are tried in the order of the URL, and
+#: one that takes no writes is left behind, so that all come to the same.
+_VARIANTS: Final = ("failover:", "sequential:", "loadbalance:", "replication:", "aurora:", "load-balance-read:")
+#: ``address=(host=db)(port=3306)(type=primary)`` and ``(host=db,port=3306)``, and a comma that is in neither.
+_KEYS: Final = re.compile(r"(?:address=)?\(.*\)", re.IGNORECASE)
+_KEY: Final = re.compile(r"([A-Za-z]+)=([^(),=]*)")
+_AUTHORITY_SPLIT: Final = re.compile(r",(?![^()]*\))")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:@/?,()=\s]*)(?::([0-9]{1,5}))?")
 
 
@@ -70,10 +77,10 @@ def parse_jdbc_url(url: str) -> JdbcUrl:
         variant, slashes, rest = rest.partition("//")
         if not slashes and scheme == "postgresql":
             return JdbcUrl(scheme, (("localhost", 5432),), unquote(variant), parameters)
-        if "," in rest.partition("/")[0] or not slashes or variant == "replication:":
+        if not slashes or variant not in _VARIANTS:
             raise ConfigurationError(
-                f"jdbc:{scheme}:{variant} is for several servers, and this store writes to one:"
-                f" write jdbc:{scheme}://HOST/DATABASE with the name or address at which the writable server is found"
+                f"jdbc:{scheme}:{variant} is not one of {', '.join(f'jdbc:{scheme}:{known}//' for known in _VARIANTS)}:"
+                f" write jdbc:{scheme}://HOST,HOST/DATABASE, or one HOST"
             )
         rest = "//" + rest
     authority, _, path = rest.removeprefix("//").partition("/")
@@ -81,16 +88,16 @@ def parse_jdbc_url(url: str) -> JdbcUrl:
     if at:
         name, colon, password = user.partition(":")
         parameters = (("user", unquote(name)), *([("password", unquote(password))] if colon else []), *parameters)
-    hosts = tuple(_host(host, DEFAULT_PORTS[scheme], url) for host in authority.split(","))
-    if len(hosts) > 1 and scheme != "postgresql":
-        raise ConfigurationError(
-            f"{len(hosts)} servers of which one is chosen are possible for PostgreSQL only: write"
-            f" jdbc:{scheme}://HOST/DATABASE with the name or address at which the writable server is found"
-        )
+    hosts = tuple(_host(host, DEFAULT_PORTS[scheme], url) for host in _AUTHORITY_SPLIT.split(authority))
     return JdbcUrl(scheme, hosts, unquote(path), parameters)
 
 
 def _host(given: str, port: int, url: str) -> tuple[str, int]:
+    """``HOST``, ``HOST:PORT``, or as the drivers of MySQL and MariaDB write it with keys."""
+    keys = _KEYS.fullmatch(given)
+    if keys is not None:
+        named = {name.lower(): value for name, value in _KEY.findall(given)}
+        given = f"{named.get('host', '')}:{named.get('port', port)}"
     found = _HOST.fullmatch(given)
     if found is None or (found[2] and not 0 < int(found[2]) < 65536):
         raise ConfigurationError(f"{given!r} in {_masked(url)!r} is not HOST or HOST:PORT")
@@ -285,6 +292,16 @@ _MYSQL: Final[Mapping[str, Entry]] = {
     "connectionCollation": ignored("text is always UTF-8"),
     "createDatabaseIfNotExist": ignored("the database must be there", "false", "false"),
     "relaxAutoCommit": ignored("the store says itself when it commits", "false"),
+    **ignored_all(
+        "loadBalanceStrategy ha.loadBalanceStrategy loadBalanceBlocklistTimeout loadBalanceBlacklistTimeout "
+        "loadBalancePingTimeout loadBalanceAutoCommitStatementThreshold loadBalanceAutoCommitStatementRegex "
+        "loadBalanceValidateConnectionOnSwapServer loadBalanceExceptionChecker loadBalanceSQLStateFailover "
+        "loadBalanceSQLExceptionSubclassFailover loadBalanceHostRemovalGracePeriod loadBalanceConnectionGroup "
+        "failoverLoopRetries validConnectionTimeout secondsBeforeRetrySource queriesBeforeRetrySource "
+        "allowSourceDownConnections allowMasterDownConnections allowReplicaDownConnections allowSlaveDownConnections "
+        "readFromSourceWhenNoReplicas readFromMasterWhenNoSlaves replicationConnectionGroup galeraAllowedState",
+        "servers are tried in the order of the URL, and left when they take no writes",
+    ),
     **{
         name: refused(_KEYSTORE)
         for name in (

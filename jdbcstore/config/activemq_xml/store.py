@@ -55,6 +55,8 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
         options.url = "memory:"
         settings.findings.use("store.url", options.url, bean.place, bean.label)
     else:
+        if examined.kind.name == "replicatedLevelDB":  # the database that is there instead has replicas, too
+            options.take_all(examined.given)
         _examine_inside(settings, examined, set())
 
 

@@ -42,6 +42,7 @@ from jdbcstore.store.contract import (
 from jdbcstore.store.jdbc.cleanup import Cleanup
 from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
+from jdbcstore.store.jdbc.history import bind
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
 from jdbcstore.store.jdbc.job_store import JdbcJobStore
 from jdbcstore.store.jdbc.line_watch import Lines, line_of, pooled_engine
@@ -85,6 +86,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
+        if self.options.locker != "none" or fence is not None:
+            self.options.require_primary("a broker or a script that is master")
         #: Held while a number is given out and its row submitted: rows are committed in the order of their numbers.
         self.order: Final = threading.Lock()
         self._engine: Engine | None = None
@@ -134,6 +137,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._lines = lines
         try:
             self._fence = self._mastership.proof()
+            if self._fence is not None and self._fence.history:
+                dialect = dialect_for(self.url.get_backend_name()).for_questions(self.options)
+                bind(engine, dialect, self._fence.history)
             self._open(engine)
             lines.require_uncut()
         except BaseException:

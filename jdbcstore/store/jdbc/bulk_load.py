@@ -194,6 +194,7 @@ class BulkLoad:
                 record = self._wait_for_intake(loads, progress)
             if record.state is not LoadState.COMMITTED:
                 raise LeaseLost(self._over(record))
+            loads.dialect.confirm(loads.connection)  # all parts, too: they were committed before
             if record.holder == self.holder:
                 self._tidy(loads, record)
             if record.refused:
@@ -368,7 +369,6 @@ class BulkLoad:
             dialect.outlive(loads.connection, self.holder, session.id)
             rows = self._session(loads.connection, loads.dialect).rows_of(self.job, part)
             if rows is not None:  # the answer to COMMIT was lost
-                dialect.confirm(loads.connection)
                 return rows
         record = self._present(loads)
         if dialect.is_fence(error) or record.state is not LoadState.LOADING:
@@ -414,7 +414,6 @@ class BulkLoad:
                 loads.dialect.outlive(loads.connection, self.holder, session.id)
             found = self._present(loads)
             if found.state is state and found.holder == self.holder:  # the answer was lost
-                loads.dialect.confirm(loads.connection)
                 return found
             if loads.dialect.is_fence(error):
                 raise LeaseLost(self._over(found)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.statements import Statements
 
-__all__ = ["Opened", "opened"]
+__all__ = ["Opened", "opened", "tell_of_standby"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,13 @@ class Opened:
                     "the lease of this run is lost: another run of the migration goes on with it, or it was released"
                 ) from error
             raise
+
+
+def tell_of_standby(connection: Connection, dialect: Dialect) -> None:
+    """Tell the log what to think of what is read, if it is read from a standby."""
+    if dialect.options.read_from != "primary":
+        told = dialect.replication(connection).told
+        log.warning("read from %s: what was committed just now may not be there, what was removed may be", told)
 
 
 @contextmanager

@@ -76,6 +76,7 @@ class LoadLease:
     """
 
     def __init__(self, url: URL, options: JdbcOptions, job: str, how: LoadOptions) -> None:
+        options.require_primary("a load")
         self.holder = holder_name(job, secrets.token_hex(6))
         self._url = url
         self._options = options

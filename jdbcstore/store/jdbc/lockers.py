@@ -23,13 +23,23 @@ from typing import Final
 from sqlalchemy import URL, Connection, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError
+from jdbcstore.errors import (
+    ConfigurationError,
+    HistoryLost,
+    LeaseLost,
+    LockHeld,
+    NotReplicated,
+    SchemaMismatch,
+    StoreError,
+    StoreReadOnly,
+)
 from jdbcstore.store.contract import Locker, LockStatus
 from jdbcstore.store.jdbc import liveness_file
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.jdbc.statements import Statements
 from jdbcstore.store.lease import Clock, Lease, boot_time_ns
 
@@ -82,6 +92,12 @@ class _SqlLocker(Locker):
         self._dialect: Dialect = dialect_for(url.get_backend_name()).for_questions(options)
         self._statements = self._dialect.statements
         self._signal = signal_name(url, self._statements)
+        self._required = Level.named(options.require_replication)
+        #: What the database said of its replicas when the log was told.
+        self._replication: Replication | None = None
+        #: Of the data that we have seen: its name, the last term and whose that was.
+        self._history = ""
+        self._last_seen: tuple[int, str | None] = (0, None)
 
     @property
     def lease(self) -> Lease | None:
@@ -94,7 +110,8 @@ class _SqlLocker(Locker):
         if lease is None:
             return None
         # Half of the lease: a master that falls silent in a commit is gone before the next one may come.
-        return Fence(lease.holder, lease.term, idle_ms=self.options.lease_ms // 2, lock_session=self._lock_session)
+        idle_ms, history = self.options.lease_ms // 2, self._history
+        return Fence(lease.holder, lease.term, idle_ms=idle_ms, lock_session=self._lock_session, history=history)
 
     #: The session that has the row of ACTIVEMQ_LOCK locked while we are master; None if the row names us.
     _lock_session: int | None = None
@@ -107,6 +124,7 @@ class _SqlLocker(Locker):
             if not self._prepared:
                 self._prepare()
                 self._prepared = True
+            self._require_replication()
             asked_ns = self._clock()
             term = self._take()
             if term is None:
@@ -158,14 +176,78 @@ class _SqlLocker(Locker):
     def _next_term(self, connection: Connection) -> int | None:
         """Our term if we are the last who began one."""
         found = connection.execute(text(self._statements.term_of_holder), {"holder": self.holder}).scalar()
-        return None if found is None else int(found)
+        if found is None:
+            return None
+        self._dialect.confirm(connection)  # a term that the standbys do not have could be given out twice
+        self._last_seen = (int(found), self.holder)
+        return int(found)
 
     def _last(self, connection: Connection) -> tuple[int, str | None]:
         """The last term of our brokers, and whose it was unless it was ours."""
         row = connection.execute(text(self._statements.term_row)).first()
         if row is None:
             raise SchemaMismatch(f"{self._statements.term} has no row. {_WHAT_TO_RUN}")
-        return int(row[0]), row[1] if row[1] != self.holder else None
+        term = self._not_before_seen(connection, int(row[0]), row[1])
+        return term, row[1] if row[1] != self.holder else None
+
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def _require_replication(self) -> None:
+        """Tell the log what is new about the replicas. Raises `NotReplicated`, and `StoreReadOnly` on a standby."""
+        with self._asking() as connection:  # which is dropped for the sake of an error: the next may lead elsewhere
+            found = self._dialect.replication(connection)
+            if not found.takes_writes:
+                raise StoreReadOnly(f"the server takes no writes: {found.told}")
+        if found != self._replication:
+            self._replication = found
+            level = logging.WARNING if found.weaknesses else logging.INFO
+            weaknesses = "; ".join(found.weaknesses)
+            log.log(level, "replicas level=%s told=%r weaknesses=%r", found.level, found.told, weaknesses)
+        found.require(self._required)
+
+    def _keep_replication(self) -> None:
+        """As `_require_replication`, for a master: it is none any more when they are too few."""
+        if self._required is Level.NONE:
+            return
+        try:
+            self._require_replication()
+        except NotReplicated as error:
+            raise self._lose(str(error)) from error
+
+    def _recognise(self, connection: Connection) -> None:
+        """The connection is new: does it lead to the data that we know? Raises `LeaseLost` if we are master of others.
+
+        What is in memory belongs to the history in which it was read and written. Another one may lack the last of it.
+        """
+        known, found = self._history, self._dialect.history(connection)
+        if not found or found == known:
+            return
+        self._history = found
+        if known:
+            log.warning("the database has failed over, its history is another one now was=%s is=%s", known, found)
+            if self._lease is not None:
+                raise self._lose(f"the database has failed over, from {known} to {found}, and is read anew")
+
+    def _not_before_seen(self, connection: Connection, term: int, holder: str | None) -> int:
+        """The last term, which must not be older than, or another's than, the last that we have seen.
+
+        Raises:
+            HistoryLost: it is, and `require_replication` says that this cannot be.
+        """
+        seen, whose = self._last_seen
+        if not seen or term > seen or (term, holder) == self._last_seen:
+            self._last_seen = (term, holder)
+            return term
+        what = (
+            f"the database is an older copy: term {seen} of {whose} had begun, and now its last term is {term} of"
+            f" {holder}. Messages that were acknowledged since may be gone, others may come again"
+        )
+        if self._required is not Level.NONE:
+            raise HistoryLost(f"{what}. To go on all the same start the broker again")
+        log.error("%s", what)
+        connection.execute(text(self._statements.term_raise), {"term": seen})
+        self._last_seen = (max(term, seen), holder)
+        return max(term, seen)
 
     def _end_sessions_of(self, former: str | None, connection: Connection) -> None:
         if former is None:
@@ -210,6 +292,7 @@ class _SqlLocker(Locker):
                 if self._connection is None:
                     self._connection = self._engine.connect()
                     self._connected(self._connection)
+                    self._recognise(self._connection)
                 yield self._connection
             except DBAPIError as error:
                 self._disconnect()
@@ -226,6 +309,8 @@ class _SqlLocker(Locker):
         """A connection for one question, for what ours cannot ask while it holds a lock."""
         try:
             with self._engine.connect() as connection:
+                if self._dialect.history(connection) != self._history:
+                    raise ConnectionLost("a second connection leads to a server with another history")
                 yield connection
         except DBAPIError as error:
             raise self._dialect.map_error(error) from error
@@ -276,7 +361,6 @@ class LeaseDatabaseLocker(_SqlLocker):
                 return None
             term = self._next_term(connection)
             if term is not None:
-                self._dialect.confirm(connection)  # a term that standbys do not have could be given out twice
                 self._warn_of_clock(connection)
                 self._end_sessions_of(former, connection)
                 if former is not None:
@@ -303,6 +387,7 @@ class LeaseDatabaseLocker(_SqlLocker):
             lease = self._lease
             if lease is None:
                 raise self._lose("not master: acquire first")
+            self._keep_replication()
             asked_ns = self._clock()
             parameters = {"holder": lease.holder, "term": lease.term, "lease_ms": self.options.lease_ms}
             with self._asking() as connection:
@@ -366,7 +451,8 @@ class DatabaseLocker(_SqlLocker):
     session that ends *between* the proof and the end of the same commit is noticed by the next one only.
 
     Raises:
-        ConfigurationError: the database cannot lock one row, or a table, for others only.
+        ConfigurationError: the database cannot lock one row, or a table, for others only; or, when it is first asked,
+            it is a cluster whose members do not share locks.
     """
 
     def __init__(
@@ -384,6 +470,7 @@ class DatabaseLocker(_SqlLocker):
             )
 
     def _connected(self, connection: Connection) -> None:
+        self._dialect.require_row_lock(connection)
         self._dialect.holding(connection, self.options.lease_ms)
 
     def _take(self) -> int | None:
@@ -405,7 +492,6 @@ class DatabaseLocker(_SqlLocker):
                 other.execute(text(self._statements.term_next), {"holder": self.holder})
                 term = self._next_term(other)
                 self._end_sessions_of(former, other)
-                self._dialect.confirm(other)
             self._lock_session = self._dialect.hold_row_lock(connection, self.holder)
             return term
 
@@ -416,6 +502,7 @@ class DatabaseLocker(_SqlLocker):
                 raise self._lose("not master: acquire first")
             asked_ns = self._clock()
             try:
+                self._keep_replication()
                 with self._asking() as connection:
                     _, last = self._last(connection)
             except StoreError as error:

@@ -13,6 +13,8 @@ from jdbcstore.store.lease import LockerOptions
 __all__ = ["JdbcOptions"]
 
 _LOCKERS: Final = ("lease", "database", "none")
+_READ_FROM: Final = ("primary", "standby")
+_REQUIRED: Final = ("none", "any", "quorum")
 #: ActiveMQ's elements.
 _ACTIVEMQ_LOCKERS: Final = {"lease-database-locker": "lease", "database-locker": "database"}
 
@@ -51,6 +53,11 @@ class JdbcOptions:
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
             process is the only one that writes, and nobody checks. ActiveMQ's names are taken too.
+        require_replication: what the database's replicas have to have of an answered commit before anybody becomes
+            master: ``none``: nothing, the log tells; ``any``: one more server has it; ``quorum``: more than half of
+            the servers have it. While the database gives less nobody is master (`jdbcstore.errors.NotReplicated`).
+        read_from: ``primary``, or ``standby`` for who only looks: the server that is read is one that takes no writes,
+            and shows them as soon as it has them. Who writes refuses it.
         password_file: a file whose first line is the password of the database's user, if the URL has none. Without one
             a driver may know others: libpq reads ``PGPASSWORD``, ``PGPASSFILE`` and ``~/.pgpass``.
         lock: options of the locker.
@@ -76,8 +83,17 @@ class JdbcOptions:
     producer_memory_s: float = 24 * 3600.0
     outbox_poll_ms: int = 50
     locker: str = "lease"
+    require_replication: str = "none"
+    read_from: str = "primary"
     password_file: str = ""
     lock: LockerOptions = field(default_factory=LockerOptions)
+
+    def require_primary(self, who: str) -> None:
+        """Raise `ConfigurationError` unless the server that is found is the one that takes writes."""
+        if self.read_from != "primary":
+            raise ConfigurationError(
+                f"read_from = {self.read_from} is for who only reads a store, and {who} writes: leave it out"
+            )
 
     @property
     def producer_memory_ms(self) -> int:
@@ -101,6 +117,12 @@ class JdbcOptions:
         object.__setattr__(self, "locker", _ACTIVEMQ_LOCKERS.get(self.locker, self.locker))
         if self.locker not in _LOCKERS:
             raise ConfigurationError(f"locker {self.locker!r} is none of {', '.join((*_LOCKERS, *_ACTIVEMQ_LOCKERS))}")
+        if self.require_replication not in _REQUIRED:
+            raise ConfigurationError(
+                f"require_replication {self.require_replication!r} is none of {', '.join(_REQUIRED)}"
+            )
+        if self.read_from not in _READ_FROM:
+            raise ConfigurationError(f"read_from {self.read_from!r} is none of {', '.join(_READ_FROM)}")
         for name, least in (
             ("batch_rows_max", 1),
             ("batch_bytes_max", 1),

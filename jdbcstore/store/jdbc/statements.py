@@ -39,9 +39,17 @@ class Statements:
         names: of the tables, or the prefix of the usual ones.
         container: the CONTAINER column, or an expression over it where the column does not tell ``A`` from ``a``.
         epoch_ms: the database's clock at the start of a statement, as an expression.
+        next_term: the term that follows TERM, as an expression; larger, and never given out before.
     """
 
-    def __init__(self, names: TableNames | str, container: str = "CONTAINER", *, epoch_ms: str = "NULL") -> None:
+    def __init__(
+        self,
+        names: TableNames | str,
+        container: str = "CONTAINER",
+        *,
+        epoch_ms: str = "NULL",
+        next_term: str = "TERM + 1",
+    ) -> None:
         full = TableNames.of(names).full
         self.messages, self.acks, self.lock = full("ACTIVEMQ_MSGS"), full("ACTIVEMQ_ACKS"), full("ACTIVEMQ_LOCK")
         self.term = full(TERM.name)
@@ -131,7 +139,9 @@ class Statements:
         self.lock_row = f"SELECT BROKER_NAME, TIME - {epoch_ms} FROM {self.lock} WHERE ID = 1"
         self.term_row = f"SELECT TERM, HOLDER FROM {self.term} WHERE ID = 1"
         self.term_of_holder = f"SELECT TERM FROM {self.term} WHERE ID = 1 AND HOLDER = :holder"
-        self.term_next = f"UPDATE {self.term} SET TERM = TERM + 1, HOLDER = :holder WHERE ID = 1"
+        self.term_next = f"UPDATE {self.term} SET TERM = {next_term}, HOLDER = :holder WHERE ID = 1"
+        #: Terms that were seen are not given out again, also when the database has forgotten them.
+        self.term_raise = f"UPDATE {self.term} SET TERM = :term WHERE ID = 1 AND TERM < :term"
         self.clock = f"SELECT {epoch_ms}"
 
         # Durable subscriptions. What is sent with a batch has question marks for its values.

@@ -101,6 +101,8 @@ class Writer(CommitTarget[Write]):
         self.has_settled: Final = self._commits.has_settled
         self._connection: Connection | None = None
         self._line = Line()
+        #: Whether it is known that no lost session of ours is still at work.
+        self._is_alone = False
         self._outage_began: float | None = None
 
     def start(self) -> None:
@@ -181,15 +183,15 @@ class Writer(CommitTarget[Write]):
     def _is_final(self) -> bool:
         """Whether what was not found a moment ago will not come any more, and was not removed by others.
 
-        With a fence it is so: connecting has waited for the end of the lost session, and being master still, we were
-        when we looked. Raises as `Dialect.prove`.
+        With a fence it is so: connecting has waited for the end of the lost session (if it could), and being master
+        still, we were when we looked. Raises as `Dialect.prove`.
         """
         if self._fence is None:
             return False
         raw = raw_connection(self._connect())
         with self._line:
             self._dialect.prove(raw, self._fence)
-        return True
+        return self._is_alone
 
     def _wait_for_database(self, in_doubt: bool, error: StoreError, pause_s: float) -> float:
         """Pause before the next attempt to connect; returns how long to pause before the one after that.
@@ -339,7 +341,7 @@ class Writer(CommitTarget[Write]):
         try:
             self._dialect.connected(connection)
             if self._fence is not None:
-                self._dialect.fenced(connection, self._fence)
+                self._is_alone = self._dialect.fenced(connection, self._fence)
         except BaseException:  # without its timeouts a session must not write
             connection.invalidate()
             connection.close()

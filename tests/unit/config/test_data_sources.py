@@ -23,6 +23,7 @@ def bean(class_name: str, more: str = "", **values: str) -> str:
     [
         (bean(DBCP, url="jdbc:postgresql://db/a", username="joe", password="x"), "postgresql://joe:x@db:5432/a"),
         (bean("org.apache.commons.dbcp.BasicDataSource", url="jdbc:mariadb://db/a"), "mariadb://db:3306/a"),
+        (bean(DBCP, url="jdbc:mysql:loadbalance://h1:1,h2/a"), "mysql:///a?host=h1%3A1&host=h2%3A3306"),
         (
             bean("org.apache.tomcat.jdbc.pool.DataSource", url="jdbc:mysql://db/a", username="joe", password=""),
             "mysql://joe:@db:3306/a",

@@ -339,6 +339,17 @@ def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str)
         assert errors(instead) == []
 
 
+def test_what_replicated_leveldb_promised_is_asked_of_the_database_that_is_there_instead(tmp_path: Path) -> None:
+    """Where a commit was, and how soon a master that is gone was replaced; the rest is the database's."""
+    store = '<persistenceAdapter><replicatedLevelDB sync="local_disk, quorum_mem" zkSessionTimeout="3s" replicas="5"/>'
+    xml = read(tmp_path, document(store=f"{store}</persistenceAdapter>", beans=""), overridden={"store.url"})
+    assert errors(xml) == []
+    found = xml.configuration.store
+    assert (found.require_replication, found.lock.lease_ms) == ("quorum", 3000)
+    refusal = errors(read(tmp_path, document(store=f"{store}</persistenceAdapter>", beans="")))[0]
+    assert all(word in refusal for word in ("Patroni", "Galera", "docs/replication.md"))
+
+
 @pytest.mark.parametrize(
     ("store", "what"),
     [

@@ -224,7 +224,7 @@ def test_an_entry_says_what_becomes_of_it() -> None:
 
 def value_for(entry: Entry) -> str:
     """A value that asks for something."""
-    for value in ("true", "false", "12", "1.5", "x.pem", "primary", "require", "REQUIRED"):
+    for value in ("true", "false", "12", "1.5", "x.pem", "primary", "require", "REQUIRED", "local_disk"):
         if not entry.asks_for_nothing(value):
             try:
                 if entry.read is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     text,
     used,
 )
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
@@ -203,6 +205,11 @@ _NOT_YET: Final = (
     'this store is not there yet: use <kahaDB directory="DIRECTORY"/>, <jdbcPersistenceAdapter dataSource="#ID"/>, or'
     ' persistent="false"'
 )
+_REPLICATE_THE_DATABASE: Final = (
+    'replicas are the database\'s matter here: use <jdbcPersistenceAdapter dataSource="#ID"/> on PostgreSQL with'
+    " Patroni, on MariaDB Galera or on MySQL Group Replication (docs/replication.md), with a broker on each machine;"
+    " sync and zkSessionTimeout count if store.url names such a database"
+)
 _SEVERAL: Final = (
     "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"
     " kahadb:DIRECTORY URL' into one store, and name that store"
@@ -292,22 +299,62 @@ _LEVELDB: Final = {
         readThreads=(integer, "none, not in ActiveMQ's code"),
     ),
 }
+#: Where a commit of replicated LevelDB was when it was answered, and what asks a database for as much.
+_SYNC: Final = {
+    "quorum_mem": "quorum",
+    "quorum_disk": "quorum",
+    "remote_mem": "any",
+    "remote_disk": "any",
+    "local_mem": "none",
+    "local_disk": "none",
+}
+
+
+def _replication(value: str) -> str:
+    """``sync``, several words separated by commas; the strictest counts."""
+    levels = []
+    for word in value.split(","):
+        if (level := _SYNC.get(word.strip().lower())) is None:
+            raise ConfigurationError(f"sync {word.strip()!r} is none of {', '.join(_SYNC)}")
+        levels.append(level)
+    return max(levels, key=("none", "any", "quorum").index)
+
+
+def _session_ms(value: str) -> int:
+    """``2s``, ``500ms``, or a number of milliseconds."""
+    found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m)?\s*", value)
+    if found is None:
+        raise ConfigurationError(f"{value!r} is no time such as 2s")
+    return int(found[1]) * {"s": 1000, "m": 60_000}.get(found[2], 1)
+
+
+_OF_THE_DATABASE: Final = "the database's cluster has its own"
+_ZOOKEEPER: Final = "the lease in the database decides who is master, no ZooKeeper is asked"
 _REPLICATED: Final = {
     **_LEVELDB,
-    **_later(
-        replicas=(integer, "3"),
-        bind=(text, "tcp://0.0.0.0:61619"),
-        hostname=(text, "the host's"),
-        connectUrl=(text, "none"),
-        zkAddress=(text, "127.0.0.1:2181"),
-        zkPath=(text, "/default"),
-        zkPassword=(text, "none"),
-        zkSessionTimeout=(text, "2s"),
-        zkSessionTmeout=(text, "2s, its name before 5.11"),
-        weight=(integer, "1"),
-        securityToken=(text, "empty"),
-        container=(text, "none"),
+    "sync": used(
+        "`store.require_replication`: quorum_… is `quorum`, remote_… is `any`, local_… is `none`",
+        "quorum_mem",
+        option="store.require_replication",
+        read=_replication,
     ),
+    "zkSessionTimeout": used(
+        "`store.lock.lease_ms`: how soon a master that is gone is replaced",
+        "2s",
+        option="store.lock.lease_ms",
+        read=_session_ms,
+    ),
+    "zkSessionTmeout": used(
+        "zkSessionTimeout, by its name before 5.11", "2s", option="store.lock.lease_ms", read=_session_ms
+    ),
+    "replicas": ignored("it is how many servers the database's cluster has", "3"),
+    "bind": ignored(_OF_THE_DATABASE, "tcp://0.0.0.0:61619"),
+    "hostname": ignored(_OF_THE_DATABASE, "the host's"),
+    "securityToken": ignored(_OF_THE_DATABASE, "empty"),
+    "weight": ignored("whoever asks first becomes master", "1"),
+    "connectUrl": ignored("clients find the master by a failover: URL, or by a load balancer", "none"),
+    "container": ignored(_NO_JAVA, "none"),
+    **ignored_all("zkAddress zkPath zkPassword", _ZOOKEEPER),
 }
 _MKAHADB: Final = {
     **_IN_FILES,
@@ -496,7 +543,7 @@ STORE_KINDS: Final = (
         "The replicated LevelDB store of ActiveMQ 5.9 to 5.16.",
         _REPLICATED,
         ("org.apache.activemq.leveldb.replicated.ElectingLevelDBStore",),
-        _NOT_YET,
+        _REPLICATE_THE_DATABASE,
         "files",
     ),
     Kind(

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from jdbcstore.errors import LeaseLost, StoreError, TransientStoreError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.jdbc.statements import Statements
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Dialect:
     gains_by_rebuilding = False
     #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.
     epoch_ms = "NULL"
+    #: The term that follows TERM, as an expression: larger, and never given out before. Where a failover may take back
+    #: the last terms, it has to tell those before it from those after it.
+    next_term = "TERM + 1"
     #: How to begin a transaction that writes.
     begin = "BEGIN"
     #: What the server says when a fence does not hold; no other statement of ours makes it say so.
@@ -84,7 +88,11 @@ class Dialect:
     @classmethod
     def for_questions(cls, options: JdbcOptions) -> Self:
         """The dialect of who asks the database beside the store: no page of messages is read with it."""
-        return cls(options, Statements(options.table_names, epoch_ms=cls.epoch_ms), has_page_index=False)
+        return cls(
+            options,
+            Statements(options.table_names, epoch_ms=cls.epoch_ms, next_term=cls.next_term),
+            has_page_index=False,
+        )
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
@@ -148,6 +156,27 @@ class Dialect:
             ConnectionLost: the standbys did not confirm it.
         """
 
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def replication(self, connection: Connection) -> Replication:
+        """What the server says of its replicas, and of how it commits what this session writes.
+
+        Asked before each attempt to become master, before each renewal where replicas are required, and by
+        ``jdbcstore lock status``; the user may have no rights beyond the tables.
+
+        Args:
+            connection: in autocommit mode, outside a transaction.
+        """
+        return Replication(Level.NONE, "one server")
+
+    def history(self, connection: Connection) -> str:
+        """The name of the history of the data that this server has: another one after each failover.
+
+        A master whose next connection meets another history begins anew. Empty where there is none, or while it cannot
+        be told. Arguments as `replication`.
+        """
+        return ""
+
     # -- mastership ----------------------------------------------------------------------------------------------
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
@@ -161,15 +190,19 @@ class Dialect:
         """
         raise NotImplementedError
 
-    def fenced(self, connection: Connection, fence: Fence) -> None:
+    def fenced(self, connection: Connection, fence: Fence) -> bool:
         """The writer has a new connection and a fence: let the server end it should we fall silent in a transaction.
 
         Returns when no former session of the fence's holder is left, so that what is seen from now on is final. They
         are ended; where that is not permitted they are waited for, until the server notices that they are silent.
 
+        Returns:
+            Whether that is known. In a cluster a former session may be another member's.
+
         Raises:
             ConnectionLost: one is still there after some seconds.
         """
+        return True
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         """A connection is to hold a lock for long: let the server end it when we have been silent for `idle_ms`."""
@@ -212,6 +245,9 @@ class Dialect:
     def is_at_work(self, connection: Connection, holder: str) -> bool:
         """Whether a holder has a writing session on the server: whoever has the lock row locked writes no name."""
         return False
+
+    def require_row_lock(self, connection: Connection) -> None:
+        """Raise `ConfigurationError` where `row_lock` keeps nobody out who comes another way."""
 
     def hold_row_lock(self, connection: Connection, holder: str) -> int:
         """A session has `row_lock` now, and keeps it: returns what commits know it by (`Fence.lock_session`).

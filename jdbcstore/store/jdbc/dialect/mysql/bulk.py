@@ -12,7 +12,7 @@ from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession, LoadRow, Place
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 from jdbcstore.store.jdbc.dialect.mysql.schema import is_mariadb
 from jdbcstore.store.jdbc.dialect.mysql.session import MySQLDialect
-from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES
+from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES, WROTE_ONE, is_certified
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change
 
@@ -83,18 +83,25 @@ class MySQLBulkSession(BulkSession):
         _insert(raw, head, (b"(%s)" % b",".join(map(literal, row)) for row in rows), _PACKET_BYTES)
 
     def conclude(self, changes: Sequence[Change], job: str, fence: Fence | None) -> None:
-        literal, loads = self.dialect.literal, self.statements.loads.encode()
-        words = [
-            b"SELECT IF((SELECT HOLDER FROM %s WHERE JOB=%s AND STATE='loading' LOCK IN SHARE MODE)=%s,1,"
-            b"(SELECT 1 UNION SELECT 2))" % (loads, literal(job), literal(self.holder))
-        ]
+        words = self._proof(job)
         if fence is not None:
-            words.append(self.dialect.fence_words(fence))
+            words += self.dialect.proof(self.raw, fence)
         words += map(self.dialect.filled, changes)
         words.append(b"COMMIT")
         self.raw.query(b";".join(words))
         for _ in words[1:]:
             self.raw.next_result()
+
+    def _proof(self, job: str) -> list[bytes]:
+        """Statements of which one fails unless the job is loading and this run's, until the end of the transaction."""
+        row = (self.statements.loads.encode(), self.dialect.literal(job), self.dialect.literal(self.holder))
+        if is_certified(self.raw):
+            change = b"UPDATE %s SET CHANGED_MS=CHANGED_MS^1 WHERE JOB=%s AND STATE='loading' AND HOLDER=%s" % row
+            return [change, WROTE_ONE]
+        return [
+            b"SELECT IF((SELECT HOLDER FROM %s WHERE JOB=%s AND STATE='loading' LOCK IN SHARE MODE)=%s,1,"
+            b"(SELECT 1 UNION SELECT 2))" % row
+        ]
 
 
 def _insert(raw: Any, head: bytes, rows: Iterable[bytes], packet_bytes: int) -> None:

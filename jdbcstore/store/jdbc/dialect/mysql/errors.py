@@ -31,6 +31,7 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1836": StoreReadOnly,
     "1153": MessageTooLarge,
     "1406": MessageTooLarge,
+    "1050": TransientStoreError,  # a table that another member of a cluster has made just now
     "1146": SchemaMismatch,
     "1054": SchemaMismatch,
     "1205": TransientStoreError,
@@ -45,6 +46,10 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1049": AccessDenied,  # no such database
     "1130": AccessDenied,
     "1698": AccessDenied,
+    "1047": ConnectionLost,  # a node of Galera that is cut off from the others; also in the middle of a commit
+    "1180": ConnectionLost,  # so is this one, at COMMIT: the others may have what it has sent
+    "3100": ConnectionLost,  # a member of Group Replication that has left the group, and likewise
+    "3101": ConnectionLost,
     "1053": ConnectionLost,
     "1927": ConnectionLost,
     "1317": TransientStoreError,

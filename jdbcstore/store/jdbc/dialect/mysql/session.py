@@ -16,14 +16,17 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.errors import StoreError
-from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
-from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
+from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost
+from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, raw_connection
 from jdbcstore.store.jdbc.dialect.mysql.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.mysql.hosts import Hosts
+from jdbcstore.store.jdbc.dialect.mysql.replicas import ClusterKind, ClusterState, history, replication
 from jdbcstore.store.jdbc.dialect.mysql.schema import is_mariadb
-from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES, MySQLStatements
+from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES, MySQLStatements, is_certified
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Replication
 
 __all__ = ["MySQLDialect", "SharedTlsConnection"]
 
@@ -39,7 +42,8 @@ class MySQLDialect(MySQLStatements):
 
     # A row's ID was NULL; a subquery that must not have more than one row has two.
     lease_lost_codes = frozenset({"1048", "1242"})
-    locked_codes = frozenset({"1205", "3572"})
+    # The third one tells who came second in a cluster, and who was chosen when two wait for each other.
+    locked_codes = frozenset({"1205", "3572", "1213"})
     row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
 
     @classmethod
@@ -72,20 +76,22 @@ class MySQLDialect(MySQLStatements):
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        # PyMySQL has no timeout for what is said between connecting and the first statement.
-        raw: Any = SharedTlsConnection(**parameters, defer_connect=True)
-        try:
-            line = _dial(raw)
-        except OSError as error:
-            where = raw.unix_socket or f"{raw.host}:{raw.port}"
-            raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect to {where}: {error}") from error
-        try:
-            opened(line.dup())
-        except BaseException:
-            line.close()
-            raise
-        raw.connect(line)
-        return raw  # type: ignore[no-any-return]
+        hosts, told = Hosts(parameters), list[str]()
+        for host, port in hosts:
+            raw = SharedTlsConnection(**{**parameters, "host": host, "port": port}, defer_connect=True)
+            try:
+                raw.reach(opened)
+            except pymysql.err.OperationalError as error:
+                if len(hosts) == 1 or KINDS.get(code_of(error)) is AccessDenied:
+                    raise
+                told.append(str(error.args[-1]))
+                continue
+            if raw.takes_writes or len(hosts) == 1:
+                hosts.met((host, port))
+                return raw  # type: ignore[return-value]  # as PyMySQL's, whose types are stricter than the protocol
+            told.append(f"{host}:{port} takes no writes")
+            raw.close()
+        raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"no server takes writes: {'; '.join(told)}")
 
     @classmethod
     def container_expression(cls, *, collation_is_binary: bool) -> str:
@@ -97,15 +103,23 @@ class MySQLDialect(MySQLStatements):
         # Gap locks of REPEATABLE READ would make a purge wait for other queues' inserts.
         connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
         self._packet_bytes_max = int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one())
+        raw_connection(connection).sees_its_own()
         room = self._packet_bytes_max - PACKET_MARGIN_BYTES
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
 
-    def fenced(self, connection: Connection, fence: Fence) -> None:
+    def replication(self, connection: Connection) -> Replication:
+        return replication(connection)
+
+    def history(self, connection: Connection) -> str:
+        return history(connection)
+
+    def fenced(self, connection: Connection, fence: Fence) -> bool:
         with self._perhaps_not_killed():
             self.end_sessions(connection, fence.holder)
         self._name_session(connection, session_name(fence.holder))
         if is_mariadb(connection):  # MySQL counts idleness between transactions only together with that inside
             connection.execute(text(f"SET SESSION idle_transaction_timeout = {_seconds(fence.idle_ms)}"))
+        return not is_certified(raw_connection(connection))  # named locks are one member's
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"))
@@ -121,7 +135,10 @@ class MySQLDialect(MySQLStatements):
         return connection.execute(text(statement), parameters).rowcount > 0
 
     def end_sessions(self, connection: Connection, holder: str) -> int:
-        session = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": session_name(holder)}).scalar()
+        return self._end_session(connection, session_name(holder))
+
+    def _end_session(self, connection: Connection, name: str) -> int:
+        session = connection.execute(text("SELECT IS_USED_LOCK(:name)"), {"name": name}).scalar()
         if session is None:
             return 0
         connection.execute(text(f"KILL {int(session)}"))
@@ -142,15 +159,24 @@ class MySQLDialect(MySQLStatements):
         return session_id
 
     def outlive(self, connection: Connection, holder: str, session_id: int) -> None:
+        name = f"{session_name(holder)} {session_id}"
         with self._perhaps_not_killed():
-            connection.execute(text(f"KILL {session_id}"))
-        self._name_session(connection, f"{session_name(holder)} {session_id}")
+            # By its name: where the line has led to another server, the number is somebody else's.
+            self._end_session(connection, name)
+        self._name_session(connection, name)
 
     def _name_session(self, connection: Connection, name: str) -> None:
         """A session has no name here; it is found by a lock that it has, and has until its transaction is over."""
         lock = {"name": name, "wait_s": self.options.connect_timeout_s}
         if connection.execute(text("SELECT GET_LOCK(:name, :wait_s)"), lock).scalar() != 1:
             raise ConnectionLost(STILL_AT_WORK)
+
+    def require_row_lock(self, connection: Connection) -> None:
+        if is_certified(raw_connection(connection)):
+            raise ConfigurationError(
+                "locker 'database' is not possible on Galera or Group Replication, where a row that is locked on one"
+                " member is free on the others: use 'lease' (lease-database-locker)"
+            )
 
     def hold_row_lock(self, connection: Connection, holder: str) -> int:
         # Who has which row locked is told to administrators only. A named lock ends with its session, as the row's.
@@ -202,11 +228,44 @@ def _lock_timeout_s(options: JdbcOptions) -> int:
 
 
 class SharedTlsConnection(pymysql.connections.Connection):
-    """A connection that shares its TLS settings with all others whose URLs say nothing of TLS.
+    """A connection that knows which cluster it leads into; it shares its TLS settings with all others whose URLs say
+    nothing of TLS.
 
     To make them PyMySQL reads all certificates of the system, at which nobody looks then. It takes longer than all else
     of connecting.
     """
+
+    #: Whether commits are certified by a cluster.
+    is_certified = False
+    #: Whether the server took writes when the session began.
+    takes_writes = True
+    _writing = ""
+
+    def reach(self, opened: Callable[[socket.socket], None]) -> None:
+        """Connect, and ask into which cluster; arguments as of `Dialect.connect`."""
+        # PyMySQL has no timeout for what is said between connecting and the first statement.
+        try:
+            line = _dial(self)
+        except OSError as error:
+            where = self.unix_socket or f"{self.host}:{self.port}"
+            raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect to {where}: {error}") from error
+        try:
+            opened(line.dup())
+        except BaseException:
+            line.close()
+            raise
+        self.connect(line)
+        state = ClusterState(self)
+        self.is_certified, self.takes_writes = state.kind is not ClusterKind.NONE, state.takes_writes
+        self._writing = state.writing
+        if state.reading and self.takes_writes:
+            self.query(state.reading)
+
+    def sees_its_own(self) -> None:
+        """From now on this session is the one that writes: what it sees next is as new as all before, and then its
+        own."""
+        if self._writing:
+            self.query(self._writing)
 
     def _create_ssl_ctx(self, sslp: Mapping[str, object]) -> ssl.SSLContext:
         context: ssl.SSLContext = super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # private

@@ -19,7 +19,10 @@ from jdbcstore.store.jdbc.fence import Fence, lock_session_name
 from jdbcstore.store.jdbc.rows import MessageRow
 from jdbcstore.store.jdbc.writes import Batch
 
-__all__ = ["PACKET_MARGIN_BYTES", "MySQLStatements"]
+__all__ = ["PACKET_MARGIN_BYTES", "WROTE_ONE", "MySQLStatements", "is_certified"]
+
+#: Fails unless the statement before it has met one row: two rows where one may be.
+WROTE_ONE: Final = b"SELECT IF(ROW_COUNT()=1,1,(SELECT 1 UNION SELECT 2))"
 
 #: Room in a packet for everything that is not message bytes.
 PACKET_MARGIN_BYTES: Final = 1 << 14
@@ -45,23 +48,25 @@ class MySQLStatements(Dialect):
         self._packet_bytes_max = 1 << 20
 
     def write(self, connection: DBAPIConnection, batch: Batch, fence: Fence | None = None) -> int:
-        # The first of the new rows proves the term by its ID, which takes half the time of a statement for it; a row
-        # that comes alone takes less still. Not before a purge: that may take long, and renewals would wait for the
-        # lock.
-        if fence is not None and batch.is_one_add:
+        # In a cluster the row of the lock is written. Else the first of the new rows proves the term by its ID, which
+        # takes half the time of a statement for it; a row that comes alone takes less still. Not before a purge: that
+        # may take long, and renewals would wait for the lock.
+        certified = is_certified(connection)
+        if fence is not None and batch.is_one_add and not certified:
             if not self._insert_alone(connection, batch.adds[0], fence):
                 raise LeaseLost(f"the row of {self.statements.lock} is gone")
             return 0
-        by_id = fence is not None and bool(batch.adds) and not batch.purges
-        packets = self._written(batch, fence, by_id=by_id)
-        if by_id and len(packets) > 1:  # the lock would be held from one to the next
-            packets = self._written(batch, fence, by_id=False)
+        by_id = fence is not None and bool(batch.adds) and not batch.purges and not certified
+        proof = [] if fence is None or by_id else self.proof(connection, fence)
+        packets = self._written(batch, fence if by_id else None, proof)
+        if fence is not None and by_id and len(packets) > 1:  # the lock would be held from one to the next
+            packets = self._written(batch, None, self.proof(connection, fence))
         return sum(self._send(connection, packet) for packet in packets)
 
-    def _written(self, batch: Batch, fence: Fence | None, *, by_id: bool) -> list[list[bytes]]:
-        """The packets of a batch; the proof is in the last one, together with the end."""
-        words = [*self._inserts(batch.adds, fence if by_id else None), *self._rest(batch)]
-        end = [b"COMMIT"] if fence is None or by_id else [self.fence_words(fence), b"COMMIT"]
+    def _written(self, batch: Batch, by_id: Fence | None, proof: Sequence[bytes]) -> list[list[bytes]]:
+        """The packets of a batch; the first row proves `by_id`, or the proof is in the last packet, with the end."""
+        words = [*self._inserts(batch.adds, by_id), *self._rest(batch)]
+        end = [*proof, b"COMMIT"]
         if len(words) + len(end) <= 2:  # one statement is a transaction by itself
             return [words]
         packets = _packets([b"BEGIN", *words], self._packet_bytes_max - 64 - sum(map(len, end)))
@@ -69,11 +74,11 @@ class MySQLStatements(Dialect):
         return packets
 
     def prove(self, connection: DBAPIConnection, fence: Fence) -> None:
-        self._send(connection, [self.fence_words(fence)])
+        self._send(connection, self.proof(connection, fence))
 
     def transact(self, connection: DBAPIConnection, statements: Sequence[str], fence: Fence | None) -> None:
         words = [statement.encode() for statement in statements]
-        proof = [] if fence is None else [self.fence_words(fence)]
+        proof = [] if fence is None else self.proof(connection, fence)
         self._send(connection, [b"BEGIN", *words, *proof, b"COMMIT"])
 
     def _send(self, connection: DBAPIConnection, words: Sequence[bytes]) -> int:
@@ -131,10 +136,18 @@ class MySQLStatements(Dialect):
             )
         return values
 
-    def fence_words(self, fence: Fence) -> bytes:
-        """Two rows where one may be, unless the row names us, which the share lock then keeps as it is."""
+    def proof(self, connection: DBAPIConnection, fence: Fence) -> list[bytes]:
+        """Statements of which one fails unless the row names us, which it then does until the end of the transaction.
+
+        A share lock keeps the row as it is. In a cluster it does so on one member only: there the row is written, as
+        `Fence` says. Of TIME the last bit changes, so that there is something to write: a millisecond, one way and back
+        again.
+        """
+        if is_certified(connection):
+            change = b"UPDATE %s SET TIME=TIME^1 WHERE ID=1 AND BROKER_NAME=%s"
+            return [change % (self.statements.lock.encode(), _literal(fence.holder)), WROTE_ONE]
         proof = b"(SELECT %s FROM %s)" % self._proof(1, fence)
-        return b"SELECT IF(%s=1,1,(SELECT 1 UNION SELECT 2))" % proof
+        return [b"SELECT IF(%s=1,1,(SELECT 1 UNION SELECT 2))" % proof]
 
     def _proof(self, id: int, fence: Fence) -> tuple[bytes, bytes]:
         """An id that becomes NULL, which no id may be, unless a row names us; and that row, locked."""
@@ -188,6 +201,11 @@ class MySQLStatements(Dialect):
         if isinstance(value, bytes):
             return _binary(value)
         return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
+
+
+def is_certified(connection: DBAPIConnection) -> bool:
+    """Whether the server is a member of a cluster, where commits are certified: the session was asked when it began."""
+    return getattr(connection, "is_certified", False)
 
 
 def _packets(words: Sequence[bytes], bytes_max: int) -> list[list[bytes]]:

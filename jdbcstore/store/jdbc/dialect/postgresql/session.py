@@ -19,9 +19,12 @@ from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
+from jdbcstore.store.jdbc.dialect.postgresql.hosts import chosen, target
+from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
 from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Replication
 
 __all__ = ["PostgreSQLDialect"]
 
@@ -37,6 +40,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
     needs_vacuum = True
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
+    next_term = NEXT_TERM
     # ActiveMQ's FOR UPDATE on the row conflicts with it, both ways. A row lock needs a transaction id for as long as it
     # is held, and nothing that is removed meanwhile can be vacuumed; this table lock needs none.
     row_lock = "LOCK TABLE {lock} IN EXCLUSIVE MODE NOWAIT"
@@ -64,12 +68,13 @@ class PostgreSQLDialect(PostgreSQLStatements):
                 "tcp_user_timeout": int(options.query_timeout_s * 1000),
                 "client_encoding": "utf8",
                 "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+                **target(options),
             },
         }
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        raw: Any = psycopg2.connect(**parameters)
+        raw: Any = psycopg2.connect(**chosen(parameters))
         try:
             opened(socket.socket(fileno=os.dup(raw.fileno())))
         except BaseException:
@@ -77,7 +82,13 @@ class PostgreSQLDialect(PostgreSQLStatements):
             raise
         return raw  # type: ignore[no-any-return]
 
-    def fenced(self, connection: Connection, fence: Fence) -> None:
+    def replication(self, connection: Connection) -> Replication:
+        return replication(connection)
+
+    def history(self, connection: Connection) -> str:
+        return str(connection.exec_driver_sql(HISTORY).scalar_one())
+
+    def fenced(self, connection: Connection, fence: Fence) -> bool:
         self.outlive(connection, fence.holder)
         self.holding(connection, fence.idle_ms)
         self.begin_session(connection, fence.holder)
@@ -85,6 +96,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
         raw: Any = connection.connection.dbapi_connection
         with raw.cursor() as cursor:
             cursor.execute(b"PREPARE %s AS %s" % (FENCE, self.fence_words(fence)))
+        return True
 
     def holding(self, connection: Connection, idle_ms: int) -> None:
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))
@@ -99,7 +111,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
             " FOR UPDATE OF t),"
             f" won AS (UPDATE {names.lock} l SET BROKER_NAME = :holder, TIME = {names.lease_end} FROM last"
             " WHERE l.ID = last.ID RETURNING l.ID)"
-            f" UPDATE {names.term} t SET TERM = t.TERM + 1, HOLDER = :holder FROM won WHERE t.ID = won.ID"
+            f" UPDATE {names.term} t SET TERM = {self.next_term}, HOLDER = :holder FROM won WHERE t.ID = won.ID"
         )
         return connection.execute(text(statement), parameters).rowcount > 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import logging
 from binascii import hexlify
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -87,24 +87,29 @@ class PostgreSQLStatements(Dialect):
             yield cursor
             if raw.notices:
                 log.warning("the server warns about a commit, waiting for its standbys warning=%r", raw.notices[-1])
-                raw.notices.clear()
-                cursor.execute(self._confirmation())
-                _require_no_warning(raw)
+                self._confirm(raw, cursor.execute)
 
     def confirm(self, connection: Connection) -> None:
-        raw: Any = raw_connection(connection)
-        raw.notices.clear()
-        connection.exec_driver_sql(self._confirmation())
-        _require_no_warning(raw)
+        self._confirm(raw_connection(connection), connection.exec_driver_sql)
 
-    def _confirmation(self) -> str:
-        """A commit that waits for the standbys, and thereby for everything that stands before it in the log.
+    def _confirm(self, raw: Any, execute: Callable[[str], object]) -> None:
+        """Commit once more: waiting for the standbys, it waits for everything that stands before it in the log.
 
-        The message makes the transaction write to the log; the row lock makes a server that is read only say so, and
+        The message makes the transaction write to the log. The row lock lets a server that is read only refuse it, and
         conflicts neither with renewals nor with takeovers.
+
+        Args:
+            raw: the driver's connection, which keeps what the server warns about.
+            execute: sends a statement over it.
+
+        Raises:
+            ConnectionLost: this wait was cancelled, too. Errors of `execute` are raised as they are.
         """
+        raw.notices.clear()
         term = self.statements.term
-        return f"SELECT 1 FROM {term} FOR KEY SHARE; SELECT pg_logical_emit_message(true, 'jdbcstore', '')"
+        execute(f"SELECT 1 FROM {term} FOR KEY SHARE; SELECT pg_logical_emit_message(true, 'jdbcstore', '')")
+        if raw.notices:
+            raise ConnectionLost(f"the standbys have not confirmed a commit: {raw.notices[-1].strip()}")
 
     def fence_words(self, fence: Fence) -> bytes:
         """A division by zero unless the row names us, which FOR SHARE then keeps as it is. FOR KEY SHARE would not."""
@@ -114,6 +119,8 @@ class PostgreSQLStatements(Dialect):
         if fence.lock_session is not None:
             # Shared, so that of two commits none takes the other for the session.
             named += b" AND NOT pg_try_advisory_xact_lock_shared(%d)" % fence.lock_session
+        if self.options.require_replication != "none":  # the locker looks at all of it, but not at each commit
+            named += b" AND current_setting('synchronous_standby_names')<>''"
         return b"SELECT 1/COUNT(*) FROM (SELECT 1 FROM %s FOR SHARE) proof" % named
 
     def _words(self, batch: Batch, fence: Fence | None) -> list[bytes]:
@@ -178,16 +185,6 @@ class PostgreSQLStatements(Dialect):
         data = io.BytesIO(b"".join(parts))
         copy = f"COPY {self.statements.messages} ({MESSAGE_COLUMNS}) FROM STDIN BINARY".encode()
         cursor.copy_expert(b";".join([copy, *words]), data, READ_BYTES)
-
-
-def _require_no_warning(raw: Any) -> None:
-    """Raise `ConnectionLost` if the server has warned about the commit of a confirmation: its wait was cancelled, too.
-
-    Args:
-        raw: the driver's connection, whose ``notices`` were empty before.
-    """
-    if raw.notices:
-        raise ConnectionLost(f"the standbys have not confirmed a commit: {raw.notices[-1].strip()}")
 
 
 @lru_cache(maxsize=8192)

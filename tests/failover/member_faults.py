@@ -1,0 +1,207 @@
+"""What is done to clusters whose members certify commits: Galera, Group Replication.
+
+Brokers begin on different members, and reach all of them, each by a line of its own. Each fault ends when all members
+are there again and up to date.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import pymysql
+
+from tests.failover.cluster import Broker, Cluster
+from tests.servers.galera import GaleraCluster, GaleraNode
+from tests.servers.group_replication import GroupCluster, GroupMember
+from tests.servers.proxy import Proxy
+
+__all__ = ["KINDS"]
+
+#: Of a member that comes back, with a copy of the whole state at worst.
+_WHOLE_S: Final = 240.0
+#: A row of such a table is found by looking at all: others take seconds to apply what changes them.
+_SLOW_ROWS: Final = 5_000
+
+Member = GaleraNode | GroupMember
+
+
+def kill_member(cluster: Cluster, size: float, side: bool) -> None:
+    """SIGKILL the member on which the master writes, or stop it cleanly, and start it again late."""
+    member = _written(cluster)
+    member.stop() if side else member.kill()
+    time.sleep(size * 2 * cluster.lease_s)
+    _wait_until_primary(cluster, member)
+    _start(member)
+    _wait_until_whole(cluster)
+
+
+def kill_other(cluster: Cluster, size: float, side: bool) -> None:
+    """SIGKILL a member on which the master does not write, or stop it cleanly."""
+    written = _written(cluster)
+    member = next(other for other in _members(cluster) if other is not written)
+    member.stop() if side else member.kill()
+    time.sleep(size * 2)
+    _start(member)
+    _wait_until_whole(cluster)
+
+
+def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
+    """SIGSTOP the member on which the master writes, shortly, or until the others have gone on without it."""
+    member = _written(cluster)
+    member.pause()
+    if side:
+        _wait_until_primary(cluster, member)
+    else:
+        time.sleep(0.5 + size)
+    time.sleep(size)
+    member.proceed()
+    _wait_until_whole(cluster)
+
+
+def isolate_member(cluster: Cluster, size: float, side: bool) -> None:
+    """Cut the member on which the master writes off from the others; brokers reach it, and on one side only it."""
+    master, member = _master(cluster), _written(cluster)
+    assert isinstance(member, GaleraNode)
+    others = [line for line, other in zip(master.lines, _members(cluster), strict=True) if other is not member]
+    if side:
+        for line in others:
+            line.cut()
+    member.isolate()
+    if side:
+        cluster.wait_for("another broker is master", lambda: cluster.master() not in (None, master))
+    else:
+        time.sleep((1 + size) * cluster.lease_s)
+    member.rejoin()
+    for line in others:
+        line.resume()
+    _wait_until_whole(cluster)
+
+
+def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
+    """Cut the master off from the member on which it writes, both ways or only what that answers."""
+    line = _line(cluster)
+    line.pause_one_way(answers=True) if side else line.cut()
+    time.sleep((0.5 + size * 2) * cluster.lease_s)
+    line.resume()
+    _wait_until_whole(cluster)
+
+
+def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
+    """Stop the master until another one, on another member, has taken over; then what it still sends arrives.
+
+    Its own member is so busy that it has not applied the takeover by then.
+    """
+    master, member = _master(cluster), _written(cluster)
+    other = next(broker for broker in cluster.standbys() if broker is not master)
+    _tell_slow_changes(cluster)
+    has_stopped = master.stop_before_commit()
+    cluster.wait_for(f"{master.name} stops before a commit", has_stopped)
+    with _busy(cluster, member):
+        cluster.wait_for(f"{other.name} is master", lambda: other.state == "master")
+        time.sleep(0.2 + size * 0.3)
+        master.proceed()
+        time.sleep(0.5)
+    _wait_until_whole(cluster)
+
+
+def switch_over(cluster: Cluster, size: float, side: bool) -> None:
+    """Make another member the primary."""
+    group = cluster.members
+    assert isinstance(group, GroupCluster)
+    member = next(member for member in group.members if member.role() == "SECONDARY")
+    uuid = member.execute("SELECT @@server_uuid")[0][0]
+    group.writer().execute(f"SELECT group_replication_set_as_primary('{uuid}')")
+    time.sleep(size)
+    _wait_until_whole(cluster)
+
+
+KINDS: Final[Mapping[str, tuple[Callable[[Cluster, float, bool], None], float]]] = {
+    "kill_member": (kill_member, 25.0),
+    "kill_other": (kill_other, 15.0),
+    "freeze_member": (freeze_member, 15.0),
+    "cut_broker_of_member": (cut_broker, 6.0),
+    "isolate_member": (isolate_member, 15.0),
+    "late_on_another_member": (late_on_another_member, 15.0),
+    "switch_primary": (switch_over, 8.0),
+}
+
+
+def _members(cluster: Cluster) -> list[GaleraNode] | list[GroupMember]:
+    assert cluster.members is not None, "this database is no such cluster"
+    return cluster.members.members
+
+
+def _master(cluster: Cluster) -> Broker:
+    cluster.wait_for("there is a master", cluster.master)
+    master = cluster.master()
+    return _master(cluster) if master is None else master
+
+
+def _written(cluster: Cluster) -> Member:
+    """The member that most of the master's connections go to."""
+    return _members(cluster)[_master(cluster).lines.index(_line(cluster))]
+
+
+def _line(cluster: Cluster) -> Proxy:
+    _wait_until_whole(cluster)
+    return max(_master(cluster).lines, key=lambda line: line.connections)
+
+
+def _start(member: Member) -> None:
+    member.start()
+    if isinstance(member, GroupMember):
+        member.join()
+
+
+def _is_up(member: Member) -> bool:
+    with suppress(OSError, pymysql.Error):
+        if isinstance(member, GaleraNode):
+            return member.status("wsrep_local_state_comment") == "Synced" and member.status("wsrep_cluster_size") == "3"
+        if member.state() in ("ERROR", "OFFLINE"):  # expelled: nobody else tells it to come back
+            member.leave()
+            member.join()
+        return member.state() == "ONLINE"
+    return False
+
+
+def _wait_until_whole(cluster: Cluster) -> None:
+    cluster.wait_for("all members are there", lambda: all(_is_up(member) for member in _members(cluster)), _WHOLE_S)
+
+
+def _wait_until_primary(cluster: Cluster, former: Member) -> None:
+    """Wait until the others take writes."""
+
+    def is_there() -> bool:
+        with suppress(OSError, pymysql.Error):
+            for member in _members(cluster):
+                if member is former:
+                    continue
+                if isinstance(member, GroupMember) and member.role() == "PRIMARY":
+                    return True
+                if isinstance(member, GaleraNode) and member.status("wsrep_ready") == "ON":
+                    return member.status("wsrep_cluster_size") == "2"
+        return False
+
+    cluster.wait_for("the other members go on", is_there, _WHOLE_S)
+
+
+def _tell_slow_changes(cluster: Cluster) -> None:
+    """A table whose changes take long to apply, once."""
+    assert isinstance(cluster.members, GaleraCluster)
+    with cluster.members.session("chaos") as execute:
+        if not execute("SHOW TABLES LIKE 'chaos_slow'"):
+            execute("CREATE TABLE chaos_slow (a INT) ENGINE=InnoDB")
+            execute(f"INSERT INTO chaos_slow SELECT seq FROM seq_1_to_{_SLOW_ROWS}")
+
+
+@contextmanager
+def _busy(cluster: Cluster, member: Member) -> Iterator[None]:
+    """Give a member something to apply that takes it seconds, when the lease is about to run out."""
+    time.sleep(cluster.lease_s * 0.5)
+    other = next(other for other in _members(cluster) if other is not member)
+    with other.session("chaos") as execute:
+        execute("UPDATE chaos_slow SET a = a + 1")
+    yield

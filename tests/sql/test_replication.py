@@ -1,0 +1,120 @@
+"""What is required of a database's replicas, and what becomes of a master whose database is an older copy of itself.
+
+PostgreSQL on one server: what it says when nobody waits for standbys. Clusters are `tests.failover.test_patroni`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import make_url
+
+from jdbcstore.errors import HistoryLost, NotReplicated
+from jdbcstore.store.jdbc.connection import opened as looked_into
+from jdbcstore.store.jdbc.location import StoreLocation
+from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Level, Replication
+from jdbcstore.store.lease import LockerOptions
+from tests.servers.postgresql import PostgreSQLServer
+from tests.sql.test_synchronous_standbys import DATABASE, make_tables, standby_away
+
+LOCKERS = [LeaseDatabaseLocker, DatabaseLocker]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgreSQLServer]:
+    with PostgreSQLServer(15) as server:
+        server.create_database(DATABASE)
+        make_tables(server)
+        yield server
+
+
+@pytest.fixture(params=LOCKERS)
+def locker_class(request: pytest.FixtureRequest) -> type[LeaseDatabaseLocker | DatabaseLocker]:
+    """Each kind."""
+    return request.param  # type: ignore[no-any-return]  # one of the above
+
+
+def locker(
+    server: PostgreSQLServer, kind: type[LeaseDatabaseLocker | DatabaseLocker], required: str
+) -> LeaseDatabaseLocker | DatabaseLocker:
+    options = JdbcOptions(require_replication=required, lock=LockerOptions(lease_ms=3000))
+    return kind(make_url(server.url(DATABASE)), options)
+
+
+def replication(server: PostgreSQLServer) -> Replication:
+    with looked_into(StoreLocation(make_url(server.url(DATABASE)))) as store:
+        return store.dialect.replication(store.connection)
+
+
+@pytest.mark.parametrize("required", ["any", "quorum"])
+def test_nobody_is_master_where_fewer_replicas_are_waited_for(
+    server: PostgreSQLServer, locker_class: type[LeaseDatabaseLocker | DatabaseLocker], required: str
+) -> None:
+    one = locker(server, locker_class, required)
+    with pytest.raises(NotReplicated, match=f"require_replication = {required}, and the database gives none"):
+        one.acquire()
+    assert one.lease is None
+    one.release()
+
+
+@pytest.mark.parametrize(
+    ("setting", "level", "weakness"),
+    [
+        ("on", Level.QUORUM, None),
+        ("remote_apply", Level.QUORUM, None),
+        ("remote_write", Level.ANY, "standbys answer before it is on their disks"),
+        ("local", Level.NONE, "commits do not wait for the synchronous standbys"),
+        ("off", Level.NONE, "within about the last second is gone after a crash"),
+    ],
+)
+def test_what_a_session_waits_for(server: PostgreSQLServer, setting: str, level: Level, weakness: str | None) -> None:
+    server.execute(f"ALTER DATABASE {DATABASE} SET synchronous_commit = '{setting}'")
+    try:
+        with standby_away(server):
+            found = replication(server)
+    finally:
+        server.execute(f"ALTER DATABASE {DATABASE} RESET synchronous_commit")
+    assert found.level is level
+    assert f"synchronous_commit = {setting}, synchronous_standby_names = 'nobody'" in found.told
+    assert [weakness or ""] == [text if weakness is None else weakness for text in found.weaknesses or ("",)]
+    assert weakness is None or weakness in found.weaknesses[0]
+
+
+def take_back(server: PostgreSQLServer) -> None:
+    """Let the database forget the last term, as a standby that is promoted and did not have it."""
+    server.execute("UPDATE jdbcstore_term SET term = term - 1, holder = 'former'", database=DATABASE)
+
+
+def test_a_term_that_the_database_has_forgotten_is_not_given_out_again(
+    server: PostgreSQLServer,
+    locker_class: type[LeaseDatabaseLocker | DatabaseLocker],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    one = locker(server, locker_class, "none")
+    first = one.acquire()
+    assert first is not None
+    one.release()
+    take_back(server)
+    with caplog.at_level(logging.ERROR):
+        assert one.acquire() == first + 1
+    one.release()
+    assert f"the database is an older copy: term {first} of" in caplog.text
+
+
+def test_with_replicas_required_nobody_goes_on_with_an_older_copy(
+    server: PostgreSQLServer, locker_class: type[LeaseDatabaseLocker | DatabaseLocker]
+) -> None:
+    first = locker(server, locker_class, "none")
+    standby = locker(server, locker_class, "any")
+    assert first.acquire() is not None
+    with standby_away(server):
+        assert standby.acquire() is None  # it sees the term, and who has it
+    first.release()
+    take_back(server)
+    with standby_away(server), pytest.raises(HistoryLost, match="start the broker again"):
+        standby.acquire()
+    standby.release()

@@ -11,7 +11,12 @@ from jdbcstore.errors import ConfigurationError
 __all__ = ["Listener", "parse_address", "parse_listeners"]
 
 #: What may stand before an address, and whether it means TLS.
-_SCHEMES: Final = {"": False, "stomp": False, "stomp+ssl": True}
+_SCHEMES: Final = {
+    "": (False, "stomp"),
+    "stomp": (False, "stomp"),
+    "stomp+ssl": (True, "stomp"),
+    "openwire": (False, "openwire"),
+}
 _SEPARATOR: Final = re.compile(r"[,\s]+")
 
 
@@ -23,23 +28,25 @@ class Listener:
         host: a name or an address, without brackets; empty for all interfaces.
         port: 0 lets the system choose.
         is_tls: whether clients have to speak TLS there.
+        protocol: what they speak, ``stomp`` or ``openwire``.
     """
 
     host: str
     port: int
     is_tls: bool = False
+    protocol: str = "stomp"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"stomp{'+ssl' if self.is_tls else ''}://{host}:{self.port}"
+        return f"{self.protocol}{'+ssl' if self.is_tls else ''}://{host}:{self.port}"
 
 
 def parse_listeners(bind: str) -> tuple[Listener, ...]:
     """The places that `BrokerOptions.bind` names, in their order.
 
     Args:
-        bind: one or several of ``HOST:PORT``, ``stomp://HOST:PORT`` and ``stomp+ssl://HOST:PORT``, with commas or
-            blanks between them.
+        bind: one or several of ``HOST:PORT``, ``stomp://HOST:PORT``, ``stomp+ssl://HOST:PORT`` and
+            ``openwire://HOST:PORT``, with commas or blanks between them.
 
     Raises:
         ConfigurationError: one of them is none, or there are two of the same, or there is none.
@@ -55,10 +62,11 @@ def _listener(text: str) -> Listener:
     scheme, separator, address = text.rpartition("://")
     if scheme not in _SCHEMES or bool(separator) != bool(scheme):
         raise ConfigurationError(
-            f"{text!r} is not an address to listen on: give HOST:PORT, stomp://HOST:PORT or stomp+ssl://HOST:PORT"
+            f"{text!r} is not an address to listen on: give HOST:PORT, stomp://HOST:PORT, stomp+ssl://HOST:PORT"
+            " or openwire://HOST:PORT"
         )
     host, port = parse_address(address)
-    return Listener(host, port, _SCHEMES[scheme])
+    return Listener(host, port, *_SCHEMES[scheme])
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -13,7 +13,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from jdbcstore.addresses import Listener, parse_listeners
@@ -56,10 +56,12 @@ class Connection(asyncio.Protocol):
     Args:
         broker: whose client it is.
         server: keeps the list of connections.
+        new_session: makes what the client talks to.
     """
 
-    def __init__(self, broker: Broker, server: SocketServer) -> None:
+    def __init__(self, broker: Broker, server: SocketServer, new_session: NewSession) -> None:
         self._broker = broker
+        self._new_session = new_session
         self._server = server
         self._transport: asyncio.Transport
         self._session: TransportSession
@@ -82,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
         self.socket = transport.get_extra_info("socket")
-        self._session = self._server.new_session(self._broker, self)
+        self._session = self._new_session(self._broker, self)
         if self._server.is_over:
             self._transport.abort()  # accepted in the moment of the end
             return
@@ -256,11 +258,11 @@ class SocketServer:
 
     Args:
         broker: whose clients they are.
-        new_session: what a new client talks to.
+        new_session: what a new client talks to, by the protocol of its listener.
         tls: for those who connect with TLS; None if nobody can.
     """
 
-    def __init__(self, broker: Broker, new_session: NewSession, tls: ServerTls | None = None) -> None:
+    def __init__(self, broker: Broker, new_session: Mapping[str, NewSession], tls: ServerTls | None = None) -> None:
         self.new_session = new_session
         self._broker = broker
         self._tls = tls
@@ -321,12 +323,13 @@ class SocketServer:
 
     def _protocol(self, listener: Listener) -> Callable[[], asyncio.Protocol]:
         """Makes what a new client of this listener meets."""
+        new_session = self.new_session[listener.protocol]
         if not listener.is_tls:
-            return lambda: Connection(self._broker, self)
+            return lambda: Connection(self._broker, self, new_session)
         handshakes = self._handshakes
         if handshakes is None:
             raise ListenError(f"cannot listen on {listener}: TLS needs a certificate, set tls.certificate")
-        return lambda: TlsTransport(Connection(self._broker, self), handshakes, self._is_room)
+        return lambda: TlsTransport(Connection(self._broker, self, new_session), handshakes, self._is_room)
 
     def _is_room(self) -> bool:
         handshakes = 0 if self._handshakes is None else len(self._handshakes)

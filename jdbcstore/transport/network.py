@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from jdbcstore.addresses import parse_listeners
@@ -17,13 +17,14 @@ from jdbcstore.broker.server import Server
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.listener import NewSession, SocketServer
+from jdbcstore.transport.openwire.session import OpenWireSession
 from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import ServerTls, TlsOptions
 
 __all__ = ["NetworkBroker"]
 
 #: What clients of the listeners of `BrokerOptions.bind` speak.
-_NEW_SESSION: Final[NewSession] = StompSession
+_NEW_SESSION: Final[Mapping[str, NewSession]] = {"stomp": StompSession, "openwire": OpenWireSession}
 
 
 class NetworkBroker(Broker):

@@ -549,6 +549,9 @@ class OpenWireSession:
     def _on_consumer(self, info: c.ConsumerInfo) -> None:
         if info.consumer_id is None or info.destination is None:
             raise ProtocolError("a ConsumerInfo needs a consumer id and a destination")
+        if info.browser and not self.client.has_all_answers():
+            self._again(info)  # it shows what is stored, and what was sent before is to be among that
+            return
         subscription = Subscription(info.consumer_id, info.destination)
         wanted = subscription_request(info, subscription)
         self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)

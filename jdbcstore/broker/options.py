@@ -34,8 +34,9 @@ class BrokerOptions:
     Args:
         server_header: what CONNECTED calls the broker. Some clients look for "ActiveMQ" in it, in any case, to know
             which headers there are.
-        bind: where to listen, ``HOST:PORT``; port 0 lets the system choose. With TLS: ``stomp+ssl://HOST:PORT``, which
-            needs `TlsOptions`. Several have commas or blanks between them.
+        bind: where to listen, ``HOST:PORT`` or ``SCHEME://HOST:PORT``; port 0 lets the system choose. ``stomp`` is what
+            it is without a scheme, ``ws`` is STOMP over WebSocket; with TLS, which needs `TlsOptions`, they are
+            ``stomp+ssl`` and ``wss``. Several have commas or blanks between them.
         broker_name: the broker's name in log lines and in errors to clients.
         users: login → passcode, in plain or as `jdbcstore user hash` prints it. None lets everybody in and looks at no
             login, unless there is a `users_file`.
@@ -52,6 +53,8 @@ class BrokerOptions:
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
         unconnected_bytes_max: how large its CONNECT may be, head and body each.
+        websocket_origins: the pages whose scripts may connect by WebSocket, ``https://example.org``, with commas or
+            blanks between them; empty is all. Clients that are no browsers say none, and may.
         stop_timeout_s: how long a stop waits for what is in flight.
         health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
 
@@ -160,6 +163,7 @@ class BrokerOptions:
     backlog_max: int = 1024
     connect_timeout_s: float = 10.0
     unconnected_bytes_max: int = 16 * 1024
+    websocket_origins: str = ""
     stop_timeout_s: float = 10.0
     health_bind: str = ""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from jdbcstore.addresses import parse_listeners
+from jdbcstore.addresses import Protocol, parse_listeners
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
@@ -14,6 +14,7 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.given import warn_of_strangers
 from jdbcstore.broker.server import Server
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.listener import NewSession, SocketServer
@@ -22,17 +23,19 @@ from jdbcstore.transport.tls import ServerTls, TlsOptions
 
 __all__ = ["NetworkBroker"]
 
-#: What clients of the listeners of `BrokerOptions.bind` speak.
-_NEW_SESSION: Final[NewSession] = StompSession
+#: What clients of the listeners of `BrokerOptions.bind` may speak.
+_SESSIONS: Final[Mapping[Protocol, NewSession]] = {Protocol.STOMP: StompSession}
+
+_NEEDED: Final = {Protocol.AUTO: {Protocol.STOMP, Protocol.OPENWIRE}, Protocol.WS: {Protocol.STOMP}}
 
 
 class NetworkBroker(Broker):
-    """A message broker over a store, for STOMP clients: `jdbcstore.Broker`.
+    """A message broker over a store, for clients of STOMP: `jdbcstore.Broker`.
 
     Args:
         adapter, options, spool, policies, redelivery_policies, authentication, authorization: as
             `jdbcstore.broker.broker.Broker`.
-        tls: for the listeners of `BrokerOptions.bind` that are ``stomp+ssl://``.
+        tls: for the listeners of `BrokerOptions.bind` with TLS, ``stomp+ssl://`` for example.
 
     Raises:
         ConfigurationError: a listener needs TLS, and a certificate or key cannot be used; or there is authorisation
@@ -51,7 +54,11 @@ class NetworkBroker(Broker):
         authorization: AuthorizationMap | None = None,
     ) -> None:
         options = options or BrokerOptions()
-        needs_tls = any(listener.is_tls for listener in parse_listeners(options.bind))
+        listeners = parse_listeners(options.bind)
+        for listener in listeners:
+            if not _NEEDED.get(listener.protocol, {listener.protocol}) <= _SESSIONS.keys():
+                raise ConfigurationError(f"cannot listen on {listener}: STOMP is the only protocol that is served")
+        needs_tls = any(listener.is_tls for listener in listeners)
         #: The certificate and what belongs to it; None if no listener needs one.
         self.tls = ServerTls(tls or TlsOptions()) if needs_tls else None
         super().__init__(
@@ -69,7 +76,7 @@ class NetworkBroker(Broker):
         await super().start()
 
     def new_server(self) -> Server:
-        return SocketServer(self, _NEW_SESSION, self.tls)
+        return SocketServer(self, _SESSIONS, self.tls)
 
     def reload(self) -> None:
         if self.tls is not None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
+        ClientIdTaken,
         CodecError,
         ConfigurationError,
         ConnectionClosed,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
         LockHeld,
         LoginRefused,
         MessageTooLarge,
+        NoSuchDestination,
+        NoSuchSubscription,
         NotAuthorized,
         OutcomeUnknown,
         ProtocolError,
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
+        TransactionRolledBack,
         TransientStoreError,
         UnknownTransaction,
     )
@@ -98,6 +102,7 @@ __all__ = [
     "Broker",
     "BrokerOptions",
     "BytesMessage",
+    "ClientIdTaken",
     "CodecError",
     "Commit",
     "Completion",
@@ -123,6 +128,8 @@ __all__ = [
     "MessageId",
     "MessageStore",
     "MessageTooLarge",
+    "NoSuchDestination",
+    "NoSuchSubscription",
     "NotAuthorized",
     "ObjectMessage",
     "OutcomeUnknown",
@@ -149,6 +156,7 @@ __all__ = [
     "TextMessage",
     "Topic",
     "Transaction",
+    "TransactionRolledBack",
     "TransientStoreError",
     "UnknownTransaction",
     "__version__",

@@ -131,6 +131,8 @@ class Broker:
         self.clients: set[Client] = set()
         #: Clients by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Contender] = {}
+        #: Clients by the connection id that they have chosen themselves.
+        self.connection_ids: dict[str, Contender] = {}
         self.is_running = False
         #: Whether there are as many queues and topics as clients may have.
         self.is_crowded = False
@@ -294,6 +296,8 @@ class Broker:
         self.clients.discard(client)
         if client.client_id is not None and self.client_ids.get(client.client_id) is client:
             del self.client_ids[client.client_id]
+        if self.connection_ids.get(client.connection_id) is client:
+            del self.connection_ids[client.connection_id]
 
     @staticmethod
     def now_ms() -> int:
@@ -448,6 +452,14 @@ class Broker:
     def knows_temporary(self, destination: Destination) -> bool:
         """Whether a temporary destination's connection is still there."""
         return destination in self._temporary
+
+    def has_consumers(self, destination: Destination) -> bool:
+        """Whether anybody is subscribed to a destination."""
+        if destination.is_queue:
+            queue = self.queues.get(destination)
+            return queue is not None and queue.has_consumers
+        topic = self.topics.get(destination)
+        return topic is not None and bool(topic.consumers or topic.subscriptions)
 
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""

@@ -186,12 +186,20 @@ class ClientConsumers:
         """The key of its oldest subscription to this destination; None if there is none."""
         return next(iter(self._by_destination.get(destination, ())), None)
 
-    def unsubscribe(self, key: str | None, request: object) -> None:
+    def unsubscribe(self, key: str | None, request: object, unseen: Iterable[Delivery] = ()) -> None:
         """End a subscription; a durable one waits for its client from now on.
+
+        Args:
+            key: which one.
+            request: completed when it has left.
+            unseen: of what it has not acknowledged that which no application has seen: it comes again as if it had not
+                been delivered.
 
         Raises:
             ProtocolError: there is none of this key.
         """
+        for delivery in unseen:
+            delivery.is_counted = False
         consumer = self._take_subscription(key)
         if consumer is None:
             raise ProtocolError(
@@ -310,6 +318,29 @@ class ClientConsumers:
         if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
             self.settle(request)
 
+    def covered(self, consumer: Consumer, first: Delivery | None, last: Delivery) -> list[Delivery]:
+        """The pending deliveries of a consumer in mode range, from `first` (None: the oldest) up to `last`."""
+        return self._pending_acks.covered(consumer, first, last)
+
+    def acknowledge_all(
+        self, consumer: Consumer, deliveries: list[Delivery], request: object, transaction: str | None = None
+    ) -> None:
+        """The client is done with just these deliveries of one consumer; else as `acknowledge`.
+
+        Raises:
+            ProtocolError: as `acknowledge`.
+        """
+        if transaction is not None:
+            among = self._transactions.named(transaction)
+            among.acknowledge(deliveries if len(deliveries) <= among.room else [])
+            self._pending_acks.take_all(consumer, deliveries)
+            self._client.complete(request)
+            return
+        self._pending_acks.take_all(consumer, deliveries)
+        self.acknowledged += deliveries
+        if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
+            self.settle(request)
+
     def settle(self, request: object = None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self.acknowledged = self.acknowledged, []
@@ -319,12 +350,13 @@ class ClientConsumers:
         else:
             self._client.work(_settling(acknowledged, answer), request, lambda: None)
 
-    def reject(self, consumer: Consumer, delivery: Delivery, request: object) -> None:
-        """The client refuses a delivery: it becomes a dead letter.
+    def reject(self, consumer: Consumer, delivery: Delivery, request: object, cause: str | None = None) -> None:
+        """The client refuses a delivery: it becomes a dead letter, which tells the `cause`.
 
         Raises:
             ProtocolError: it was only shown, by a browser.
         """
+        delivery.cause = cause
         if consumer.is_browser:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
         self._pending_acks.settle(consumer, [delivery])

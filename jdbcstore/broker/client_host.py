@@ -30,6 +30,10 @@ class ClientHost(RegionHost, Protocol):
     is_crowded: bool
     #: Clients by the client id that they asked for; no two may have the same.
     client_ids: dict[str, Contender]
+    #: Clients by the connection id that they have chosen themselves.
+    connection_ids: dict[str, Contender]
+    #: What the ids of connections begin with that the broker has chosen.
+    id_stem: str
 
     @property
     def authentication(self) -> Authentication | None:

@@ -15,7 +15,8 @@ from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
-from jdbcstore.errors import ProtocolError
+from jdbcstore.errors import ProtocolError, TransactionRolledBack
+from jdbcstore.identifiers import LocalTransactionId
 
 __all__ = ["ClientTransactions"]
 
@@ -46,9 +47,20 @@ class ClientTransactions:
         self._consumers = consumers
         self._division = MessageDivision(broker)
 
-    def begin(self, name: str) -> None:
-        """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
-        self._open.begin(name)
+    def begin(self, name: str, transaction_id: LocalTransactionId | None = None) -> None:
+        """Begin a transaction.
+
+        Args:
+            name: what the client calls it.
+            transaction_id: what its messages call it; None for an id of the broker's.
+
+        Raises:
+            ProtocolError: there is one of this name, or there are too many.
+        """
+        self._open.begin(name, transaction_id)
+
+    def __contains__(self, name: str) -> bool:
+        return self._open.get(name) is not None
 
     def commit(self, name: str, request: object) -> bool:
         """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
@@ -88,13 +100,13 @@ class ClientTransactions:
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: a message in it was refused")
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:
                 self._division.check_copies([message for message in transaction.sends if not takes(message)])
             except ProtocolError as error:
-                return ProtocolError(f"Transaction {transaction.name} is rolled back: {error}")
+                return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
         return None
 
     def _commit(

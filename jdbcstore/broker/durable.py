@@ -43,7 +43,7 @@ from jdbcstore.broker.topic import Topic, TopicSubscription
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, NoSuchSubscription, ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.selector import CONVERT_STRINGS
@@ -505,7 +505,7 @@ class Durables:
         """
         known = self._known.get(key)
         if known is None:
-            raise ProtocolError(
+            raise NoSuchSubscription(
                 f"No durable subscription exists for clientID: {key.client_id} and subscriptionName:"
                 f" {key.subscription_name}"
             )

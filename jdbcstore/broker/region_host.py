@@ -55,6 +55,9 @@ class RegionHost(DestinationHost, Protocol):
     def knows_temporary(self, destination: Destination) -> bool:
         """Whether a temporary destination's connection is still there."""
 
+    def has_consumers(self, destination: Destination) -> bool:
+        """Whether anybody is subscribed to a destination."""
+
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""
 

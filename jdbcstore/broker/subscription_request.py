@@ -19,6 +19,8 @@ class AcknowledgeMode(Enum):
     """By the client; an acknowledgement covers everything sent before on the same subscription, too."""
     INDIVIDUAL = "individual"
     """By the client, each message alone."""
+    RANGE = "range"
+    """By the client, which names the first and the last of those that it means (`ClientConsumers.covered`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,8 @@ class TopicConsumer(Consumer):
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""
         self.credit += count
+        if self.extension:
+            self._shorten(count)
         taken = min(count, self._given)
         self._given -= taken
         self._broker.memory.used -= taken * DELIVERY_BYTES

@@ -40,8 +40,8 @@ _CLIENTS: Final = {
     envvar="JDBCSTORE_BIND",
     multiple=True,
     metavar="[SCHEME://]HOST[:PORT]",
-    help="Where to listen, and for what: stomp (the default) or ws, with TLS stomp+ssl or wss. May be repeated."
-    " [default: 127.0.0.1:61613]",
+    help="Where to listen, and for what: stomp (the default), openwire, auto (either of them) or ws; with TLS"
+    " stomp+ssl, openwire+ssl, auto+ssl or wss. May be repeated. [default: 127.0.0.1:61613]",
 )
 @click.option("--tls-certificate", metavar="FILE", help="For TLS: the certificate with its chain, PEM or PKCS#12.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in a file of its own.")
@@ -98,6 +98,7 @@ def broker(
     Examples:
         jdbcstore broker
         jdbcstore broker --bind 0.0.0.0:61613 --user admin:secret
+        jdbcstore broker --bind stomp://0.0.0.0 --bind openwire://0.0.0.0
         jdbcstore broker --bind stomp+ssl://0.0.0.0:61614 --tls-certificate broker.pem --tls-key broker.key
         jdbcstore broker --url postgresql://activemq:secret@db/activemq --log-format json
         jdbcstore broker --config /etc/jdbcstore.toml

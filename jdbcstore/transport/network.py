@@ -14,23 +14,24 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.given import warn_of_strangers
 from jdbcstore.broker.server import Server
-from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.listener import NewSession, SocketServer
+from jdbcstore.transport.openwire.session import OpenWireSession
 from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import ServerTls, TlsOptions
 
 __all__ = ["NetworkBroker"]
 
 #: What clients of the listeners of `BrokerOptions.bind` may speak.
-_SESSIONS: Final[Mapping[Protocol, NewSession]] = {Protocol.STOMP: StompSession}
-
-_NEEDED: Final = {Protocol.AUTO: {Protocol.STOMP, Protocol.OPENWIRE}, Protocol.WS: {Protocol.STOMP}}
+_SESSIONS: Final[Mapping[Protocol, NewSession]] = {
+    Protocol.STOMP: StompSession,
+    Protocol.OPENWIRE: OpenWireSession,
+}
 
 
 class NetworkBroker(Broker):
-    """A message broker over a store, for clients of STOMP: `jdbcstore.Broker`.
+    """A message broker over a store, for clients of STOMP and OpenWire: `jdbcstore.Broker`.
 
     Args:
         adapter, options, spool, policies, redelivery_policies, authentication, authorization: as
@@ -54,11 +55,7 @@ class NetworkBroker(Broker):
         authorization: AuthorizationMap | None = None,
     ) -> None:
         options = options or BrokerOptions()
-        listeners = parse_listeners(options.bind)
-        for listener in listeners:
-            if not _NEEDED.get(listener.protocol, {listener.protocol}) <= _SESSIONS.keys():
-                raise ConfigurationError(f"cannot listen on {listener}: STOMP is the only protocol that is served")
-        needs_tls = any(listener.is_tls for listener in listeners)
+        needs_tls = any(listener.is_tls for listener in parse_listeners(options.bind))
         #: The certificate and what belongs to it; None if no listener needs one.
         self.tls = ServerTls(tls or TlsOptions()) if needs_tls else None
         super().__init__(

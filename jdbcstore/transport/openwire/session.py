@@ -1,0 +1,650 @@
+"""A session: one OpenWire client. What it asks for becomes calls of the broker's face (`jdbcstore.broker.client`); what
+the broker says becomes commands.
+
+A command with ``responseRequired`` is answered when what it asked for is done: for a persistent message that is after
+the store's commit, never before. If it fails the answer is an ExceptionResponse instead. What fails without anybody
+waiting for it is told by a ConnectionError, and a transaction that it was part of cannot be committed any more. The
+connection goes on in either case; only errors of the protocol itself end it.
+
+Frames are written in the order in which they are made: the caches of both sides depend on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from jdbcstore.broker.client import Client
+from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.rotation import SLICE_S
+from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.watchdog import subject
+from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.identifiers import (
+    BrokerId,
+    ConnectionId,
+    ConsumerId,
+    LocalTransactionId,
+    MessageId,
+    ProducerId,
+    SessionId,
+)
+from jdbcstore.message import Message
+from jdbcstore.openwire import commands as c
+from jdbcstore.openwire.fields import MESSAGES
+from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnection
+from jdbcstore.openwire.wire_format import WireFormat
+from jdbcstore.subscription import SubscriptionKey
+from jdbcstore.transport.openwire.delivery_names import OpenWireNames
+from jdbcstore.transport.openwire.exceptions import cause_text, throwable_of
+from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
+from jdbcstore.transport.wire import Wire
+from jdbcstore.version import VERSION
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["OpenWireSession"]
+
+log = logging.getLogger(__name__)
+
+#: Frames that are read before they are done.
+_FRAMES_AT_ONCE: Final = 100
+
+#: Message bytes that are written at once, and when there is little memory. A client that does not read has so many
+#: bytes waiting for it, or one message.
+_OUTPUT_BYTES: Final = 1 << 20
+_OUTPUT_BYTES_SHORT: Final = 64 << 10
+
+#: What a message counts in a producer's window besides its properties and body, as clients count it.
+_MESSAGE_BYTES: Final = 1024
+
+# `TransactionInfo.type`
+_BEGIN: Final = 0
+_COMMIT_ONE_PHASE: Final = 2
+_ROLLBACK: Final = 4
+_END: Final = 7
+
+# `RemoveInfo.last_delivered_sequence_id`
+_UNKNOWN: Final = -2
+
+
+class OpenWireSession:
+    """One client.
+
+    Args:
+        broker: whom it talks to.
+        wire: its socket.
+
+    Attributes:
+        client: what it is to the broker.
+    """
+
+    protocol = "OpenWire"
+
+    def __init__(self, broker: Broker, wire: Wire) -> None:
+        self._broker = broker
+        self._wire = wire
+        self._arrivals = wire.arrivals
+        self._memory = broker.memory
+        self._names = OpenWireNames()
+        self.client = Client(broker, self, self._names)
+        local = WireFormat(
+            max_frame_size=broker.options.openwire_frame_bytes_max,
+            max_inactivity_ms=broker.options.openwire_inactivity_ms,
+            max_inactivity_initial_delay_ms=broker.options.openwire_inactivity_initial_delay_ms,
+            provider_name="jdbcstore",
+            provider_version=VERSION,
+            platform_details="Python",
+        )
+        self._openwire = OpenWireConnection(local)
+        self._output: list[bytes] = [self._openwire.start()]
+        #: Whether it is going to be heard again, and to be written to, by itself.
+        self._is_next = self._is_talking = False
+        #: Whether the client is not listened to any more, and whether the socket closes when everything is written.
+        self._is_deaf = self._is_closing = False
+        self._unfinished_bytes = 0
+        self._room_bytes = _OUTPUT_BYTES
+        #: Commands that arrived while the client was held back.
+        self._unheard: list[Event] = []
+        #: Windows of producers that have one.
+        self._windows: dict[ProducerId, int] = {}
+        self.talk()
+
+    def __repr__(self) -> str:
+        return f"<session {self.client.connection_id} {self._wire.peer}>"
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._wire.peer
+
+    # -- bytes in ------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        if self.client.is_held or self._unheard or self._openwire.has_more:
+            self._openwire.receive(data, 0)  # read when the client may go on
+        elif self._arrivals.has_time or not self.client.is_open:  # what strangers say is not kept
+            self._listen(data)
+        else:
+            self._openwire.receive(data, 0)
+            self._listen_again()
+        if (held := self._openwire.held_bytes) or self._unfinished_bytes or self._unheard:
+            self._count_unfinished(held)
+        if self._output:
+            self.talk()
+
+    def _count_unfinished(self, held: int) -> None:
+        """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""
+        messages = sum([event.size for event in self._unheard if isinstance(event, Message)])
+        self._unfinished_bytes = held + messages
+        if self._has_unheard:
+            self.client.account.backlog_is(held + messages)
+        else:
+            self.client.account.frame_is(held, self._openwire.missing_bytes)
+
+    def _listen(self, data: bytes = b"") -> None:
+        """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
+        more than can be done in that time, the others are next."""
+        client = self.client
+        deadline_s = perf_counter() + SLICE_S
+        if self._unheard:
+            unheard, self._unheard = self._unheard, []
+            self._hear(unheard, deadline_s)
+        while not (client.is_held or self._unheard or self._is_deaf):
+            events = self._openwire.receive(data, _FRAMES_AT_ONCE)
+            if answer := self._openwire.data_to_send():
+                self._output.append(answer)
+            self._hear(events, deadline_s)
+            if not self._openwire.has_more:
+                break
+            data = b""
+            if perf_counter() > deadline_s:
+                break
+        if client.consumers.acknowledged:
+            self._do(OpenWireSession._settle, None)
+        if self._has_unheard and not client.is_held:
+            self._listen_again()
+
+    @property
+    def _has_unheard(self) -> bool:
+        """Whether the client has said more than was done."""
+        return not self._is_deaf and bool(self._unheard or self._openwire.has_more)
+
+    def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
+        """Do what the client asks for, until it is held back, or its slice is over."""
+        handlers, client = self._HANDLERS, self.client
+        is_late = False
+        remaining = iter(events)
+        for event in remaining:
+            is_ack = event.__class__ is c.MessageAck
+            if is_late and is_ack:
+                self._unheard += [event, *remaining]
+                return
+            if client.consumers.acknowledged and not is_ack:
+                self._do(OpenWireSession._settle, None)  # before what the client said after it
+                if client.is_held:
+                    self._unheard += [event, *remaining]
+                    return
+            if self._is_deaf:
+                return  # what stands behind a refused login, or another fatal error, is not done
+            self._do(handlers[event.__class__], event)
+            is_late = perf_counter() > deadline_s
+            if client.is_held or (is_late and not is_ack):
+                self._unheard.extend(remaining)
+
+    def _do(self, handler: Callable[[OpenWireSession, Any], None], event: Event | None) -> None:
+        """Handle a command; what goes wrong is told to the client."""
+        try:
+            handler(self, event)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
+            self._failed(error, event)
+
+    def _failed(self, error: Exception, event: Event | None) -> None:
+        told, is_fatal = self.client.error_of(error, type(event).__name__)
+        request = None
+        if isinstance(event, c.BaseCommand | Message):
+            if event.response_required:
+                request = event.command_id
+            elif isinstance(event, c.MessageAck | Message) and event.transaction_id is not None:
+                self.client.producer.spoil(str(event.transaction_id))
+        self._refuse(request, told, is_fatal=is_fatal)
+
+    def _again(self, event: Event) -> None:
+        """The client has to wait: this is heard again, before all that comes behind it."""
+        self._unheard.insert(0, event)
+
+    def _listen_again(self) -> None:
+        """Read no more, and go on in another turn of the loop: once, whoever asks for it, or the client would have
+        several slices."""
+        self._wire.pause()
+        if not self._is_next:
+            self._is_next = True
+            self._arrivals.later(self._hear_rest)
+
+    def _hear_rest(self) -> None:
+        self._is_next = False
+        client = self.client
+        if not client.is_held and not client.is_closed:
+            self._listen()
+            self._count_unfinished(self._openwire.held_bytes)
+            if not client.is_held and not self._has_unheard:
+                self._wire.resume()
+            if self._output:
+                self.talk()
+
+    # -- bytes out -----------------------------------------------------------------------------------------------
+
+    def _say(self, command: Command) -> None:
+        """Queue a command for the client."""
+        self._output.append(self._openwire.send(command))
+        if not self._is_talking:
+            self.talk()
+
+    def talk(self) -> None:
+        """Write what there is to say at the end of this turn of the loop."""
+        if not self._is_talking:
+            self._is_talking = True
+            self.client.talk()
+
+    def write(self) -> None:
+        """Write what there is to say."""
+        self._is_talking = False
+        client = self.client
+        if client.is_closed:
+            return
+        is_full = self._room_bytes < 0 and not client.is_over
+        if is_full:
+            client.consumers.is_choked = False
+        if self._output:
+            data = b"".join(self._output)
+            self._output.clear()
+            if data:
+                self._wire.write(data)
+        self._room_bytes = _OUTPUT_BYTES_SHORT if self._memory.is_short else _OUTPUT_BYTES
+        if self._is_closing or self._openwire.close_expected:
+            self._wire.close()
+        elif client.consumers.is_choked:
+            return
+        elif is_full:
+            self._broker.loop.call_soon(self._go_on)
+        else:
+            client.consumers.flushed()
+
+    def _go_on(self) -> None:
+        """The socket has taken what was delivered at once: deliver more."""
+        if not self.client.consumers.is_choked and not self.client.is_closed:
+            self.unchoke()
+
+    def unchoke(self) -> None:
+        """Everything written has left."""
+        if not self.client.is_over:
+            self.client.consumers.unchoke()
+
+    def beat(self) -> None:
+        """Send a sign of life."""
+        if not self.client.consumers.is_choked:
+            self._say(c.KeepAliveInfo())
+
+    def _respond(self, command: c.BaseCommand | Message) -> None:
+        """What a command asked for is done."""
+        if command.response_required:
+            self._done(command.command_id)
+
+    def _done(self, command_id: int) -> None:
+        if not self.client.is_closed:
+            self._say(c.Response(correlation_id=command_id))
+
+    def _refuse(self, request: object, error: BaseException, *, is_fatal: bool = False) -> None:
+        """Tell the client that something has failed."""
+        if self.client.is_closed:
+            return
+        exception = throwable_of(error)
+        if isinstance(request, int):
+            self._say(c.ExceptionResponse(correlation_id=request, exception=exception))
+        elif self._openwire.agreed is not None:
+            self._say(c.ConnectionError(exception=exception))
+        if is_fatal:
+            self._end()
+
+    def _end(self) -> None:
+        """The last word is said: the client is not listened to any more."""
+        self._is_deaf = self._is_closing = True
+        self.client.end()
+        self.talk()
+
+    # -- what the broker says --------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send a message to the client."""
+        message = delivery.message
+        if message is None:
+            raise ValueError(f"{delivery!r} holds no message")
+        if delivery.lane is not None and delivery.message_id.broker_sequence_id == 0:
+            message = message.copy()  # clients say by this number how far they have come, and the store gave it none
+            message.message_id = MessageId(
+                delivery.message_id.producer_id, delivery.message_id.producer_sequence_id, delivery.sent
+            )
+        subscription: Any = consumer.tag
+        data = self._openwire.send(
+            c.MessageDispatch(
+                consumer_id=subscription.consumer_id,
+                destination=message.destination,
+                message=message,
+                redelivery_counter=delivery.redeliveries,
+            )
+        )
+        self._output.append(data)
+        self._room_bytes -= len(data)
+        if self._room_bytes < 0:
+            self.client.consumers.is_choked = True  # until the socket has taken this
+        if not self._is_talking:
+            self.talk()
+
+    def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
+        """Response, ExceptionResponse or ConnectionError: a request is the id of a command whose sender waits, or the
+        ProducerAck that is due."""
+        if error is not None:
+            self._refuse(request, error, is_fatal=is_fatal)
+        elif isinstance(request, int):
+            self._done(request)
+        elif isinstance(request, c.ProducerAck) and not self.client.is_closed:
+            self._say(request)
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything: tell the client."""
+        subscription: Any = consumer.tag
+        self._say(c.MessageDispatch(consumer_id=subscription.consumer_id, destination=subscription.destination))
+
+    def pause(self) -> None:
+        """Do not read from the client."""
+        self._wire.pause()
+
+    def resume(self) -> None:
+        """Hear what was not heard yet, then read again."""
+        self._listen_again()
+
+    def dismiss(self, text: str) -> None:
+        """End the connection. Who can go to another broker does, and hears no error."""
+        if self._broker.is_running and self._openwire.agreed is not None:
+            self._say(c.ConnectionError(exception=throwable_of(ProtocolError(text))))
+        self._end()
+
+    def cut(self, reason: str) -> None:
+        """Close the socket now."""
+        self._wire.end(reason)
+
+    def probe(self, told: Callable[[bool], object]) -> None:
+        """Find out whether the client's machine answers."""
+        self._wire.probe(told)
+
+    def closed(self) -> None:
+        """The client is gone."""
+        self._openwire.close()  # the object may live on for a while
+        self._unheard.clear()
+        self._output.clear()
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    def _on_failure(self, failure: Failure) -> None:
+        log.info("protocol error, closing peer=%s error=%r", self.peer, str(failure.error))
+        self._end()
+        self._wire.pause()  # what comes behind it is for nobody
+
+    def _on_wire_format(self, _: c.WireFormatInfo) -> None:
+        agreed = self._openwire.agreed
+        assert agreed is not None
+        silence_ms = agreed.max_inactivity_ms
+        self._wire.beat(silence_ms // 3, silence_ms // 2)
+        name = self._broker.options.broker_name
+        self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))
+
+    def _on_connection(self, info: c.ConnectionInfo) -> None:
+        if info.connection_id is None or not info.connection_id.value:
+            raise ProtocolError("a ConnectionInfo needs a connection id", fatal=True)
+        if self.client.is_open:
+            if info.connection_id.value != self.client.connection_id:
+                raise ProtocolError(f"this is connection {self.client.connection_id} already")
+            self._respond(info)
+            return
+        certificate = self._wire.peer_certificate
+        subject_name = None if certificate is None else certificate.subject
+        credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
+        decided = partial(self._decided, info)
+        self.client.open(info.client_id or None, credentials, decided, info.connection_id.value)
+
+    def _decided(self, info: c.ConnectionInfo, refusal: JdbcStoreError | None) -> None:
+        if refusal is not None:
+            self._refuse(info.command_id if info.response_required else None, refusal, is_fatal=True)
+            return
+        log.debug("client connected peer=%s id=%s", self.peer, self.client.connection_id)
+        if info.manageable:
+            self._say(c.ConnectionControl())
+        self._respond(info)
+
+    def _on_shutdown(self, _: c.ShutdownInfo) -> None:
+        self._end()
+
+    def _nothing(self, command: c.BaseCommand) -> None:
+        """There is nothing to be done."""
+        self._respond(command)
+
+    # -- closing ---------------------------------------------------------------------------------------------------
+
+    def _on_remove(self, info: c.RemoveInfo) -> None:
+        removed = info.object_id
+        last = info.last_delivered_sequence_id
+        request = info.command_id if info.response_required else None
+        if isinstance(removed, ConsumerId):
+            key = str(removed)
+            consumer = self.client.consumers.by_key.get(key)
+            if consumer is None:
+                self._respond(info)
+            else:
+                self.client.consumers.unsubscribe(key, request, _unseen(consumer, last))
+        elif isinstance(removed, ConnectionId):
+            for consumer in self.client.consumers.by_key.values():
+                for delivery in _unseen(consumer, last):
+                    delivery.is_counted = False
+            self.client.leave(request, partial(self._respond, info))
+        else:
+            if isinstance(removed, ProducerId):
+                self._windows.pop(removed, None)
+            elif isinstance(removed, SessionId):
+                self._remove_session(removed, last)
+            self._respond(info)
+
+    def _remove_session(self, session_id: SessionId, last: int) -> None:
+        consumers = self.client.consumers
+        for key, consumer in list(consumers.by_key.items()):
+            subscription: Any = consumer.tag
+            consumer_id = subscription.consumer_id
+            if (consumer_id.connection_id, consumer_id.session_id) == (session_id.connection_id, session_id.value):
+                consumers.unsubscribe(key, None, _unseen(consumer, last))
+
+    # -- producers ---------------------------------------------------------------------------------------------------
+
+    def _on_producer(self, info: c.ProducerInfo) -> None:
+        if info.producer_id is not None and info.window_size > 0:
+            self._windows[info.producer_id] = info.window_size
+        self._respond(info)
+
+    def _on_message(self, message: Message) -> None:
+        memory, client = self._memory, self.client
+        destination, message_id = message.destination, message.message_id
+        if destination is None or message_id is None:
+            raise ProtocolError("a message needs a destination and a message id")
+        transaction = None if message.transaction_id is None else str(message.transaction_id)
+        if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
+            is_persistent=message.persistent,
+            is_temporary=destination.is_temporary,
+            is_in_transaction=transaction is not None,
+        ):
+            self._again(message)
+            return
+        message.broker_in_time = self._broker.now_ms()
+        client.producer.send(message, self._request_of(message), transaction)
+
+    def _request_of(self, message: Message) -> object:
+        """Who waits for a message to be safe."""
+        if message.response_required:
+            return message.command_id
+        if self._windows and message.producer_id in self._windows:
+            size = _MESSAGE_BYTES + len(message.content or b"") + len(message.marshalled_properties or b"")
+            return c.ProducerAck(producer_id=message.producer_id, size=size)
+        return None
+
+    # -- consumers ---------------------------------------------------------------------------------------------------
+
+    def _on_consumer(self, info: c.ConsumerInfo) -> None:
+        if info.consumer_id is None or info.destination is None:
+            raise ProtocolError("a ConsumerInfo needs a consumer id and a destination")
+        subscription = Subscription(info.consumer_id, info.destination)
+        wanted = subscription_request(info, subscription)
+        self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
+
+    def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:
+        key = SubscriptionKey(info.client_id or self.client.client_id or "", info.subscription_name or "")
+        self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
+
+    def _on_ack(self, ack: c.MessageAck) -> None:
+        consumers = self.client.consumers
+        consumer = consumers.by_key.get(str(ack.consumer_id))
+        if consumer is None:
+            raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
+        kind = ack.ack_type
+        deliveries = self._covered(consumer, ack)
+        request = ack.command_id if ack.response_required else None
+        if not deliveries:
+            if kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
+                log.debug("acknowledgement matches nothing peer=%s ack=%r", self.peer, ack)
+                self._respond(ack)
+                return
+            raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
+        if kind == c.ACK_DELIVERED:
+            consumer.extend(len(deliveries))
+            self._respond(ack)
+        elif kind == c.ACK_REDELIVERED:
+            self._respond(ack)
+        elif kind in (c.ACK_POISON, c.ACK_EXPIRED):
+            if ack.transaction_id is not None:
+                raise ProtocolError(f"Poison ack cannot be transacted: {ack.last_message_id}")
+            cause = cause_text(ack.poison_cause)
+            for delivery in deliveries:
+                consumers.reject(consumer, delivery, request if delivery is deliveries[-1] else None, cause)
+        else:
+            transaction = None if ack.transaction_id is None else str(ack.transaction_id)
+            consumers.acknowledge_all(consumer, deliveries, request, transaction)
+
+    def _covered(self, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
+        """The pending deliveries that an acknowledgement is about."""
+        first_id, last_id = ack.first_message_id, ack.last_message_id
+        if last_id is None:
+            return []
+        last = self._names.find(consumer, last_id, ack.destination)
+        if last is None:
+            return []
+        if ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
+            return [last]
+        if ack.ack_type == c.ACK_DELIVERED:
+            first_id = None
+        first = None if first_id is None else self._names.find(consumer, first_id, ack.destination)
+        return self.client.consumers.covered(consumer, first, last)
+
+    def _settle(self, _: None) -> None:
+        self.client.consumers.settle()
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    def _on_transaction(self, info: c.TransactionInfo) -> None:
+        transaction_id = info.transaction_id
+        if not isinstance(transaction_id, LocalTransactionId):
+            raise ProtocolError("Distributed (XA) transactions are not supported over OpenWire")
+        transactions, name = self.client.transactions, str(transaction_id)
+        if info.type == _BEGIN:
+            if name not in transactions:
+                transactions.begin(name, transaction_id)
+            self._respond(info)
+        elif info.type == _COMMIT_ONE_PHASE:
+            if not transactions.commit(name, info.command_id if info.response_required else None):
+                self._again(info)
+        elif info.type == _ROLLBACK:
+            transactions.abort(name)
+            self._respond(info)
+        elif info.type == _END:
+            self._respond(info)
+        else:
+            raise ProtocolError(f"Unknown transaction info type: {info.type}")
+
+    # -- destinations ----------------------------------------------------------------------------------------------
+
+    def _on_destination(self, info: c.DestinationInfo) -> None:
+        destination = info.destination
+        if destination is not None and destination.is_temporary:
+            if info.operation_type == 0:
+                self.client.temporaries.add(destination)
+            else:
+                self.client.temporaries.remove(destination)
+        self._respond(info)
+
+    _HANDLERS: Final[dict[type[Any], Callable[[OpenWireSession, Any], None]]] = {
+        **dict.fromkeys(MESSAGES, _on_message),
+        Failure: _on_failure,
+        c.WireFormatInfo: _on_wire_format,
+        c.ConnectionInfo: _on_connection,
+        c.SessionInfo: _nothing,
+        c.ProducerInfo: _on_producer,
+        c.ConsumerInfo: _on_consumer,
+        c.MessageAck: _on_ack,
+        c.TransactionInfo: _on_transaction,
+        c.DestinationInfo: _on_destination,
+        c.RemoveInfo: _on_remove,
+        c.RemoveSubscriptionInfo: _on_remove_subscription,
+        c.ShutdownInfo: _on_shutdown,
+        **dict.fromkeys(
+            (
+                c.BrokerInfo,
+                c.BrokerSubscriptionInfo,
+                c.ConnectionControl,
+                c.ConnectionError,
+                c.ControlCommand,
+                c.FlushCommand,
+                c.Response,
+                c.ExceptionResponse,
+                c.DataArrayResponse,
+                c.DataResponse,
+                c.IntegerResponse,
+                c.MessageDispatch,
+                c.MessageDispatchNotification,
+                c.ProducerAck,
+                c.ConsumerControl,
+                c.MessagePull,
+            ),
+            _nothing,
+        ),
+    }
+
+
+def _unseen(consumer: Consumer, last: int) -> list[Delivery]:
+    """What was sent to a consumer and never seen by its application.
+
+    Args:
+        consumer: the consumer.
+        last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
+    """
+    if last == _UNKNOWN:
+        return []
+    pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
+    for place, delivery in enumerate(pending):
+        if last >= 0 and (delivery.message_id.broker_sequence_id or delivery.sent) == last:
+            return pending[place + 1 :]
+    return pending
+
+
+@subject.register
+def _session_subject(session: OpenWireSession) -> str | None:
+    return subject(session.client)

@@ -204,7 +204,18 @@ class ClientIdTaken(ProtocolError):
 
 
 class NoSuchDestination(ProtocolError):
-    """A temporary destination is not there any more, or never was."""
+    """A temporary destination is not there any more, or never was.
+
+    Args:
+        destination: its qualified name.
+    """
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(f"The destination {destination} does not exist.")
+        self.destination = destination
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.destination,)
 
 
 class NoSuchSubscription(ProtocolError):

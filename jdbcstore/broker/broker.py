@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.blocking_calls import BlockingCalls
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.dead_letter import DeadLetters
+from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
@@ -125,6 +127,7 @@ class Broker:
         self.intake = Intake(self)
         self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
+        self.advisories = Advisories(self)
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
@@ -445,9 +448,10 @@ class Broker:
         for client in list(self.clients):
             client.renew_access()
 
-    def add_temporary(self, destination: Destination) -> None:
+    def add_temporary(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
         self._temporary.add(destination)
+        self.advisories.temporary_added(destination, connection_id)
 
     def knows_temporary(self, destination: Destination) -> bool:
         """Whether a temporary destination's connection is still there."""
@@ -461,9 +465,36 @@ class Broker:
         topic = self.topics.get(destination)
         return topic is not None and bool(topic.consumers or topic.subscriptions)
 
+    def remove_destination(self, destination: Destination, answer: Answer) -> None:
+        """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
+
+        Raises:
+            ProtocolError: somebody is subscribed to it.
+        """
+        topic = self.topics.get(destination)
+        if self.has_consumers(destination) or (topic is not None and topic.durable):
+            raise ProtocolError(f"Destination: {destination} still has an active subscription")
+        if not destination.is_queue:
+            answer(None)
+            return
+        queue = self.queue(destination)
+
+        def purged(error: BaseException | None) -> None:
+            if error is None and queue.idle and self.queues.get(destination) is queue:
+                del self.queues[destination]
+                self._count_destinations()
+            if error is not None or not self.virtual_topics.remove(destination):
+                answer(error)
+                return
+            forgotten = self.adapter.remove_destination(QueueName.decoded(destination.physical_name))
+            self.completions.expect(forgotten, lambda _, failure: answer(failure), None)
+
+        queue.purge(purged)
+
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""
         self._temporary.discard(destination)
+        self.advisories.temporary_removed(destination)
         queue = self.queues.pop(destination, None)
         if queue is not None:
             queue.delete()

@@ -88,6 +88,7 @@ from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import OpenTransactions
+from jdbcstore.destination import Destination
 from jdbcstore.errors import ClientIdTaken, JdbcStoreError, LoginRefused, ProtocolError
 
 __all__ = ["Client"]
@@ -284,6 +285,32 @@ class Client(ClientRequests):
     def _closing(self) -> Iterator[None]:
         yield from self.consumers.closing(self._open_transactions.end_all())
         yield from self.temporaries.removing()
+
+    # -- destinations ----------------------------------------------------------------------------------------------
+
+    def use_destination(self, destination: Destination) -> None:
+        """The client is going to send to a destination.
+
+        Raises:
+            NotAuthorized: it may not.
+            NoSuchDestination: it is a temporary one that is not there.
+        """
+        self.producer.check(destination)
+
+    def remove_destination(self, destination: Destination, request: object) -> None:
+        """Remove a queue or topic with all that is in it; it is there again when it is used again.
+
+        Raises:
+            NotAuthorized: the client may not.
+            ProtocolError: somebody is subscribed to it.
+        """
+        self.access.check_remove(destination)
+        self.asked(0)
+        try:
+            self._broker.remove_destination(destination, partial(self.answered, 0, request))
+        except JdbcStoreError:
+            self.answered(0, None, None)
+            raise
 
     # -- the broker ends it ----------------------------------------------------------------------------------------
 

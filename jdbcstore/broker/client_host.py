@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
@@ -50,6 +51,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def virtual_topics(self) -> VirtualTopics:
         """Knows who gets copies."""
+
+    @property
+    def advisories(self) -> Advisories:
+        """Tell clients what happens."""
 
     @property
     def producers(self) -> Producers:

@@ -104,6 +104,10 @@ class DeliveryQueue(Protocol):
     def is_shared(self) -> bool:
         """Whether others have the same messages in the store."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being read or handed out."""
+
     def wake(self) -> None:
         """Something has come, or somebody."""
 
@@ -357,6 +361,11 @@ class Consumer:
         self.is_closed = False
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being read or handed out where it takes part: there is nothing for it now."""
+        return not self.is_awake and all(queue.is_settled for queue in self.queues)
+
+    @property
     def can_take(self) -> bool:
         """Whether it may be sent a message now."""
         return self.credit > 0 and not self.client.is_choked
@@ -390,8 +399,9 @@ class Consumer:
             self.resume()
 
     def change_prefetch(self, prefetch: int) -> None:
-        """It may hold so many messages from now on."""
-        self.credit += prefetch - self.prefetch
+        """It may hold so many messages from now on; 0 is none but those that it asks for (`jdbcstore.broker.pulls`)."""
+        self.credit += prefetch - self.prefetch - self.extension
+        self.extension = 0
         self.prefetch = prefetch
         self.resume()
 

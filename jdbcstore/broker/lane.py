@@ -214,6 +214,11 @@ class Lane:
         return not self._is_read_up and (self._reading or self._unpaged > self._pending)
 
     @property
+    def is_being_read(self) -> bool:
+        """Whether a page is on its way from the store."""
+        return self._reading or self.scanning > 0
+
+    @property
     def undecided(self) -> int:
         """Messages of window and tail that are on their way to the store."""
         return self._pending + sum(not delivery.durable for delivery in self.window)

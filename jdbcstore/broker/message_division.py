@@ -103,7 +103,7 @@ class MessageDivision:
         if self._broker.is_crowded:
             self._broker.check_room_for(destination)
         if destination.is_temporary and not self._broker.knows_temporary(destination):
-            raise NoSuchDestination(f"The destination {destination} does not exist.")
+            raise NoSuchDestination(str(destination))
         if destination.is_wildcard:
             raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
 

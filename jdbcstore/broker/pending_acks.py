@@ -134,7 +134,10 @@ class PendingAcks:
     def put_back(self, consumer: Consumer, delivery: Delivery) -> None:
         """The client has it still, in its old place."""
         consumer.unacknowledged[delivery.key] = delivery
-        consumer.credit -= 1
+        if consumer.prefetch:
+            consumer.credit -= 1
+        else:
+            consumer.extension += 1  # it was asked for
         if consumer.mode is not AcknowledgeMode.INDIVIDUAL:
             heappush(consumer.restored, (delivery.sent, delivery))
         self._names.put_back(consumer, delivery)

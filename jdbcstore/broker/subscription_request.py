@@ -36,7 +36,8 @@ class SubscriptionRequest:
             (`Consumer.subscription_id`); None if it has no name.
         tag: anything that the transport wants to find at the consumer (`Consumer.tag`), its own subscription say.
         selector: a SQL-92 condition; None for all messages.
-        prefetch: how many messages the client may have unacknowledged; None for what the destination's policy says.
+        prefetch: how many messages the client may have unacknowledged; None for what its policy says; 0 for
+            none but those that it asks for (`ClientConsumers.pull`).
         is_browser: show what is in the queues, take nothing, and end.
         subscription_name: makes a subscription to topics durable, under this name and the client's id.
         is_exclusive: whether it wants its queues for itself; None for what the policy says.

@@ -76,7 +76,7 @@ class Temporaries:
         self._account.keep(_kept_bytes(name), "This temporary destination", "Use fewer of them")
         self._by_name[name] = destination
         self.names[destination] = name
-        self._broker.add_temporary(destination)
+        self._broker.add_temporary(destination, self.connection_id)
 
     def remove(self, destination: Destination) -> None:
         """The client does not need one of them any more: it is forgotten with all that is in it.
@@ -85,7 +85,7 @@ class Temporaries:
             ProtocolError: the client has none of this name, or somebody is subscribed to it.
         """
         if destination not in self.names:
-            raise NoSuchDestination(f"The destination {destination} does not exist.")
+            raise NoSuchDestination(str(destination))
         if self._broker.has_consumers(destination):
             raise ProtocolError(f"Destination still has an active subscription: {destination}")
         name = self.names.pop(destination)

@@ -128,6 +128,10 @@ class TopicConsumer(Consumer):
         self._broker.memory.used -= taken * DELIVERY_BYTES
         self.resume()
 
+    @property
+    def is_settled(self) -> bool:
+        return not self._pending
+
     def _give(self, delivery: Delivery) -> None:
         self._given += 1
         self._broker.memory.used += DELIVERY_BYTES

@@ -24,7 +24,7 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (SelectorError, "javax.jms.InvalidSelectorException"),
     (ClientIdTaken, "javax.jms.InvalidClientIDException"),
     (NoSuchSubscription, "javax.jms.InvalidDestinationException"),
-    (NoSuchDestination, "javax.jms.InvalidDestinationException"),
+    (NoSuchDestination, "org.apache.activemq.DestinationDoesNotExistException"),
     (TransactionRolledBack, "javax.jms.TransactionRolledBackException"),
     (StoreFull, "javax.jms.ResourceAllocationException"),
     (JdbcStoreError, "javax.jms.JMSException"),
@@ -36,6 +36,8 @@ def throwable_of(error: BaseException) -> Throwable:
     """An error as the exception that a Java broker would have thrown."""
     name = next((name for kind, name in _CLASSES if isinstance(error, kind)), _OTHERS)
     text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, NoSuchDestination):
+        text = error.destination  # what its class takes for its message
     return Throwable(class_name=name, message=text, stack=())
 
 

@@ -68,6 +68,9 @@ _COMMIT_ONE_PHASE: Final = 2
 _ROLLBACK: Final = 4
 _END: Final = 7
 
+# `DestinationInfo.operation_type`
+_REMOVE: Final = 1
+
 # `RemoveInfo.last_delivered_sequence_id`
 _UNKNOWN: Final = -2
 
@@ -469,6 +472,8 @@ class OpenWireSession:
     # -- producers ---------------------------------------------------------------------------------------------------
 
     def _on_producer(self, info: c.ProducerInfo) -> None:
+        if info.destination is not None:
+            self.client.use_destination(info.destination)
         if info.producer_id is not None and info.window_size > 0:
             self._windows[info.producer_id] = info.window_size
         self._respond(info)
@@ -507,6 +512,22 @@ class OpenWireSession:
         wanted = subscription_request(info, subscription)
         self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
 
+    def _on_pull(self, pull: c.MessagePull) -> None:
+        consumer = self.client.consumers.by_key.get(str(pull.consumer_id))
+        if consumer is None:
+            raise ProtocolError(f"The subscription does not exist: {pull.consumer_id}")
+        self.client.consumers.pull(consumer, pull.timeout, partial(self.browsed, consumer))
+        self._respond(pull)
+
+    def _on_consumer_control(self, control: c.ConsumerControl) -> None:
+        key = str(control.consumer_id)
+        consumer = self.client.consumers.by_key.get(key)
+        if consumer is not None and control.close:
+            self.client.consumers.unsubscribe(key, None)
+        elif consumer is not None:
+            self.client.consumers.change_prefetch(consumer, control.prefetch)
+        self._respond(control)
+
     def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:
         key = SubscriptionKey(info.client_id or self.client.client_id or "", info.subscription_name or "")
         self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
@@ -526,7 +547,8 @@ class OpenWireSession:
                 return
             raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
         if kind == c.ACK_DELIVERED:
-            consumer.extend(len(deliveries))
+            if consumer.prefetch:
+                consumer.extend(len(deliveries))
             self._respond(ack)
         elif kind == c.ACK_REDELIVERED:
             self._respond(ack)
@@ -548,10 +570,10 @@ class OpenWireSession:
         last = self._names.find(consumer, last_id, ack.destination)
         if last is None:
             return []
-        if ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
-            return [last]
         if ack.ack_type == c.ACK_DELIVERED:
-            first_id = None
+            first_id = None  # it counts from the oldest
+        elif ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
+            return [last]
         first = None if first_id is None else self._names.find(consumer, first_id, ack.destination)
         return self.client.consumers.covered(consumer, first, last)
 
@@ -584,11 +606,16 @@ class OpenWireSession:
 
     def _on_destination(self, info: c.DestinationInfo) -> None:
         destination = info.destination
-        if destination is not None and destination.is_temporary:
-            if info.operation_type == 0:
-                self.client.temporaries.add(destination)
-            else:
+        if destination is None:
+            raise ProtocolError("a DestinationInfo needs a destination")
+        if info.operation_type == _REMOVE and not destination.is_temporary:
+            self.client.remove_destination(destination, info.command_id if info.response_required else None)
+            return
+        if destination.is_temporary:
+            if info.operation_type == _REMOVE:
                 self.client.temporaries.remove(destination)
+            else:
+                self.client.temporaries.add(destination)
         self._respond(info)
 
     _HANDLERS: Final[dict[type[Any], Callable[[OpenWireSession, Any], None]]] = {
@@ -600,6 +627,8 @@ class OpenWireSession:
         c.ProducerInfo: _on_producer,
         c.ConsumerInfo: _on_consumer,
         c.MessageAck: _on_ack,
+        c.MessagePull: _on_pull,
+        c.ConsumerControl: _on_consumer_control,
         c.TransactionInfo: _on_transaction,
         c.DestinationInfo: _on_destination,
         c.RemoveInfo: _on_remove,
@@ -621,8 +650,6 @@ class OpenWireSession:
                 c.MessageDispatch,
                 c.MessageDispatchNotification,
                 c.ProducerAck,
-                c.ConsumerControl,
-                c.MessagePull,
             ),
             _nothing,
         ),

@@ -22,6 +22,7 @@ from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, Re
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
+from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.lifecycle import Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
@@ -161,6 +162,7 @@ class Broker:
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
+        self.in_doubt = InDoubt(self, router)
         self.publish, self.commit, self.preparing, self.move = (
             router.publish,
             router.commit,

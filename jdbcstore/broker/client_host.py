@@ -10,6 +10,7 @@ from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.region_host import RegionHost
@@ -59,6 +60,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def producers(self) -> Producers:
         """Those that number their messages."""
+
+    @property
+    def in_doubt(self) -> InDoubt:
+        """Distributed transactions that are prepared."""
 
     @property
     def scheduler(self) -> Scheduler:

@@ -218,6 +218,15 @@ class DurableSubscription(TopicSubscription):
             return None
         return lane, lane.admit(message, visible=False)
 
+    def take_place(self, message: Message) -> Lane:
+        lane = self.contents.persistent_lane(message)
+        lane.take_place()
+        return lane
+
+    def begin_again(self, text: str) -> None:
+        for consumer in list(self.consumers):
+            consumer.client.disconnect(text, reason="a rollback has given messages back to its durable subscription")
+
     def offer(self, message: Message) -> None:
         """Take a message that is not stored."""
         if not self._interest.wants(message):

@@ -302,6 +302,21 @@ class Lane:
         self._pending += 1
         self._tail_adds += 1
 
+    def reappeared(self, sequence: int) -> bool:
+        """A message is again in its old place in the store, which did not show it for a while.
+
+        Returns:
+            Whether the lane will come to it. If not it has passed that place, unless the message is of another lane of
+            the same store.
+        """
+        if sequence <= self._position:
+            return False
+        self._generation += 1  # a page that is being read may show it or not
+        self._unpaged += 1
+        self._is_read_up = False
+        self.page()
+        return True
+
     def pass_over(self, message: Message) -> bool:
         """Take note of a message whose write has just been submitted, and that nobody here wants.
 

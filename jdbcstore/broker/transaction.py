@@ -11,7 +11,7 @@ from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId
 from jdbcstore.message import Message
 
 __all__ = ["OpenTransactions", "Transaction"]
@@ -58,7 +58,7 @@ class Transaction:
     def __init__(
         self,
         name: str,
-        transaction_id: LocalTransactionId,
+        transaction_id: TransactionId,
         options: BrokerOptions,
         account: ClientAccount,
         producers: Rememberer,
@@ -197,7 +197,7 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def begin(self, name: str, transaction_id: LocalTransactionId | None = None) -> None:
+    def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
         """Begin a transaction, whose messages say `transaction_id` if the client has given one.
 
         Raises:

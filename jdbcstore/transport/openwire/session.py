@@ -29,7 +29,6 @@ from jdbcstore.identifiers import (
     BrokerId,
     ConnectionId,
     ConsumerId,
-    LocalTransactionId,
     MessageId,
     ProducerId,
     SessionId,
@@ -44,6 +43,7 @@ from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import cause_text, throwable_of
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
+from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
 from jdbcstore.transport.wire import Wire
 from jdbcstore.version import VERSION
 
@@ -67,12 +67,6 @@ _MESSAGE_BYTES: Final = 1024
 
 #: How long a client may take to close its socket after its last word, or after it was refused.
 _SHUTDOWN_S: Final = 2.0
-
-# `TransactionInfo.type`
-_BEGIN: Final = 0
-_COMMIT_ONE_PHASE: Final = 2
-_ROLLBACK: Final = 4
-_END: Final = 7
 
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
@@ -102,7 +96,9 @@ class OpenWireSession:
         self._names = OpenWireNames()
         self.client = Client(broker, self, self._names)
         local = WireFormat(
-            max_frame_size=broker.options.body_bytes_max,
+            max_frame_size=broker.options.openwire_frame_bytes_max,
+            max_inactivity_ms=broker.options.openwire_inactivity_ms,
+            max_inactivity_initial_delay_ms=broker.options.openwire_inactivity_initial_delay_ms,
             provider_name="jdbcstore",
             provider_version=VERSION,
             platform_details="Python",
@@ -358,12 +354,21 @@ class OpenWireSession:
     def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
         """Response, ExceptionResponse or ConnectionError: a request is the id of a command whose sender waits, or the
         ProducerAck that is due."""
-        if error is not None:
+        if isinstance(request, XaRequest):
+            self._answer_xa(request, error)
+        elif error is not None:
             self._refuse(request, error, is_fatal=is_fatal)
         elif isinstance(request, int):
             self._done(request)
         elif isinstance(request, c.ProducerAck) and not self.client.is_closed:
             self._say(request)
+
+    def _answer_xa(self, request: XaRequest, error: BaseException | None) -> None:
+        answer = request.response(error)
+        if answer is None and error is not None:
+            self._refuse(None, error)
+        elif answer is not None and not self.client.is_closed:
+            self._say(answer)
 
     def browsed(self, consumer: Consumer) -> None:
         """A browser has shown everything: tell the client."""
@@ -630,24 +635,8 @@ class OpenWireSession:
     # -- transactions --------------------------------------------------------------------------------------------
 
     def _on_transaction(self, info: c.TransactionInfo) -> None:
-        transaction_id = info.transaction_id
-        if not isinstance(transaction_id, LocalTransactionId):
-            raise ProtocolError("Distributed (XA) transactions are not supported over OpenWire")
-        transactions, name = self.client.transactions, str(transaction_id)
-        if info.type == _BEGIN:
-            if name not in transactions:
-                transactions.begin(name, transaction_id)
-            self._respond(info)
-        elif info.type == _COMMIT_ONE_PHASE:
-            if not transactions.commit(name, info.command_id if info.response_required else None):
-                self._again(info)
-        elif info.type == _ROLLBACK:
-            transactions.abort(name)
-            self._respond(info)
-        elif info.type == _END:
-            self._respond(info)
-        else:
-            raise ProtocolError(f"Unknown transaction info type: {info.type}")
+        if not handle_transaction(info, self.client.transactions, self._say):
+            self._again(info)
 
     # -- destinations ----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from jdbcstore.config.urls import open_store
     from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
     from jdbcstore.errors import (
+        ClientIdTaken,
         CodecError,
         ConfigurationError,
         ConnectionClosed,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
         LockHeld,
         LoginRefused,
         MessageTooLarge,
+        NoSuchDestination,
+        NoSuchSubscription,
         NotAuthorized,
         NotReplicated,
         OutcomeUnknown,
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreReadOnly,
         StoreUnavailable,
+        TransactionRolledBack,
         TransientStoreError,
         UnknownTransaction,
     )
@@ -118,6 +122,7 @@ __all__ = [
     "Broker",
     "BrokerOptions",
     "BytesMessage",
+    "ClientIdTaken",
     "CodecError",
     "Commit",
     "Completion",
@@ -148,6 +153,8 @@ __all__ = [
     "MessageId",
     "MessageStore",
     "MessageTooLarge",
+    "NoSuchDestination",
+    "NoSuchSubscription",
     "NotAuthorized",
     "NotReplicated",
     "ObjectMessage",
@@ -184,6 +191,7 @@ __all__ = [
     "Topic",
     "TopicMessageStore",
     "Transaction",
+    "TransactionRolledBack",
     "TransactionStore",
     "TransientStoreError",
     "UnknownTransaction",

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["Listener", "parse_address", "parse_listeners"]
+__all__ = ["SCHEMES", "Listener", "Protocol", "parse_address", "parse_listeners"]
 
-#: What may stand before an address, and whether it means TLS.
-_SCHEMES: Final = {"": False, "stomp": False, "stomp+ssl": True}
+
+class Protocol(Enum):
+    """What clients of a listener speak. The value is the scheme's name."""
+
+    STOMP = "stomp"
+    OPENWIRE = "openwire"
+    #: STOMP or OpenWire, as the client's first bytes tell.
+    AUTO = "auto"
+    #: STOMP over WebSocket.
+    WS = "ws"
+
+
+#: What may stand before an address: the protocol, and whether it means TLS. ActiveMQ's names are among them.
+SCHEMES: Final = {
+    **dict.fromkeys(("stomp", "stomp+nio"), (Protocol.STOMP, False)),
+    **dict.fromkeys(("stomp+ssl", "stomp+nio+ssl"), (Protocol.STOMP, True)),
+    **dict.fromkeys(("openwire", "tcp", "nio"), (Protocol.OPENWIRE, False)),
+    **dict.fromkeys(("openwire+ssl", "ssl", "nio+ssl"), (Protocol.OPENWIRE, True)),
+    **dict.fromkeys(("auto", "auto+nio"), (Protocol.AUTO, False)),
+    **dict.fromkeys(("auto+ssl", "auto+nio+ssl"), (Protocol.AUTO, True)),
+    "ws": (Protocol.WS, False),
+    "wss": (Protocol.WS, True),
+}
+#: ActiveMQ's ports, for addresses without one.
+_PORTS: Final = {Protocol.STOMP: 61613, Protocol.OPENWIRE: 61616, Protocol.AUTO: 61616, Protocol.WS: 61614}
+_TLS_SCHEMES: Final = {Protocol.WS: "wss"}
 _SEPARATOR: Final = re.compile(r"[,\s]+")
+_HAS_NO_PORT: Final = re.compile(r"\[[^\]]*\]|[^:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +49,33 @@ class Listener:
         host: a name or an address, without brackets; empty for all interfaces.
         port: 0 lets the system choose.
         is_tls: whether clients have to speak TLS there.
+        protocol: what else they speak.
     """
 
     host: str
     port: int
     is_tls: bool = False
+    protocol: Protocol = Protocol.STOMP
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"stomp{'+ssl' if self.is_tls else ''}://{host}:{self.port}"
+        scheme = self.protocol.value
+        if self.is_tls:
+            scheme = _TLS_SCHEMES.get(self.protocol, f"{scheme}+ssl")
+        return f"{scheme}://{self.address}"
 
 
 def parse_listeners(bind: str) -> tuple[Listener, ...]:
     """The places that `BrokerOptions.bind` names, in their order.
 
     Args:
-        bind: one or several of ``HOST:PORT``, ``stomp://HOST:PORT`` and ``stomp+ssl://HOST:PORT``, with commas or
-            blanks between them.
+        bind: one or several of ``HOST:PORT`` and ``SCHEME://HOST[:PORT]``, see `SCHEMES`, with commas or blanks between
+            them. Without a scheme it is ``stomp``.
 
     Raises:
         ConfigurationError: one of them is none, or there are two of the same, or there is none.
@@ -53,12 +89,17 @@ def parse_listeners(bind: str) -> tuple[Listener, ...]:
 
 def _listener(text: str) -> Listener:
     scheme, separator, address = text.rpartition("://")
-    if scheme not in _SCHEMES or bool(separator) != bool(scheme):
+    if not separator:
+        return Listener(*parse_address(text))
+    if scheme not in SCHEMES:
         raise ConfigurationError(
-            f"{text!r} is not an address to listen on: give HOST:PORT, stomp://HOST:PORT or stomp+ssl://HOST:PORT"
+            f"{text!r} is not an address to listen on: give HOST:PORT, or SCHEME://HOST:PORT with one of"
+            f" {', '.join(SCHEMES)}"
         )
-    host, port = parse_address(address)
-    return Listener(host, port, _SCHEMES[scheme])
+    protocol, is_tls = SCHEMES[scheme]
+    if _HAS_NO_PORT.fullmatch(address):
+        address = f"{address}:{_PORTS[protocol]}"
+    return Listener(*parse_address(address), is_tls, protocol)
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -27,7 +27,11 @@
     │   └── NotAuthorized         the user may not do this; the text says who, what and with which destination
     ├── SelectorError             a selector cannot be read; the text says where and what would be right
     ├── ConnectionClosed          a connection to a broker in this process is closed, or there is none
-    ├── ProtocolError             the peer's bytes break STOMP
+    ├── ProtocolError             the peer's bytes break its protocol, or it asks for what cannot be done
+    │   ├── ClientIdTaken         another client has the client id
+    │   ├── NoSuchDestination     a temporary destination is not there any more
+    │   ├── NoSuchSubscription    there is no durable subscription of this name
+    │   └── TransactionRolledBack the transaction cannot be committed, and is rolled back
     └── CodecError                bytes that are not OpenWire, or a value that cannot be written as OpenWire
 
 Drivers' errors never leave the store: they are mapped once, at its edge, and stay reachable as ``__cause__``.
@@ -36,6 +40,7 @@ Drivers' errors never leave the store: they are mapped once, at its edge, and st
 from __future__ import annotations
 
 __all__ = [
+    "ClientIdTaken",
     "CodecError",
     "ConfigurationError",
     "ConnectionClosed",
@@ -49,6 +54,8 @@ __all__ = [
     "LockHeld",
     "LoginRefused",
     "MessageTooLarge",
+    "NoSuchDestination",
+    "NoSuchSubscription",
     "NotAuthorized",
     "NotReplicated",
     "OutcomeUnknown",
@@ -61,6 +68,7 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "TransactionRolledBack",
     "TransientStoreError",
     "UnknownTransaction",
 ]
@@ -205,6 +213,33 @@ class ProtocolError(JdbcStoreError):
     def __init__(self, message: str, *, fatal: bool = False) -> None:
         super().__init__(message)
         self.fatal = fatal
+
+
+class ClientIdTaken(ProtocolError):
+    """Another client has the client id; the text says which and where it is."""
+
+
+class NoSuchDestination(ProtocolError):
+    """A temporary destination is not there any more, or never was.
+
+    Args:
+        destination: its qualified name.
+    """
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(f"The destination {destination} does not exist.")
+        self.destination = destination
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.destination,)
+
+
+class NoSuchSubscription(ProtocolError):
+    """There is no durable subscription of this name."""
+
+
+class TransactionRolledBack(ProtocolError):
+    """The transaction cannot be committed, and is rolled back; the text says why."""
 
 
 class CodecError(JdbcStoreError):

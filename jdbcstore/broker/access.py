@@ -131,6 +131,11 @@ class Access:
             if reply_to is not None:
                 self.permissions.check(Action.WRITE, reply_to)
 
+    def check_remove(self, destination: Destination) -> None:
+        """Raise NotAuthorized if it may not remove a destination."""
+        if self.permissions is not None:
+            self.permissions.check(Action.ADMIN, destination)
+
     def may_receive(self, destination: Destination) -> bool:
         """Whether a subscription to a wildcard gets what is in this destination."""
         return self.permissions is None or self.permissions.may_receive(destination)

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.blocking_calls import BlockingCalls
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.dead_letter import DeadLetters
+from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.health import Health
+from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.lifecycle import Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
@@ -125,12 +128,15 @@ class Broker:
         self.intake = Intake(self)
         self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
+        self.advisories = Advisories(self)
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
         self.clients: set[Client] = set()
         #: Clients by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Contender] = {}
+        #: Clients by the connection id that they have chosen themselves.
+        self.connection_ids: dict[str, Contender] = {}
         self.is_running = False
         #: Whether there are as many queues and topics as clients may have.
         self.is_crowded = False
@@ -156,6 +162,7 @@ class Broker:
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
+        self.in_doubt = InDoubt(self, router)
         self.publish, self.commit, self.preparing, self.move = (
             router.publish,
             router.commit,
@@ -294,6 +301,8 @@ class Broker:
         self.clients.discard(client)
         if client.client_id is not None and self.client_ids.get(client.client_id) is client:
             del self.client_ids[client.client_id]
+        if self.connection_ids.get(client.connection_id) is client:
+            del self.connection_ids[client.connection_id]
 
     @staticmethod
     def now_ms() -> int:
@@ -441,17 +450,53 @@ class Broker:
         for client in list(self.clients):
             client.renew_access()
 
-    def add_temporary(self, destination: Destination) -> None:
+    def add_temporary(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
         self._temporary.add(destination)
+        self.advisories.temporary_added(destination, connection_id)
 
     def knows_temporary(self, destination: Destination) -> bool:
         """Whether a temporary destination's connection is still there."""
         return destination in self._temporary
 
+    def has_consumers(self, destination: Destination) -> bool:
+        """Whether anybody is subscribed to a destination."""
+        if destination.is_queue:
+            queue = self.queues.get(destination)
+            return queue is not None and queue.has_consumers
+        topic = self.topics.get(destination)
+        return topic is not None and bool(topic.consumers or topic.subscriptions)
+
+    def remove_destination(self, destination: Destination, answer: Answer) -> None:
+        """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
+
+        Raises:
+            ProtocolError: somebody is subscribed to it.
+        """
+        topic = self.topics.get(destination)
+        if self.has_consumers(destination) or (topic is not None and topic.durable):
+            raise ProtocolError(f"Destination: {destination} still has an active subscription")
+        if not destination.is_queue:
+            answer(None)
+            return
+        queue = self.queue(destination)
+
+        def purged(error: BaseException | None) -> None:
+            if error is None and queue.idle and self.queues.get(destination) is queue:
+                del self.queues[destination]
+                self._count_destinations()
+            if error is not None or not self.virtual_topics.remove(destination):
+                answer(error)
+                return
+            forgotten = self.adapter.remove_destination(QueueName.decoded(destination.physical_name))
+            self.completions.expect(forgotten, lambda _, failure: answer(failure), None)
+
+        queue.purge(purged)
+
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""
         self._temporary.discard(destination)
+        self.advisories.temporary_removed(destination)
         queue = self.queues.pop(destination, None)
         if queue is not None:
             queue.delete()

@@ -114,6 +114,8 @@ class Browser(Consumer):
     def release(self, count: int = 1) -> None:
         """The client has taken so many: show as many more."""
         self.credit += count
+        if self.extension:
+            self._shorten(count)
         self.resume()
 
     def closing(self) -> Iterator[None]:

@@ -88,7 +88,9 @@ from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import OpenTransactions
-from jdbcstore.errors import JdbcStoreError, LoginRefused, ProtocolError
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ClientIdTaken, JdbcStoreError, LoginRefused, ProtocolError
+from jdbcstore.identifiers import ProducerId
 
 __all__ = ["Client"]
 
@@ -128,7 +130,11 @@ class Client(ClientRequests):
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def open(
-        self, client_id: str | None, credentials: Credentials, told: Callable[[JdbcStoreError | None], object]
+        self,
+        client_id: str | None,
+        credentials: Credentials,
+        told: Callable[[JdbcStoreError | None], object],
+        connection_id: str | None = None,
     ) -> None:
         """Let the client in. It is held until that is decided, perhaps at once.
 
@@ -137,12 +143,53 @@ class Client(ClientRequests):
             credentials: by which it proves who it is.
             told: called once, with None if it is let in; else with what to tell it before it is ended. Never if the
                 client is gone by then.
+            connection_id: what it calls its connection, and what the ids of its messages and the names of its temporary
+                destinations begin with. Another client that has the same is what is left of its last connection, and is
+                ended before this one is let in. None for an id of the broker's.
         """
+        if connection_id is not None:
+            if connection_id.startswith(self._broker.id_stem):
+                told(ProtocolError(f"Connection id {connection_id} is one of the broker's"))
+                return
+            told = partial(self._take_connection_id, connection_id, told)
         if self._broker.authentication is None:
-            self._take_client_id(client_id, told)
+            self._leave_last_connection(connection_id, partial(self._take_client_id, client_id, told))
             return
         self.hold()
-        self.access.login(credentials, partial(self._logged_in, client_id, told))
+        self.access.login(
+            credentials,
+            lambda refusal: self._leave_last_connection(
+                None if refusal is not None else connection_id, partial(self._logged_in, client_id, told, refusal)
+            ),
+        )
+
+    def _leave_last_connection(self, connection_id: str | None, then: Callable[[], object]) -> None:
+        """End what is left of the client's last connection, then go on."""
+        last = None if connection_id is None else self._broker.connection_ids.get(connection_id)
+        if last is None or last is self:
+            then()
+            return
+        self.hold()
+
+        def gone(_: bool) -> None:
+            if not self.is_over:
+                then()
+            self.let_go()
+
+        last.when_gone(gone)
+        if not last.is_closed:
+            last.make_way(None, f"its connection id {connection_id} was taken by {self.peer}")
+
+    def _take_connection_id(
+        self,
+        connection_id: str,
+        told: Callable[[JdbcStoreError | None], object],
+        refusal: JdbcStoreError | None,
+    ) -> None:
+        if refusal is None:
+            self.connection_id = self.temporaries.connection_id = connection_id
+            self._broker.connection_ids[connection_id] = self
+        told(refusal)
 
     def _logged_in(
         self,
@@ -186,7 +233,7 @@ class Client(ClientRequests):
             return
         if holder_keeps_it:
             name = self._broker.options.broker_name
-            told(ProtocolError(f"Broker: {name} - Client: {client_id} already connected from {holder}"))
+            told(ClientIdTaken(f"Broker: {name} - Client: {client_id} already connected from {holder}"))
         else:
             self._take_client_id(client_id, told)
         self.let_go()
@@ -239,6 +286,36 @@ class Client(ClientRequests):
     def _closing(self) -> Iterator[None]:
         yield from self.consumers.closing(self._open_transactions.end_all())
         yield from self.temporaries.removing()
+
+    # -- destinations ----------------------------------------------------------------------------------------------
+
+    def introduce(self, producer_id: ProducerId) -> None:
+        """The client has a producer that has sent nothing yet, and numbers its messages: nobody has to ask about it."""
+        self._broker.producers.introduce(producer_id)
+
+    def use_destination(self, destination: Destination) -> None:
+        """The client is going to send to a destination.
+
+        Raises:
+            NotAuthorized: it may not.
+            NoSuchDestination: it is a temporary one that is not there.
+        """
+        self.producer.check(destination)
+
+    def remove_destination(self, destination: Destination, request: object) -> None:
+        """Remove a queue or topic with all that is in it; it is there again when it is used again.
+
+        Raises:
+            NotAuthorized: the client may not.
+            ProtocolError: somebody is subscribed to it.
+        """
+        self.access.check_remove(destination)
+        self.asked(0)
+        try:
+            self._broker.remove_destination(destination, partial(self.answered, 0, request))
+        except JdbcStoreError:
+            self.answered(0, None, None)
+            raise
 
     # -- the broker ends it ----------------------------------------------------------------------------------------
 

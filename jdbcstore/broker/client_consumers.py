@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -18,7 +18,9 @@ from jdbcstore.broker.consumer_factory import consumer_for, subscription_bytes
 from jdbcstore.broker.delivery import Consumer, Delivery, by_lane, giving_back
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.pending_acks import DeliveryNames, PendingAcks
+from jdbcstore.broker.pulls import Pulls
 from jdbcstore.broker.subscription_request import SubscriptionRequest
+from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.broker.transaction import OpenTransactions
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
@@ -69,6 +71,7 @@ class ClientConsumers:
         #: Their keys by destination, in order: some clients have no other name for them.
         self._by_destination: dict[Destination, dict[str, None]] = {}
         self._pending_acks = PendingAcks(names)
+        self._pulls = Pulls(broker.loop)
         #: Sent to consumers that acknowledge by themselves; settled when the bytes have left.
         self._unflushed: list[Delivery] = []
 
@@ -146,6 +149,8 @@ class ClientConsumers:
     def _subscribed(self, consumer: Consumer, request: object) -> None:
         self._client.complete(request)
         consumer.grant()
+        if isinstance(consumer, TopicConsumer):
+            self._broker.advisories.subscribed(consumer)
 
     def _subscribing_durably(self, key: str, consumer: DurableConsumer, job: Iterator[None]) -> Iterator[None]:
         try:
@@ -186,12 +191,20 @@ class ClientConsumers:
         """The key of its oldest subscription to this destination; None if there is none."""
         return next(iter(self._by_destination.get(destination, ())), None)
 
-    def unsubscribe(self, key: str | None, request: object) -> None:
+    def unsubscribe(self, key: str | None, request: object, unseen: Iterable[Delivery] = ()) -> None:
         """End a subscription; a durable one waits for its client from now on.
+
+        Args:
+            key: which one.
+            request: completed when it has left.
+            unseen: of what it has not acknowledged that which no application has seen: it comes again as if it had not
+                been delivered.
 
         Raises:
             ProtocolError: there is none of this key.
         """
+        for delivery in unseen:
+            delivery.is_counted = False
         consumer = self._take_subscription(key)
         if consumer is None:
             raise ProtocolError(
@@ -201,6 +214,7 @@ class ClientConsumers:
 
     def _unsubscribing(self, consumer: Consumer) -> Iterator[None]:
         self._account.unsubscribed(consumer.kept_bytes)
+        self._pulls.withdraw(consumer)
         self._pending_acks.forget(consumer)
         return self._broker.unsubscribing(consumer)
 
@@ -226,6 +240,22 @@ class ClientConsumers:
         except Exception:  # this is the only callback with the outcome
             self._client.answered(0, None, None)
             raise
+
+    def pull(self, consumer: Consumer, timeout_ms: int, told: Callable[[], object]) -> None:
+        """Ask for one message for a consumer whose prefetch is 0.
+
+        Args:
+            consumer: which one.
+            timeout_ms: how long to wait for it; 0 is for ever, less is only for what is there.
+            told: called when there is none by then.
+        """
+        if not consumer.prefetch:
+            self._pulls.pull(consumer, timeout_ms, told)
+
+    def change_prefetch(self, consumer: Consumer, prefetch: int) -> None:
+        """A consumer may hold so many messages from now on; 0 is none but those that it asks for."""
+        self._pulls.withdraw(consumer)
+        consumer.change_prefetch(min(max(prefetch, 0), self._broker.options.prefetch_max))
 
     def awake(self, consumer: Consumer) -> None:
         """A consumer can take more: its queues are asked at the end of this turn of the loop."""
@@ -310,6 +340,29 @@ class ClientConsumers:
         if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
             self.settle(request)
 
+    def covered(self, consumer: Consumer, first: Delivery | None, last: Delivery) -> list[Delivery]:
+        """The pending deliveries of a consumer in mode range, from `first` (None: the oldest) up to `last`."""
+        return self._pending_acks.covered(consumer, first, last)
+
+    def acknowledge_all(
+        self, consumer: Consumer, deliveries: list[Delivery], request: object, transaction: str | None = None
+    ) -> None:
+        """The client is done with just these deliveries of one consumer; else as `acknowledge`.
+
+        Raises:
+            ProtocolError: as `acknowledge`.
+        """
+        if transaction is not None:
+            among = self._transactions.named(transaction)
+            among.acknowledge(deliveries if len(deliveries) <= among.room else [])
+            self._pending_acks.take_all(consumer, deliveries)
+            self._client.complete(request)
+            return
+        self._pending_acks.take_all(consumer, deliveries)
+        self.acknowledged += deliveries
+        if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
+            self.settle(request)
+
     def settle(self, request: object = None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self.acknowledged = self.acknowledged, []
@@ -319,12 +372,13 @@ class ClientConsumers:
         else:
             self._client.work(_settling(acknowledged, answer), request, lambda: None)
 
-    def reject(self, consumer: Consumer, delivery: Delivery, request: object) -> None:
-        """The client refuses a delivery: it becomes a dead letter.
+    def reject(self, consumer: Consumer, delivery: Delivery, request: object, cause: str | None = None) -> None:
+        """The client refuses a delivery: it becomes a dead letter, which tells the `cause`.
 
         Raises:
             ProtocolError: it was only shown, by a browser.
         """
+        delivery.cause = cause
         if consumer.is_browser:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
         self._pending_acks.settle(consumer, [delivery])
@@ -377,6 +431,7 @@ class ClientConsumers:
 
     def closing(self, returned: list[Delivery]) -> Iterator[None]:
         """The client is gone: give back what it had, in one go with `returned`; a job."""
+        self._pulls.close()
         returned += [delivery for delivery in self._unflushed if delivery.lane is not None]
         self._unflushed.clear()
         consumers = list(self.by_key.values())

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.region_host import RegionHost
@@ -30,6 +32,10 @@ class ClientHost(RegionHost, Protocol):
     is_crowded: bool
     #: Clients by the client id that they asked for; no two may have the same.
     client_ids: dict[str, Contender]
+    #: Clients by the connection id that they have chosen themselves.
+    connection_ids: dict[str, Contender]
+    #: What the ids of connections begin with that the broker has chosen.
+    id_stem: str
 
     @property
     def authentication(self) -> Authentication | None:
@@ -48,8 +54,16 @@ class ClientHost(RegionHost, Protocol):
         """Knows who gets copies."""
 
     @property
+    def advisories(self) -> Advisories:
+        """Tell clients what happens."""
+
+    @property
     def producers(self) -> Producers:
         """Those that number their messages."""
+
+    @property
+    def in_doubt(self) -> InDoubt:
+        """Distributed transactions that are prepared."""
 
     @property
     def scheduler(self) -> Scheduler:

@@ -15,7 +15,7 @@ from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number, Numbering
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, NoSuchDestination, ProtocolError
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 
@@ -181,7 +181,10 @@ class ClientProducer:
         else:
             size = self._division.size_of(singles) + NUMBERED_BYTES
             answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
-            commit = partial(self._broker.producers.commit, singles, [], self._client, answer, [producer_id])
+            is_strict = self.numbering.is_strict
+            commit = partial(
+                self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict
+            )
             if self._division.needs_preparing(singles):
                 self._prepare(singles, commit)
             else:
@@ -192,6 +195,13 @@ class ClientProducer:
         permissions = self._access.permissions
         if permissions is not None and destination not in permissions.sendable:
             permissions.check_send(destination)
+
+    def check(self, destination: Destination) -> None:
+        """Raise NotAuthorized or NoSuchDestination if nothing can be sent there."""
+        for element in destination.elements():
+            if element.is_temporary and not self._broker.knows_temporary(element):
+                raise NoSuchDestination(str(element))
+        self._check_send(destination)
 
     def spoil(self, transaction: str | None) -> None:
         """A numbered message of a transaction cannot be read: the transaction cannot be committed any more."""

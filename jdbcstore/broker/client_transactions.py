@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from jdbcstore.broker.answers import SendAnswer
@@ -15,7 +16,8 @@ from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
-from jdbcstore.errors import ProtocolError
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, ProtocolError, TransactionRolledBack
+from jdbcstore.identifiers import TransactionId, XATransactionId
 
 __all__ = ["ClientTransactions"]
 
@@ -46,9 +48,20 @@ class ClientTransactions:
         self._consumers = consumers
         self._division = MessageDivision(broker)
 
-    def begin(self, name: str) -> None:
-        """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
-        self._open.begin(name)
+    def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
+        """Begin a transaction.
+
+        Args:
+            name: what the client calls it.
+            transaction_id: what its messages call it; None for an id of the broker's.
+
+        Raises:
+            ProtocolError: there is one of this name, or there are too many.
+        """
+        self._open.begin(name, transaction_id)
+
+    def __contains__(self, name: str) -> bool:
+        return self._open.get(name) is not None
 
     def commit(self, name: str, request: object) -> bool:
         """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
@@ -85,16 +98,81 @@ class ClientTransactions:
                 ready.close()
         return True
 
+    # -- distributed transactions ------------------------------------------------------------------------------------
+
+    def is_read_only(self, name: str) -> bool:
+        """Whether nothing was done in a transaction, so that it need not be prepared: `abort` it. Raises
+        ProtocolError if there is none."""
+        transaction = self._open.named(name)
+        return not (transaction.sends or transaction.acknowledged or transaction.is_incomplete)
+
+    def prepare(self, transaction_id: XATransactionId, request: object) -> bool:
+        """First phase of a distributed transaction, which is called as its id is printed. When the request is completed
+        it is in doubt and not this client's any more; if that fails it is rolled back.
+
+        Returns:
+            As `commit`.
+
+        Raises:
+            ProtocolError: there is no such transaction.
+        """
+        transaction = self._open.named(str(transaction_id))
+        if self._client.memory.is_short and self._producer.waits_for_spool():
+            return False
+        refusal = self._refusal_of(transaction)
+        if refusal is not None:
+            self.abort(transaction.name)
+            self._client.complete(request, refusal)
+            return True
+        answer = SendAnswer(self._client, request, self._division.size_of(transaction.sends))
+        acknowledged = transaction.acknowledged
+        self._open.end(transaction)
+        undo = partial(self._consumers.restore, acknowledged)
+
+        def prepared(error: BaseException | None) -> None:
+            try:
+                if error is not None and not isinstance(error, OutcomeUnknown):
+                    undo()
+            finally:
+                answer(error)
+
+        self._broker.in_doubt.prepare(transaction_id, transaction.sends, acknowledged, undo, prepared)
+        return True
+
+    def commit_prepared(self, transaction_id: XATransactionId, request: object) -> None:
+        """Second phase. Raises as `jdbcstore.broker.in_doubt.InDoubt.commit`."""
+        answer = SendAnswer(self._client, request, 0)
+        self._decide(answer, partial(self._broker.in_doubt.commit, transaction_id, self._client, answer))
+
+    def roll_back_prepared(self, transaction_id: XATransactionId, request: object) -> None:
+        """Second phase. Raises as `jdbcstore.broker.in_doubt.InDoubt.commit`."""
+        answer = SendAnswer(self._client, request, 0)
+        self._decide(answer, partial(self._broker.in_doubt.roll_back, transaction_id, answer))
+
+    def is_in_doubt(self, transaction_id: XATransactionId) -> bool:
+        """Whether a transaction is prepared, whoever has prepared it."""
+        return transaction_id in self._broker.in_doubt
+
+    def in_doubt(self) -> list[XATransactionId]:
+        """All prepared transactions of the broker, whoever has prepared them."""
+        return list(self._broker.in_doubt)
+
+    def _decide(self, answer: SendAnswer, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except JdbcStoreError as error:
+            answer(error)
+
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return ProtocolError(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: a message in it was refused")
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:
                 self._division.check_copies([message for message in transaction.sends if not takes(message)])
             except ProtocolError as error:
-                return ProtocolError(f"Transaction {transaction.name} is rolled back: {error}")
+                return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {error}")
         return None
 
     def _commit(
@@ -118,6 +196,7 @@ class ClientTransactions:
                 answer,
                 transaction.numbers,
                 prepared=prepared,
+                is_strict=self._producer.numbering.is_strict,
             )
 
     def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:

@@ -12,7 +12,7 @@ from jdbcstore.broker.interest import EVERYTHING, Interest
 from jdbcstore.broker.memory import MEMBERSHIP_BYTES, SELECTION_BYTES, SUBSCRIPTION_BYTES
 from jdbcstore.broker.subscription_request import SubscriptionRequest
 from jdbcstore.broker.topic import TopicConsumer
-from jdbcstore.errors import ProtocolError
+from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.selector import DURABLE_LENGTH_MAX, LENGTH_MAX, Selector
 from jdbcstore.subscription import SubscriptionKey
 
@@ -72,7 +72,7 @@ def _check_destination(broker: ClientHost, client: Subscriber, wanted: Subscript
     for element in elements:
         broker.check_room_for(element)
         if element.is_temporary and not broker.knows_temporary(element):
-            raise ProtocolError(f"The destination {element} does not exist.")
+            raise NoSuchDestination(str(element))
         if element.is_temporary and not element.physical_name.startswith(f"{client.connection_id}:"):
             raise ProtocolError(f"Cannot subscribe to remote temporary destination: {element}")  # its name is no secret
     is_queue = kinds == {True}
@@ -156,4 +156,4 @@ def _prefetch(broker: ClientHost, wanted: SubscriptionRequest, *, is_queue: bool
             prefetch = policy.durable_topic_prefetch
         else:
             prefetch = policy.queue_prefetch if is_queue else policy.topic_prefetch
-    return min(max(prefetch, 1), broker.options.prefetch_max)
+    return min(max(prefetch, 0), broker.options.prefetch_max)

@@ -104,6 +104,10 @@ class DeliveryQueue(Protocol):
     def is_shared(self) -> bool:
         """Whether others have the same messages in the store."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being read or handed out."""
+
     def wake(self) -> None:
         """Something has come, or somebody."""
 
@@ -193,6 +197,7 @@ class Delivery:
         "failed",
         "group",
         "is_being_marked",
+        "is_counted",
         "is_marked",
         "is_out",
         "key",
@@ -235,6 +240,8 @@ class Delivery:
         self.redeliveries = message.redelivery_counter
         #: Whether the store knows that it is going to be delivered, and whether it is being told.
         self.is_marked = self.is_being_marked = False
+        #: Whether this delivery counts as one when it comes back: False if it is known that no application has seen it.
+        self.is_counted = True
         #: Whether it has been taken out of window or store, for a consumer or to be removed.
         self.is_out = False
         self.consumer: Consumer | None = None
@@ -292,6 +299,7 @@ class Consumer:
         "client",
         "credit",
         "destination",
+        "extension",
         "interest",
         "is_auto",
         "is_awake",
@@ -330,6 +338,8 @@ class Consumer:
         self.is_auto = mode is AcknowledgeMode.AUTO
         self.prefetch = prefetch
         self.credit = prefetch
+        #: How much of the credit is for messages that are with the application, and not acknowledged (`extend`).
+        self.extension = 0
         self.interest = interest
         #: What its transport wanted to find here.
         self.tag: object = None
@@ -351,6 +361,11 @@ class Consumer:
         self.is_closed = False
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being read or handed out where it takes part: there is nothing for it now."""
+        return not self.is_awake and all(queue.is_settled for queue in self.queues)
+
+    @property
     def can_take(self) -> bool:
         """Whether it may be sent a message now."""
         return self.credit > 0 and not self.client.is_choked
@@ -364,8 +379,31 @@ class Consumer:
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: there is room for as many."""
         self.credit += count
+        if self.extension:
+            self._shorten(count)
         if self.parked:
             self.resume()
+
+    def _shorten(self, count: int) -> None:
+        """So many of those are acknowledged that it had credit for already."""
+        taken = min(count, self.extension)
+        self.extension -= taken
+        self.credit -= taken
+
+    def extend(self, count: int) -> None:
+        """The application has the first `count` of those that are not acknowledged: it may be sent as many more."""
+        more = count - self.extension
+        if more > 0:
+            self.extension += more
+            self.credit += more
+            self.resume()
+
+    def change_prefetch(self, prefetch: int) -> None:
+        """It may hold so many messages from now on; 0 is none but those that it asks for (`jdbcstore.broker.pulls`)."""
+        self.credit += prefetch - self.prefetch - self.extension
+        self.extension = 0
+        self.prefetch = prefetch
+        self.resume()
 
     def withhold(self) -> None:
         """Deliver nothing to this subscription until `grant`; to others of the same client, yes."""

@@ -43,7 +43,7 @@ from jdbcstore.broker.topic import Topic, TopicSubscription
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
 from jdbcstore.destination import Queue as QueueName
-from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, NoSuchSubscription, ProtocolError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.selector import CONVERT_STRINGS
@@ -217,6 +217,15 @@ class DurableSubscription(TopicSubscription):
             self._collect(message.message_id)
             return None
         return lane, lane.admit(message, visible=False)
+
+    def take_place(self, message: Message) -> Lane:
+        lane = self.contents.persistent_lane(message)
+        lane.take_place()
+        return lane
+
+    def begin_again(self, text: str) -> None:
+        for consumer in list(self.consumers):
+            consumer.client.disconnect(text, reason="a rollback has given messages back to its durable subscription")
 
     def offer(self, message: Message) -> None:
         """Take a message that is not stored."""
@@ -505,7 +514,7 @@ class Durables:
         """
         known = self._known.get(key)
         if known is None:
-            raise ProtocolError(
+            raise NoSuchSubscription(
                 f"No durable subscription exists for clientID: {key.client_id} and subscriptionName:"
                 f" {key.subscription_name}"
             )

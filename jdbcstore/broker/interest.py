@@ -38,6 +38,9 @@ class Interest:
             producer = None if message_id is None else message_id.producer_id
             if producer is not None and producer.connection_id == self.unwanted_connection:
                 return False
+            told = getattr(message.data_structure, "connection_id", None)  # of an advisory: whose doing it tells
+            if told is not None and told.value == self.unwanted_connection:
+                return False
         try:
             return self.selector is None or self.selector.matches(message)
         except Exception:  # it costs this message, not its queue and all who wait there

@@ -214,6 +214,11 @@ class Lane:
         return not self._is_read_up and (self._reading or self._unpaged > self._pending)
 
     @property
+    def is_being_read(self) -> bool:
+        """Whether a page is on its way from the store."""
+        return self._reading or self.scanning > 0
+
+    @property
     def undecided(self) -> int:
         """Messages of window and tail that are on their way to the store."""
         return self._pending + sum(not delivery.durable for delivery in self.window)
@@ -296,6 +301,21 @@ class Lane:
         self._unpaged += 1
         self._pending += 1
         self._tail_adds += 1
+
+    def reappeared(self, sequence: int) -> bool:
+        """A message is again in its old place in the store, which did not show it for a while.
+
+        Returns:
+            Whether the lane will come to it. If not it has passed that place, unless the message is of another lane of
+            the same store.
+        """
+        if sequence <= self._position:
+            return False
+        self._generation += 1  # a page that is being read may show it or not
+        self._unpaged += 1
+        self._is_read_up = False
+        self.page()
+        return True
 
     def pass_over(self, message: Message) -> bool:
         """Take note of a message whose write has just been submitted, and that nobody here wants.

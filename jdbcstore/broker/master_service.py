@@ -92,6 +92,7 @@ class MasterService:
         await self._call(broker.adapter.start)
         destinations = await self._call(broker.adapter.destinations)
         await broker.slices.complete(self._loading(destinations))
+        await broker.in_doubt.load(self._call)
 
     def _loading(self, destinations: Iterable[Destination]) -> Iterator[None]:
         broker = self._broker
@@ -172,6 +173,7 @@ class MasterService:
         broker.queues.clear()
         broker.topics.clear()
         broker.durables.forget()
+        broker.in_doubt.forget()
         broker.virtual_topics.forget()
         if broker.authorization is not None:
             broker.authorization.forget()

@@ -8,7 +8,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.memory import WRITE_BYTES
 from jdbcstore.broker.prepared import PREPARED_LEAST, Prepared
 from jdbcstore.destination import Destination
-from jdbcstore.errors import ProtocolError
+from jdbcstore.errors import NoSuchDestination, ProtocolError
 from jdbcstore.message import Message
 
 __all__ = ["MessageDivision"]
@@ -103,7 +103,7 @@ class MessageDivision:
         if self._broker.is_crowded:
             self._broker.check_room_for(destination)
         if destination.is_temporary and not self._broker.knows_temporary(destination):
-            raise ProtocolError(f"The destination {destination} does not exist.")
+            raise NoSuchDestination(str(destination))
         if destination.is_wildcard:
             raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
 

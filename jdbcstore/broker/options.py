@@ -19,6 +19,8 @@ _ON_LEASE_LOST: Final = ("standby", "stop")
 _MAY_BE_ZERO: Final = (
     "login_delay_max_s",
     "login_remember_s",
+    "openwire_inactivity_initial_delay_ms",
+    "openwire_inactivity_ms",
     "offline_durable_subscriber_timeout_s",
     "peer_timeout_s",
     "silence_max_s",
@@ -34,8 +36,10 @@ class BrokerOptions:
     Args:
         server_header: what CONNECTED calls the broker. Some clients look for "ActiveMQ" in it, in any case, to know
             which headers there are.
-        bind: where to listen, ``HOST:PORT``; port 0 lets the system choose. With TLS: ``stomp+ssl://HOST:PORT``, which
-            needs `TlsOptions`. Several have commas or blanks between them.
+        bind: where to listen, ``HOST:PORT`` or ``SCHEME://HOST:PORT``; port 0 lets the system choose. ``stomp`` is what
+            it is without a scheme; ``openwire`` (``tcp``, ``nio``); ``auto`` is either of them, as the client's first
+            bytes tell; ``ws`` is STOMP over WebSocket. With TLS, which needs `TlsOptions`, they are ``stomp+ssl``,
+            ``openwire+ssl`` (``ssl``), ``auto+ssl`` and ``wss``. Several have commas or blanks between them.
         broker_name: the broker's name in log lines and in errors to clients.
         users: login → passcode, in plain or as `jdbcstore user hash` prints it. None lets everybody in and looks at no
             login, unless there is a `users_file`.
@@ -52,6 +56,8 @@ class BrokerOptions:
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
         unconnected_bytes_max: how large its CONNECT may be, head and body each.
+        websocket_origins: the pages whose scripts may connect by WebSocket, ``https://example.org``, with commas or
+            blanks between them; empty is all. Clients that are no browsers say none, and may.
         stop_timeout_s: how long a stop waits for what is in flight.
         health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
 
@@ -71,6 +77,12 @@ class BrokerOptions:
             they are disconnected when they are silent.
         heart_beat_grace: stretches the silence after which a client counts as dead: two and a half of its own
             heart-beat intervals (ActiveMQ: ``transport.hbGracePeriodMultiplier``).
+
+        openwire_frame_bytes_max: the largest OpenWire frame (ActiveMQ: ``wireFormat.maxFrameSize``).
+        openwire_inactivity_ms: how long an OpenWire client may be silent; clients that want less, or 0, which is for
+            ever, have their way (ActiveMQ: ``wireFormat.maxInactivityDuration``).
+        openwire_inactivity_initial_delay_ms: how much longer the first silence may be (ActiveMQ:
+            ``wireFormat.maxInactivityDurationInitalDelay``).
 
         keep_alive: let TCP ask clients that say nothing whether their machine is still there (ActiveMQ:
             ``transport.keepAlive``, false there).
@@ -160,6 +172,7 @@ class BrokerOptions:
     backlog_max: int = 1024
     connect_timeout_s: float = 10.0
     unconnected_bytes_max: int = 16 * 1024
+    websocket_origins: str = ""
     stop_timeout_s: float = 10.0
     health_bind: str = ""
 
@@ -174,6 +187,10 @@ class BrokerOptions:
     body_bytes_max: int = 100 * _MIB
     default_heart_beat: str = "0,0"
     heart_beat_grace: float = 1.0
+
+    openwire_frame_bytes_max: int = 100 * _MIB
+    openwire_inactivity_ms: int = 30_000
+    openwire_inactivity_initial_delay_ms: int = 10_000
 
     keep_alive: bool = True
     keep_alive_idle_s: int = 20
@@ -242,7 +259,7 @@ class BrokerOptions:
             raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
         for option in fields(self):
             value = getattr(self, option.name)
-            if option.type == "int" and (type(value) is not int or value < 1):
+            if option.type == "int" and option.name not in _MAY_BE_ZERO and (type(value) is not int or value < 1):
                 raise ConfigurationError(f"{option.name} must be a whole number of at least 1, got {value!r}")
             if option.name in _MAY_BE_ZERO:
                 if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:

@@ -3,7 +3,8 @@
 In mode cumulative an acknowledgement covers everything sent before. So `Consumer.unacknowledged` is in the order of
 sending, except for what was put back (a transaction that was rolled back, a write that failed): that stands behind what
 was there then, and also in a heap by its old place. Who walks through the dictionary may stop at the first one that was
-sent later than the one that is named: what stands behind it was sent later still, or is in the heap.
+sent later than the one that is named: what stands behind it was sent later still, or is in the heap. In mode range the
+heap only says that the dictionary has to be put in order before somebody walks through it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,34 @@ class PendingAcks:
             self._close_gaps(consumer, len(deliveries))
         return deliveries
 
+    def covered(self, consumer: Consumer, first: Delivery | None, last: Delivery) -> list[Delivery]:
+        """What was sent to a consumer in mode range from one delivery on up to another, in order.
+
+        Args:
+            consumer: whose they are.
+            first: where to begin; None for the oldest.
+            last: where to end.
+        """
+        if first is last:
+            return [last]
+        if consumer.restored:
+            by_sending = sorted(consumer.unacknowledged.items(), key=lambda entry: entry[1].sent)
+            consumer.unacknowledged = dict(by_sending)
+            consumer.restored.clear()
+        from_ = 0 if first is None else first.sent
+        deliveries: list[Delivery] = []
+        for delivery in consumer.unacknowledged.values():
+            if delivery.sent > last.sent:
+                break
+            if delivery.sent >= from_:
+                deliveries.append(delivery)
+        return deliveries
+
+    def take_all(self, consumer: Consumer, deliveries: list[Delivery]) -> None:
+        """Just these are acknowledged: they are not the client's any more."""
+        self.settle(consumer, deliveries)
+        self._close_gaps(consumer, len(deliveries))
+
     def settle(self, consumer: Consumer, deliveries: list[Delivery]) -> None:
         """These are not the client's to acknowledge any more."""
         unacknowledged = consumer.unacknowledged
@@ -105,8 +134,11 @@ class PendingAcks:
     def put_back(self, consumer: Consumer, delivery: Delivery) -> None:
         """The client has it still, in its old place."""
         consumer.unacknowledged[delivery.key] = delivery
-        consumer.credit -= 1
-        if consumer.mode is AcknowledgeMode.CUMULATIVE:
+        if consumer.prefetch:
+            consumer.credit -= 1
+        else:
+            consumer.extension += 1  # it was asked for
+        if consumer.mode is not AcknowledgeMode.INDIVIDUAL:
             heappush(consumer.restored, (delivery.sent, delivery))
         self._names.put_back(consumer, delivery)
 

@@ -158,6 +158,16 @@ class Queue:
         """Whether the object can go: nobody uses it, nothing is in it, nothing is under way."""
         return not self.consumers and self.contents.is_idle and not self._pauses and not self._reload.is_under_way
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is being read or handed out: there is nothing now for those who have got nothing."""
+        return not (
+            self._consumers.is_awake
+            or self._pauses
+            or self._reload.is_under_way
+            or any(lane.is_being_read for lane in self.contents.lanes())
+        )
+
     # -- in ------------------------------------------------------------------------------------------------------
 
     def add(self, message: Message, answer: Answer) -> None:

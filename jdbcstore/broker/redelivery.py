@@ -69,7 +69,9 @@ class Redelivery:
             delivery.take_back()
             delivery.consumer = None
             delivery.is_out = False
-            delivery.redeliveries += 1
+            if delivery.is_counted:
+                delivery.redeliveries += 1
+            delivery.is_counted = True
             delivery.is_marked = False
             if self._counts is not None:
                 self._counts.keep(delivery)

@@ -49,11 +49,17 @@ class RegionHost(DestinationHost, Protocol):
     def check_room_for(self, destination: Destination) -> None:
         """Raise ProtocolError if a client wants to use one destination too many."""
 
-    def add_temporary(self, destination: Destination) -> None:
+    def add_temporary(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
 
     def knows_temporary(self, destination: Destination) -> bool:
         """Whether a temporary destination's connection is still there."""
+
+    def has_consumers(self, destination: Destination) -> bool:
+        """Whether anybody is subscribed to a destination."""
+
+    def remove_destination(self, destination: Destination, answer: Answer) -> None:
+        """Remove a queue or topic that nobody is subscribed to, with all that is in it."""
 
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""

@@ -236,20 +236,14 @@ class Router:
                 _stored(noted, error)
             if error is None:
                 self._scheduler.changed(along.jobs)
-                for delivery in acknowledged:
-                    if delivery.lane is not None:
-                        removal = delivery.lane.queue.removal
-                        removal.settled([delivery]) if delivery.lane.is_durable else removal.discard(delivery)
+                settle(acknowledged)
 
         def finish(error: BaseException | None) -> None:
             try:
                 take_effect(error)
             finally:
-                if others and error is None:
-                    whole = FollowedAnswer(answer)
-                    following = whole.following(self._with_copies(others))
-                    count = len(others) + self._virtual_topics.count(others, is_persistent=False)
-                    self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
+                if error is None:
+                    self._follow(others, publisher, answer)
                 else:
                     answer(error)
 
@@ -265,6 +259,66 @@ class Router:
         else:
             done(None, None)
         return completion
+
+    def _follow(self, others: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
+        """Publish what the store does not keep, behind the commit that it is part of."""
+        if not others:
+            answer(None)
+            return
+        whole = FollowedAnswer(answer)
+        following = whole.following(self._with_copies(others))
+        count = len(others) + self._virtual_topics.count(others, is_persistent=False)
+        self._publications.publish(following, count, publisher, partial(whole, None), whole.followed)
+
+    # -- prepared transactions ---------------------------------------------------------------------------------------
+
+    def stored_for(self, message: Message) -> Iterator[Message]:
+        """A message with its copies, as far as those have to be stored with it."""
+        if message.persistent and not self._scheduler.takes(message):
+            yield from self._virtual_topics.with_copies(message)
+        else:
+            yield message
+
+    def keeps(self, message: Message) -> bool:
+        """Whether the broker's store has to keep a message; what is to be sent later it keeps as a job."""
+        return not self._scheduler.takes(message) and self._keeper(message) is not None
+
+    def store_for(self, message: Message) -> MessageStore:
+        """The store of a message that `keeps` is true of."""
+        target = self._keeper(message)
+        if target is None:
+            raise ValueError(f"nobody keeps {message.message_id}")
+        return _store_of(_note_taker(target, message))
+
+    def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
+        """Take note of a message that a commit makes visible which was submitted just now, at a place that only the
+        store knows. Returns what has to be told when the store has answered."""
+        if message.destination is None:
+            raise ValueError("a message needs a destination")
+        if not message.destination.is_queue:
+            topic = self._host.topic(message.destination)
+            publication = topic.admit_unplaced(message, publisher)
+            return partial(topic.admitted, publication)
+        lane = self._host.queue(message.destination).contents.persistent_lane(message)
+        lane.store  # noqa: B018  # counted before it is more
+        lane.take_place()
+        return partial(_stored, (lane, None))
+
+    def follow(self, messages: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
+        """Publish what is not in the store when a prepared transaction is committed, and keep what is for later."""
+        later = [message for message in messages if self._scheduler.takes(message)]
+        others = [message for message in messages if not self._scheduler.takes(message)]
+        if not later:
+            self._follow(others, publisher, answer)
+            return
+
+        def kept(error: BaseException | None) -> None:
+            if error is None:
+                self._follow(others, publisher, answer)
+            else:
+                answer(error)
+
+        self.commit(later, [], publisher, kept)
 
     def _with_copies(self, messages: Iterable[Message]) -> Iterator[Message]:
         """Messages that the store does not keep. Those that are not persistent come behind their copies; the copies of
@@ -355,6 +409,14 @@ class Router:
             answer(None)
         else:
             self.publish(moved, None, answer)
+
+
+def settle(deliveries: Iterable[Delivery]) -> None:
+    """A commit has settled these deliveries."""
+    for delivery in deliveries:
+        if delivery.lane is not None:
+            removal = delivery.lane.queue.removal
+            removal.settled([delivery]) if delivery.lane.is_durable else removal.discard(delivery)
 
 
 def _note_taker(target: Queue | Topic, message: Message) -> Lane | Topic:

@@ -19,6 +19,8 @@ class AcknowledgeMode(Enum):
     """By the client; an acknowledgement covers everything sent before on the same subscription, too."""
     INDIVIDUAL = "individual"
     """By the client, each message alone."""
+    RANGE = "range"
+    """By the client, which names the first and the last of those that it means (`ClientConsumers.covered`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class SubscriptionRequest:
             (`Consumer.subscription_id`); None if it has no name.
         tag: anything that the transport wants to find at the consumer (`Consumer.tag`), its own subscription say.
         selector: a SQL-92 condition; None for all messages.
-        prefetch: how many messages the client may have unacknowledged; None for what the destination's policy says.
+        prefetch: how many messages the client may have unacknowledged; None for what its policy says; 0 for
+            none but those that it asks for (`ClientConsumers.pull`).
         is_browser: show what is in the queues, take nothing, and end.
         subscription_name: makes a subscription to topics durable, under this name and the client's id.
         is_exclusive: whether it wants its queues for itself; None for what the policy says.

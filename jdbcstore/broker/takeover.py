@@ -22,6 +22,7 @@ class Contender(Protocol):
     """A client that has a client id."""
 
     client_id: str | None
+    connection_id: str
 
     @property
     def callbacks(self) -> ClientCallbacks:

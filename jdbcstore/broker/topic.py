@@ -65,6 +65,14 @@ class TopicSubscription(Queue, ABC):
         """Take note of a message whose write has just been submitted to the topic's store."""
 
     @abstractmethod
+    def take_place(self, message: Message) -> Lane:
+        """A message joins the tail of the lane that is returned, at a place that only the store knows."""
+
+    @abstractmethod
+    def begin_again(self, text: str) -> None:
+        """The store has messages at places that were passed: end it, and tell its client why."""
+
+    @abstractmethod
     def offer(self, message: Message) -> None:
         """Take a message that is not stored."""
 
@@ -121,10 +129,16 @@ class TopicConsumer(Consumer):
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""
         self.credit += count
+        if self.extension:
+            self._shorten(count)
         taken = min(count, self._given)
         self._given -= taken
         self._broker.memory.used -= taken * DELIVERY_BYTES
         self.resume()
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._pending
 
     def _give(self, delivery: Delivery) -> None:
         self._given += 1
@@ -358,6 +372,14 @@ class Topic:
             entry = subscription.admit(message)
             if entry is not None:
                 publication.admitted.append(entry)
+        self._publications.append(publication)
+        return publication
+
+    def admit_unplaced(self, message: Message, publisher: Publisher | None) -> _Publication:
+        """The same of a message whose place in the store only the store knows."""
+        publication = _Publication(message, publisher)
+        if self.keeps(message):
+            publication.admitted += [(one.take_place(message), None) for one in self.subscriptions.values()]
         self._publications.append(publication)
         return publication
 

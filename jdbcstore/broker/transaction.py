@@ -11,7 +11,7 @@ from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId
 from jdbcstore.message import Message
 
 __all__ = ["OpenTransactions", "Transaction"]
@@ -58,7 +58,7 @@ class Transaction:
     def __init__(
         self,
         name: str,
-        transaction_id: LocalTransactionId,
+        transaction_id: TransactionId,
         options: BrokerOptions,
         account: ClientAccount,
         producers: Rememberer,
@@ -197,8 +197,12 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def begin(self, name: str) -> None:
-        """Begin a transaction. Raises ProtocolError if there is one of this name, or there are too many."""
+    def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
+        """Begin a transaction, whose messages say `transaction_id` if the client has given one.
+
+        Raises:
+            ProtocolError: there is one of this name, or there are too many.
+        """
         if name in self._by_name:
             raise ProtocolError(f"The transaction was already started: {name}. Commit or abort it first")
         options = self._options
@@ -207,8 +211,9 @@ class OpenTransactions:
                 f"Too many transactions: transactions_max is {options.transactions_max} for a connection. Commit or"
                 " abort one first"
             )
-        self._count += 1
-        transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
+        if transaction_id is None:
+            self._count += 1
+            transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
         self._account.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
         self._by_name[name] = Transaction(name, transaction_id, options, self._account, self._producers)
 

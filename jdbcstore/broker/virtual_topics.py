@@ -44,6 +44,17 @@ class VirtualTopics:
         self._queues.setdefault(topic, {})[queue] = None
         return True
 
+    def remove(self, queue: Destination) -> bool:
+        """A queue is removed. Returns whether it got copies."""
+        if not self.feeds(queue):
+            return False
+        topic = Topic.decoded(queue.physical_name.split(".", 2)[2])
+        of_topic = self._queues.get(topic, {})
+        of_topic.pop(queue, None)
+        if not of_topic:
+            self._queues.pop(topic, None)
+        return True
+
     def forget(self) -> None:
         """Somebody else was master in between."""
         self._queues.clear()

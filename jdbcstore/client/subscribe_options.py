@@ -67,7 +67,7 @@ def subscription_request(
         label=str(source),
         tag=mailbox,
         selector=options.get("selector"),
-        prefetch=options.get("prefetch"),
+        prefetch=_prefetch(options.get("prefetch")),
         is_browser=is_browser,
         subscription_name=options.get("durable"),
         is_exclusive=options.get("exclusive"),
@@ -75,3 +75,8 @@ def subscription_request(
         no_local=options.get("no_local", False),
         is_retroactive=options.get("retroactive", False),
     )
+
+
+def _prefetch(prefetch: int | None) -> int | None:
+    """At least one: nobody pulls here."""
+    return None if prefetch is None else max(prefetch, 1)

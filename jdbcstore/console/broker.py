@@ -6,11 +6,11 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from jdbcstore.addresses import Listener, parse_listeners
+from jdbcstore.addresses import Listener, Protocol, parse_listeners
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.broker.runner import serve
 from jdbcstore.config.build import build_broker
@@ -24,14 +24,24 @@ __all__ = ["broker"]
 
 log = logging.getLogger(__name__)
 
+_CLIENTS: Final = {
+    Protocol.STOMP: "STOMP",
+    Protocol.OPENWIRE: "OpenWire",
+    Protocol.AUTO: "STOMP and OpenWire",
+    Protocol.WS: "WebSocket",
+}
+
 
 @click.command()
 @click.option("--url", envvar="JDBCSTORE_URL", help="The store. [default: sqlite:///data/jdbcstore.db]")
 @click.option(
     "--bind",
+    "binds",
     envvar="JDBCSTORE_BIND",
-    metavar="HOST:PORT",
-    help="Where to listen, with TLS at stomp+ssl://HOST:PORT; several with commas. [default: 127.0.0.1:61613]",
+    multiple=True,
+    metavar="[SCHEME://]HOST[:PORT]",
+    help="Where to listen, and for what: stomp (the default), openwire, auto (either of them) or ws; with TLS"
+    " stomp+ssl, openwire+ssl, auto+ssl or wss. May be repeated. [default: 127.0.0.1:61613]",
 )
 @click.option("--tls-certificate", metavar="FILE", help="For TLS: the certificate with its chain, PEM or PKCS#12.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, if it is in a file of its own.")
@@ -63,7 +73,7 @@ log = logging.getLogger(__name__)
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
 def broker(
     url: str | None,
-    bind: str | None,
+    binds: tuple[str, ...],
     tls_certificate: str | None,
     tls_key: str | None,
     tls_ca: str | None,
@@ -88,6 +98,7 @@ def broker(
     Examples:
         jdbcstore broker
         jdbcstore broker --bind 0.0.0.0:61613 --user admin:secret
+        jdbcstore broker --bind stomp://0.0.0.0 --bind openwire://0.0.0.0
         jdbcstore broker --bind stomp+ssl://0.0.0.0:61614 --tls-certificate broker.pem --tls-key broker.key
         jdbcstore broker --url postgresql://activemq:secret@db/activemq --log-format json
         jdbcstore broker --config /etc/jdbcstore.toml
@@ -95,6 +106,7 @@ def broker(
 
     Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, kahadb:DIRECTORY, memory:
     """
+    bind = " ".join(binds)
     overridden = {name for name, value in (("store.url", url), ("broker.bind", bind), ("broker.users", users)) if value}
     loaded = load_configuration(config, os.environ, overridden)
     configuration = loaded.checked()
@@ -149,16 +161,26 @@ def _welcome(configuration: Configuration, addresses: list[tuple[str, int]], *, 
         replace(listener, host=host, port=port)
         for listener, (host, port) in zip(parse_listeners(configuration.broker.bind), addresses, strict=True)
     ]
-    shown = " and ".join(_shown(listener) + (" (TLS)" if listener.is_tls else "") for listener in listeners)
-    click.echo(f"jdbcstore listens for STOMP clients on {shown}, store {shown_url(configuration.url)}")
-    first = listeners[0]
-    place = _shown(replace(first, host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(first.host, first.host)))
-    more = " --tls-ca CA-FILE" if first.is_tls else ""
-    more += " --login LOGIN" if has_users else ""
-    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
-    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
+    shown = ", ".join(
+        f"for {name} clients on {' and '.join(map(_shown, of))}"
+        for protocol, name in _CLIENTS.items()
+        if (of := [listener for listener in listeners if listener.protocol is protocol])
+    )
+    click.echo(f"jdbcstore listens {shown}, store {shown_url(configuration.url)}")
+    first = next((listener for listener in listeners if listener.protocol in (Protocol.STOMP, Protocol.AUTO)), None)
+    if first is not None:
+        _show_first_steps(first, has_users=has_users)
     click.echo("  stop:           Ctrl-C or SIGTERM")
 
 
+def _show_first_steps(listener: Listener, *, has_users: bool) -> None:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.host, listener.host)
+    place = replace(listener, host=host).address
+    more = " --tls-ca CA-FILE" if listener.is_tls else ""
+    more += " --login LOGIN" if has_users else ""
+    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
+    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
+
+
 def _shown(listener: Listener) -> str:
-    return str(replace(listener, is_tls=False)).removeprefix("stomp://")
+    return listener.address + (" (TLS)" if listener.is_tls else "")

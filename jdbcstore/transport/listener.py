@@ -1,5 +1,9 @@
 """The sockets. Knows no protocol: bytes go to the session, bytes come from it, and time passes.
 
+What lies between a socket and its connection is chosen by the listener's scheme: nothing, TLS
+(`jdbcstore.transport.tls_transport`), a WebSocket (`jdbcstore.transport.websocket`) or both, or a look at the first
+bytes (`jdbcstore.transport.detection`).
+
 One small object per connection, no task and no thread: thousands of idle clients cost memory only.
 
 The write buffer's limit is zero: asyncio then tells, exactly, when the socket is full (``pause_writing``) and when
@@ -13,21 +17,25 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from jdbcstore.addresses import Listener, parse_listeners
+from jdbcstore.addresses import Listener, Protocol, parse_listeners
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.transport.arrivals import Arrivals
+from jdbcstore.transport.detection import Detection
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
+from jdbcstore.transport.seats import Seats
 from jdbcstore.transport.tcp import Socket, set_keep_alive
 from jdbcstore.transport.tls import ServerTls
 from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
+from jdbcstore.transport.websocket import Origins, WebSocketTransport
 from jdbcstore.transport.wire import TransportSession, Wire
 
 if TYPE_CHECKING:
@@ -56,11 +64,13 @@ class Connection(asyncio.Protocol):
     Args:
         broker: whose client it is.
         server: keeps the list of connections.
+        new_session: what it talks to.
     """
 
-    def __init__(self, broker: Broker, server: SocketServer) -> None:
+    def __init__(self, broker: Broker, server: SocketServer, new_session: NewSession) -> None:
         self._broker = broker
         self._server = server
+        self._new_session = new_session
         self._transport: asyncio.Transport
         self._session: TransportSession
         self._receive: Callable[[bytes], object] = self._receive_first
@@ -82,7 +92,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)
         self.peer = peer_name(transport)
         self.socket = transport.get_extra_info("socket")
-        self._session = self._server.new_session(self._broker, self)
+        self._session = self._new_session(self._broker, self)
         if self._server.is_over:
             self._transport.abort()  # accepted in the moment of the end
             return
@@ -141,7 +151,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_encrypted(self) -> bool:
         """Whether the client came by TLS."""
-        return isinstance(self._transport, TlsTransport)
+        return self._transport.get_extra_info("ssl_object") is not None
 
     @property
     def address(self) -> str:
@@ -151,7 +161,9 @@ class Connection(asyncio.Protocol):
     @property
     def peer_certificate(self) -> PeerCertificate | None:
         """By which the client has proved who it is; None without TLS, and if none was asked for or given."""
-        return self._transport.peer_certificate if isinstance(self._transport, TlsTransport) else None
+        tls = self._transport.get_extra_info("ssl_object")
+        decoded = None if tls is None else tls.getpeercert()
+        return PeerCertificate.of(decoded) if decoded else None
 
     def write(self, data: bytes) -> None:
         """Send bytes, later if the socket is full. A client that reads none of them is not read either."""
@@ -256,12 +268,12 @@ class SocketServer:
 
     Args:
         broker: whose clients they are.
-        new_session: what a new client talks to.
+        sessions: by protocol, what a new client talks to.
         tls: for those who connect with TLS; None if nobody can.
     """
 
-    def __init__(self, broker: Broker, new_session: NewSession, tls: ServerTls | None = None) -> None:
-        self.new_session = new_session
+    def __init__(self, broker: Broker, sessions: Mapping[Protocol, NewSession], tls: ServerTls | None = None) -> None:
+        self._sessions = sessions
         self._broker = broker
         self._tls = tls
         self._handshakes = None if tls is None else Handshakes(broker.loop, tls)
@@ -269,9 +281,9 @@ class SocketServer:
         self._listening: list[Acceptor] = []
         self._files_timer: asyncio.TimerHandle | None = None
         self._watch: PeerWatch | None = None
-        self._connections_max = broker.options.connections_max
-        self._per_address_max = broker.options.connections_per_address_max
-        self._by_address: dict[str, int] = {}
+        self._undecided: set[Detection] = set()
+        self._seats = Seats(broker.options.connections_max, broker.options.connections_per_address_max)
+        self._origins = Origins(broker.options.websocket_origins)
         self.arrivals = Arrivals(broker.loop)
         #: Nobody is accepted any more.
         self.is_over = False
@@ -287,9 +299,11 @@ class SocketServer:
         options = self._broker.options
         files_max = open_files_max(options.connections_max + _OTHER_FILES)
         if files_max < options.connections_max + _OTHER_FILES:
-            self._connections_max = max(files_max - _OTHER_FILES, 1)
+            self._seats.clients_max = max(files_max - _OTHER_FILES, 1)
             log.warning(
-                "this process may open %d files only (ulimit -n): connections_max=%d", files_max, self._connections_max
+                "this process may open %d files only (ulimit -n): connections_max=%d",
+                files_max,
+                self._seats.clients_max,
             )
         if self._tls is not None:
             await self._broker.loop.run_in_executor(None, self._tls.reload_if_changed)  # a standby may have waited long
@@ -321,35 +335,39 @@ class SocketServer:
 
     def _protocol(self, listener: Listener) -> Callable[[], asyncio.Protocol]:
         """Makes what a new client of this listener meets."""
+        new = self._plain_protocol(listener.protocol)
         if not listener.is_tls:
-            return lambda: Connection(self._broker, self)
+            return new
         handshakes = self._handshakes
         if handshakes is None:
             raise ListenError(f"cannot listen on {listener}: TLS needs a certificate, set tls.certificate")
-        return lambda: TlsTransport(Connection(self._broker, self), handshakes, self._is_room)
+        return lambda: TlsTransport(new(), handshakes, self._is_room)
+
+    def _plain_protocol(self, protocol: Protocol) -> Callable[[], asyncio.Protocol]:
+        connections: dict[Protocol, Callable[[], asyncio.Protocol]] = {
+            spoken: partial(Connection, self._broker, self, new) for spoken, new in self._sessions.items()
+        }
+        if protocol is Protocol.AUTO:
+            timeout_s = self._broker.options.connect_timeout_s
+            return lambda: Detection(self._broker.loop, connections, self._seats, self._undecided, timeout_s)
+        if protocol is Protocol.WS:
+            return lambda: WebSocketTransport(connections[Protocol.STOMP](), self._origins)
+        return connections[protocol]
 
     def _is_room(self) -> bool:
         handshakes = 0 if self._handshakes is None else len(self._handshakes)
-        return len(self._connections) + handshakes < self._connections_max
+        return len(self._seats) + handshakes < self._seats.clients_max
 
     def admit(self, connection: Connection) -> bool:
         """Count a client in; False if there are too many."""
-        address = connection.address
-        of_address = self._by_address.get(address, 0)
-        is_room = len(self._connections) < self._connections_max and of_address < self._per_address_max
         self._connections.add(connection)
-        self._by_address[address] = of_address + 1
-        return is_room
+        return self._seats.take(connection.address)
 
     def forget(self, connection: Connection) -> None:
         """Count a client out."""
         if connection in self._connections:
             self._connections.remove(connection)
-            left = self._by_address[connection.address] - 1
-            if left:
-                self._by_address[connection.address] = left
-            else:
-                del self._by_address[connection.address]
+            self._seats.leave(connection.address)
 
     def stop_listening(self) -> None:
         """Accept nobody any more."""
@@ -360,6 +378,8 @@ class SocketServer:
             self._files_timer.cancel()
         if self._handshakes is not None:
             self._handshakes.abort()
+        for undecided in list(self._undecided):
+            undecided.abort()
 
     async def close_connections(self, timeout_s: float) -> None:
         """Close all connections; returns when they are, or at the timeout, when `abort_connections` has to."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from jdbcstore.addresses import parse_listeners
+from jdbcstore.addresses import Protocol, parse_listeners
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.options import BrokerOptions
@@ -17,22 +17,26 @@ from jdbcstore.broker.server import Server
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.listener import NewSession, SocketServer
+from jdbcstore.transport.openwire.session import OpenWireSession
 from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import ServerTls, TlsOptions
 
 __all__ = ["NetworkBroker"]
 
-#: What clients of the listeners of `BrokerOptions.bind` speak.
-_NEW_SESSION: Final[NewSession] = StompSession
+#: What clients of the listeners of `BrokerOptions.bind` may speak.
+_SESSIONS: Final[Mapping[Protocol, NewSession]] = {
+    Protocol.STOMP: StompSession,
+    Protocol.OPENWIRE: OpenWireSession,
+}
 
 
 class NetworkBroker(Broker):
-    """A message broker over a store, for STOMP clients: `jdbcstore.Broker`.
+    """A message broker over a store, for clients of STOMP and OpenWire: `jdbcstore.Broker`.
 
     Args:
         adapter, options, spool, policies, redelivery_policies, authentication, authorization: as
             `jdbcstore.broker.broker.Broker`.
-        tls: for the listeners of `BrokerOptions.bind` that are ``stomp+ssl://``.
+        tls: for the listeners of `BrokerOptions.bind` with TLS, ``stomp+ssl://`` for example.
 
     Raises:
         ConfigurationError: a listener needs TLS, and a certificate or key cannot be used; or there is authorisation
@@ -69,7 +73,7 @@ class NetworkBroker(Broker):
         await super().start()
 
     def new_server(self) -> Server:
-        return SocketServer(self, _NEW_SESSION, self.tls)
+        return SocketServer(self, _SESSIONS, self.tls)
 
     def reload(self) -> None:
         if self.tls is not None:

@@ -18,7 +18,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, cast
 
-from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.tls import ServerTls
 
 __all__ = ["Handshakes", "TlsTransport"]
@@ -255,15 +254,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     # -- the connection's side -----------------------------------------------------------------------------------
 
-    @property
-    def peer_certificate(self) -> PeerCertificate | None:
-        """By which the client has proved who it is."""
-        decoded = None if self._tls is None else self._tls.getpeercert()
-        return PeerCertificate.of(decoded) if decoded else None
-
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known about the socket."""
-        return self._socket.get_extra_info(name, default)
+        """What is known about the socket, and ``ssl_object``."""
+        return self._tls if name == "ssl_object" else self._socket.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Go on with another connection above."""
+        self._connection = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The connection above."""
+        return self._connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes, later if the socket is full."""

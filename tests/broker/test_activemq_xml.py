@@ -32,7 +32,7 @@ FILE = """<beans xmlns="http://www.springframework.org/schema/beans">
       </users></simpleAuthenticationPlugin>
     </plugins>
     <transportConnectors>
-      <transportConnector name="openwire" uri="tcp://0.0.0.0:61616"/>
+      <transportConnector name="openwire" uri="mqtt://0.0.0.0:1883"/>
       <transportConnector name="stomp" uri="stomp+nio://127.0.0.1:${stomp.port}?maximumConnections=10"/>
     </transportConnectors>
   </broker>
@@ -77,7 +77,7 @@ def test_a_broker_runs_from_activemq_xml(request: pytest.FixtureRequest, tmp_pat
         client.subscribe("/queue/A")
         assert client.message().body == b"hello"
     log = process.log()
-    assert "level=WARNING logger=jdbcstore.console.broker activemq.xml:19: tcp://0.0.0.0:61616 is not served" in log
+    assert "level=WARNING logger=jdbcstore.console.broker activemq.xml:19: mqtt://0.0.0.0:1883 is not served" in log
     assert "name=from-xml" in log
     engine = create_engine(url)
     assert "xml_activemq_msgs" in {name.lower() for name in inspect(engine).get_table_names()}

@@ -168,4 +168,4 @@ class _Broker:
             place, what = self._examined.bean.place, f"add <transportConnectors>{EXAMPLE}</transportConnectors>"
         else:
             place, what = setting.place, f"add {EXAMPLE}"
-        self._findings.error(place, f"no connector for STOMP, so nobody could connect: {what}")
+        self._findings.error(place, f"no connector that is served, so nobody could connect: {what}")

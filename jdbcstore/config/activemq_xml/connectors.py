@@ -1,4 +1,4 @@
-"""``<transportConnectors>``: where STOMP clients connect."""
+"""``<transportConnectors>``: where clients connect."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from jdbcstore.addresses import parse_address
+from jdbcstore.addresses import SCHEMES, Listener, Protocol, parse_address
 from jdbcstore.config.activemq_xml.beans import Setting
 from jdbcstore.config.activemq_xml.findings import PlacedError
 from jdbcstore.config.activemq_xml.jdbc_url import parse_parameters
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.tls import take_tls_parameter
-from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI, TLS_URI
+from jdbcstore.config.activemq_xml.vocabulary.broker import TLS_URI
+from jdbcstore.config.activemq_xml.vocabulary.connectors import entries_of
 from jdbcstore.config.activemq_xml.vocabulary.entry import Fate
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spelling import did_you_mean
@@ -25,8 +26,8 @@ EXAMPLE: Final = '<transportConnector name="stomp" uri="stomp://0.0.0.0:61613"/>
 _URI: Final = re.compile(
     r"(?P<scheme>[a-z][a-z0-9.+-]*)://(?P<host>\[[^\]]*\]|[^:/?]*)(?::(?P<port>[0-9]{1,5}))?/?(?:\?(?P<query>.*))?"
 )
-_SERVED: Final = ("stomp", "stomp+nio", "auto", "auto+nio")
-_ENCRYPTED: Final = ("stomp+ssl", "stomp+nio+ssl", "auto+ssl", "auto+nio+ssl")
+#: ``auto.protocols``, in ActiveMQ's words.
+_AUTO: Final = {"default": Protocol.OPENWIRE, "openwire": Protocol.OPENWIRE, "stomp": Protocol.STOMP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,27 @@ class _Connector:
     @property
     def is_tls(self) -> bool:
         """Whether clients have to speak TLS."""
-        return self.scheme in _ENCRYPTED
+        return SCHEMES.get(self.scheme, (None, False))[1]
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """What clients speak; None if it is not served. Of an auto connector ``auto.protocols`` chooses."""
+        protocol = SCHEMES.get(self.scheme, (None, False))[0]
+        names = dict(self.query).get("auto.protocols")
+        if protocol is not Protocol.AUTO or names is None:
+            return protocol
+        chosen = {_AUTO[name.strip()] for name in names.split(",") if name.strip() in _AUTO}
+        return protocol if len(chosen) > 1 else next(iter(chosen), None)
 
     def __str__(self) -> str:
-        return f"stomp+ssl://{self.bind}" if self.is_tls else self.bind
+        assert self.protocol is not None
+        if self.protocol is Protocol.STOMP and not self.is_tls:
+            return self.bind
+        return str(Listener(*parse_address(self.bind), self.is_tls, self.protocol))
 
 
 def read_connectors(settings: Settings, options: Options, setting: Setting, *, has_certificate: bool) -> bool:
-    """Read the connectors; the broker listens at all of those for STOMP. Returns whether there is one.
+    """Read the connectors; the broker listens at all that it can serve. Returns whether there is one.
 
     Args:
         settings: the configuration.
@@ -104,23 +118,21 @@ def _connector(settings: Settings, examined: Examined) -> _Connector:
 
 
 def _is_served(settings: Settings, connector: _Connector, has_certificate: bool) -> bool:
-    place, scheme = connector.given.place, connector.scheme
-    protocols = dict(connector.query).get("auto.protocols")
+    place, name = connector.given.place, f"{connector.scheme}://{connector.bind}"
+    if connector.protocol is None:
+        settings.findings.warning(place, f"{name} is not served: STOMP and OpenWire are the only protocols")
+        return False
     if connector.is_tls and not has_certificate:
         settings.findings.warning(
             place,
-            f"{scheme}://{connector.bind} is not served: there is no certificate, write"
+            f"{name} is not served: there is no certificate, write"
             ' <sslContext><sslContext keyStore="FILE" keyStorePassword="PASSWORD"/></sslContext>',
         )
         return False
-    if scheme in _SERVED or connector.is_tls:
-        if protocols is None or "stomp" in (name.strip() for name in protocols.split(",")):
-            if scheme.startswith("auto"):
-                settings.findings.warning(place, f"{scheme}://{connector.bind}: STOMP clients are served, no others")
-            return True
-        scheme = f"{scheme} with {protocols}"
-    settings.findings.warning(place, f"{scheme}://{connector.bind} is not served: STOMP is the only protocol")
-    return False
+    if connector.scheme.startswith("auto"):
+        served = {Protocol.AUTO: "STOMP and OpenWire", Protocol.STOMP: "STOMP", Protocol.OPENWIRE: "OpenWire"}
+        settings.findings.warning(place, f"{name}: {served[connector.protocol]} clients are served, no others")
+    return True
 
 
 def _parameters(settings: Settings, options: Options, connector: _Connector) -> None:
@@ -128,17 +140,17 @@ def _parameters(settings: Settings, options: Options, connector: _Connector) -> 
         raise ConfigurationError(f"{connector.given.value!r} has no port, e.g. stomp://0.0.0.0:61613")
     parse_address(connector.bind)
     place = connector.given.place
-    known = {**STOMP_URI, **TLS_URI} if connector.is_tls else STOMP_URI
+    known = entries_of(SCHEMES[connector.scheme][0], is_tls=connector.is_tls)
     for name, value in connector.query:
-        entry = known.get(name)
         what = f"parameter {name} of {connector.scheme}://{connector.bind}"
-        if entry is None:
+        if name not in known:
             settings.findings.error(place, f"{what} is not known{did_you_mean(name, known)}")
             continue
-        with settings.findings.errors_at(place):
-            if connector.is_tls and name in TLS_URI and entry.fate is Fate.USED:
-                take_tls_parameter(settings, options, name.removeprefix("transport."), Given(value, place, what))
-                continue
-            given = settings.parameter(entry, value, place, what)
-            if given is not None:
-                _take(settings, options, entry.option, given)
+        for entry in known[name]:
+            with settings.findings.errors_at(place):
+                if connector.is_tls and name in TLS_URI and entry.fate is Fate.USED:
+                    take_tls_parameter(settings, options, name.removeprefix("transport."), Given(value, place, what))
+                    continue
+                given = settings.parameter(entry, value, place, what)
+                if given is not None:
+                    _take(settings, options, entry.option, given)

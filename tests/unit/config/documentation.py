@@ -9,12 +9,20 @@ from pathlib import Path
 from jdbcstore.config.activemq_xml.jdbc_url import PARAMETERS
 from jdbcstore.config.activemq_xml.vocabulary import KINDS
 from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI, TLS_URI
+from jdbcstore.config.activemq_xml.vocabulary.connectors import AUTO_URI, OPENWIRE_URI, WEBSOCKET_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGINS_NOT_RUN
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "activemq-xml.md"
 _PLACE = re.compile(r"(?<=<!-- table: )([a-z-]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _WORDS = {Fate.USED: "", Fate.KEPT: "*not yet*: ", Fate.IGNORED: "warning: ", Fate.REFUSED: "**error**: "}
+
+PARAMETERS_BESIDES = {
+    "openwire-parameters": OPENWIRE_URI,
+    "auto-parameters": AUTO_URI,
+    "websocket-parameters": WEBSOCKET_URI,
+    "tls-parameters": TLS_URI,
+}
 
 
 def rendered(text: str) -> str:
@@ -25,8 +33,8 @@ def rendered(text: str) -> str:
 def _table(name: str) -> str:
     if name == "connector-parameters":
         return _rows("parameter", STOMP_URI)
-    if name == "tls-parameters":
-        return _rows("parameter", TLS_URI)
+    if name in PARAMETERS_BESIDES:
+        return _rows("parameter", PARAMETERS_BESIDES[name])
     if name in PARAMETERS:
         return _rows("parameter", PARAMETERS[name])
     parts = list(_kinds([kind for kind in KINDS.values() if kind.where == name]))

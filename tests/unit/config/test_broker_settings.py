@@ -185,8 +185,9 @@ def test_a_broker_may_be_a_bean_of_its_class(tmp_path: Path) -> None:
         ("stomp+nio://localhost:61613?", "localhost:61613"),
         ("stomp://[::1]:61613", "[::1]:61613"),
         ("stomp://:61613/", ":61613"),
-        ("auto://0.0.0.0:61616", "0.0.0.0:61616"),
-        ("auto+nio://0.0.0.0:5671?auto.protocols=default,stomp", "0.0.0.0:5671"),
+        ("tcp://0.0.0.0:61616", "openwire://0.0.0.0:61616"),
+        ("auto://0.0.0.0:61616", "auto://0.0.0.0:61616"),
+        ("auto+nio://0.0.0.0:5671?auto.protocols=mqtt,stomp", "0.0.0.0:5671"),
     ],
 )
 def test_the_broker_listens_where_the_connector_says(tmp_path: Path, uri: str, bind: str) -> None:
@@ -219,23 +220,99 @@ def test_the_distributions_own_connectors(tmp_path: Path) -> None:
         f'<transportConnector name="{scheme}" uri="{scheme}://0.0.0.0:{port}{end}"/>' for scheme, port in uris.items()
     )
     xml = read(tmp_path, document(connectors=f"<transportConnectors>\n{lines}\n</transportConnectors>"))
-    assert xml.configuration.broker.bind == "0.0.0.0:61613"
+    bind = "openwire://0.0.0.0:61616, 0.0.0.0:61613, ws://0.0.0.0:61614"
+    assert xml.configuration.broker == BrokerOptions(
+        bind=bind, connections_max=1000, openwire_frame_bytes_max=104857600, body_bytes_max=104857600
+    )
     assert warnings(xml) == [
-        "activemq.xml:10: tcp://0.0.0.0:61616 is not served: STOMP is the only protocol",
-        "activemq.xml:11: amqp://0.0.0.0:5672 is not served: STOMP is the only protocol",
-        "activemq.xml:13: mqtt://0.0.0.0:1883 is not served: STOMP is the only protocol",
-        "activemq.xml:14: ws://0.0.0.0:61614 is not served: STOMP is the only protocol",
+        "activemq.xml:11: amqp://0.0.0.0:5672 is not served: STOMP and OpenWire are the only protocols",
+        "activemq.xml:13: mqtt://0.0.0.0:1883 is not served: STOMP and OpenWire are the only protocols",
     ]
 
 
 @pytest.mark.parametrize(
-    "uri", ["tcp://0.0.0.0:61616", "stomp+ssl://0.0.0.0:61614", "stomp+nio+ssl://h:1", "auto://h:1?auto.protocols=mqtt"]
+    ("uri", "expected", "warned"),
+    [
+        (
+            "nio://h:1?wireFormat.maxFrameSize=5mb&wireFormat.maxInactivityDuration=0"
+            "&wireFormat.maxInactivityDurationInitalDelay=7&wireFormat.cacheEnabled=true&maximumConnections=9",
+            BrokerOptions(
+                bind="openwire://h:1",
+                openwire_frame_bytes_max=5 << 20,
+                openwire_inactivity_ms=0,
+                openwire_inactivity_initial_delay_ms=7,
+                connections_max=9,
+            ),
+            [],
+        ),
+        (
+            "tcp://h:1?wireFormat.tightEncodingEnabled=false",
+            BrokerOptions(bind="openwire://h:1"),
+            ["parameter wireFormat.tightEncodingEnabled of tcp://h:1 is not used: each client chooses it"],
+        ),
+        (
+            "auto+nio://h:1?wireFormat.maxFrameSize=5mb&wireFormat.stomp.maxDataLength=5mb&protocolDetectionTimeOut=9000",
+            BrokerOptions(
+                bind="auto://h:1", openwire_frame_bytes_max=5 << 20, body_bytes_max=5 << 20, connect_timeout_s=9.0
+            ),
+            ["auto+nio://h:1: STOMP and OpenWire clients are served, no others"],
+        ),
+        (
+            "auto://h:1?auto.protocols=default,stomp",
+            BrokerOptions(bind="auto://h:1"),
+            ["auto://h:1: STOMP and OpenWire clients are served, no others"],
+        ),
+        (
+            "auto://h:1?auto.protocols=default,mqtt&wireFormat.default.maxInactivityDuration=5",
+            BrokerOptions(bind="openwire://h:1", openwire_inactivity_ms=5),
+            ["auto://h:1: OpenWire clients are served, no others"],
+        ),
+        (
+            "ws://h:1?websocket.maxTextMessageSize=1000&wireFormat.maxFrameSize=5mb",
+            BrokerOptions(bind="ws://h:1", body_bytes_max=5 << 20),
+            ["parameter websocket.maxTextMessageSize of ws://h:1 is not used: broker.body_bytes_max bounds"],
+        ),
+    ],
 )
-def test_without_a_connector_for_stomp_the_file_says_what_to_add(tmp_path: Path, uri: str) -> None:
+def test_connectors_of_all_kinds(tmp_path: Path, uri: str, expected: BrokerOptions, warned: list[str]) -> None:
+    xml = read(tmp_path, document(connectors=connector(uri.replace("&", "&amp;"))))
+    assert errors(xml) == []
+    assert xml.configuration.broker == expected
+    found = [text.removeprefix("activemq.xml:10: ") for text in warnings(xml)]
+    assert [text[: len(start)] for text, start in zip(found, warned, strict=True)] == warned
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bind"),
+    [
+        ("ssl", "openwire+ssl"),
+        ("nio+ssl", "openwire+ssl"),
+        ("auto+ssl", "auto+ssl"),
+        ("auto+nio+ssl", "auto+ssl"),
+        ("wss", "wss"),
+    ],
+)
+def test_connectors_with_tls_of_all_kinds(tmp_path: Path, scheme: str, bind: str) -> None:
+    text = document(connectors=connector(f"{scheme}://h:1"))
+    assert read(tmp_path, text, overridden={"tls.certificate"}).configuration.broker.bind == f"{bind}://h:1"
+    assert any("there is no certificate" in warning for warning in warnings(read(tmp_path, text)))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "mqtt://0.0.0.0:1883",
+        "ssl://0.0.0.0:61617",
+        "stomp+ssl://0.0.0.0:61614",
+        "stomp+nio+ssl://h:1",
+        "auto://h:1?auto.protocols=mqtt",
+    ],
+)
+def test_without_a_connector_that_is_served_the_file_says_what_to_add(tmp_path: Path, uri: str) -> None:
     text = document(connectors=connector(uri))
     xml = read(tmp_path, text)
     assert errors(xml) == [
-        "activemq.xml:9: no connector for STOMP, so nobody could connect: add"
+        "activemq.xml:9: no connector that is served, so nobody could connect: add"
         ' <transportConnector name="stomp" uri="stomp://0.0.0.0:61613"/>'
     ]
     assert warnings(xml)[0].startswith(f"activemq.xml:10: {uri.partition('?')[0].partition('://')[0]}")
@@ -351,6 +428,12 @@ def test_versions_that_are_not_safe_are_not_all(tmp_path: Path, keys: Path, vers
         ("stomp://h:1?maximumConnections=many", "'many' is not a whole number"),
         ("stomp://h:1?maximumConnections=0", "connections_max must be a whole number of at least 1"),
         ("stomp://h:1?needClientAuth=true", "no client certificate is asked for"),
+        (
+            "tcp://h:1?transport.defaultHeartBeat=1,1",
+            "transport.defaultHeartBeat of tcp://h:1 is not known",
+        ),
+        ("tcp://h:1?wireFormat.sizePrefixDisabled=true", "frames without a size cannot be bounded"),
+        ("tcp://h:1?wireFormat.maxInactivityDuration=soon", "'soon' is not a whole number"),
         ("stomp://h:99999", "'h:99999' is not an address"),
         ("stomp://h", "has no port"),
         ("stomp:h:1", "is not PROTOCOL://HOST:PORT"),

@@ -16,6 +16,7 @@ from jdbcstore.config.activemq_xml.placeholders import Placeholders
 from jdbcstore.config.activemq_xml.settings import Settings
 from jdbcstore.config.activemq_xml.vocabulary import KINDS, kind_named
 from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
+from jdbcstore.config.activemq_xml.vocabulary.connectors import AUTO_URI, OPENWIRE_URI, WEBSOCKET_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind, boolean, integer, number, size
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -188,7 +189,8 @@ TABLES = {
 }
 #: Without them a page has as many messages as the broker's options say, and a browser shows everything.
 OTHER_DEFAULTS = {"max_page_size", "max_browse_page_size"}
-TABLES_OF_ENTRIES = [*(kind.entries for kind in KINDS.values()), STOMP_URI, *PARAMETERS.values()]
+URIS = [STOMP_URI, OPENWIRE_URI, AUTO_URI, WEBSOCKET_URI]
+TABLES_OF_ENTRIES = [*(kind.entries for kind in KINDS.values()), *URIS, *PARAMETERS.values()]
 ALL_ENTRIES = [entry for table in TABLES_OF_ENTRIES for entry in table.values()]
 
 

@@ -176,7 +176,7 @@ _CONNECTOR: Final = {
     "maximumConsumersAllowedPerConnection": used(
         "`broker.subscriptions_max`", "unlimited", option="broker.subscriptions_max", read=integer
     ),
-    "maximumProducersAllowedPerConnection": ignored("STOMP clients have no producers to count", "unlimited"),
+    "maximumProducersAllowedPerConnection": ignored("producers are not counted", "unlimited"),
     "auditNetworkProducers": ignored("no network of brokers", "false", "false"),
     "allowLinkStealing": used(
         "`broker.allow_link_stealing`. One that does not answer loses its client id in any case",
@@ -191,7 +191,7 @@ _CONNECTOR: Final = {
     **ignored_all(
         "rebalanceClusterClients=false updateClusterClients=false updateClusterClientsOnRemove=false "
         "updateClusterFilter publishedAddressPolicy",
-        "STOMP clients are not told of other brokers",
+        "clients are not told of other brokers",
     ),
     **ignored_all(
         "brokerInfo brokerService messageAuthorizationPolicy server taskRunnerFactory", "no Java objects are run"
@@ -247,7 +247,6 @@ STOMP_URI: Final = {
     ),
     "transport.maxFrameSize": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
     "transport.maxDataLength": used("`broker.body_bytes_max`", option="broker.body_bytes_max", read=size),
-    "auto.protocols": used("which protocols an auto connector takes; it must name stomp"),
     **{
         prefix + name: entry
         for prefix in ("", "transport.")
@@ -338,10 +337,11 @@ BROKER_KINDS: Final = (
     ),
     Kind(
         "transportConnector",
-        "Clients connect to every connector for STOMP: `stomp`, `stomp+nio`, `auto`, `auto+nio`, and with TLS"
-        " `stomp+ssl`, `stomp+nio+ssl`, `auto+ssl`, `auto+nio+ssl`. What one of them says of itself holds for all; the"
-        " first one that says it is heard. Connectors for other protocols are warned of; without one for STOMP the file"
-        " is refused, unless `--bind` is given.",
+        "Clients connect to every connector for STOMP (`stomp`, `stomp+nio`), OpenWire (`tcp`, `nio`), either of them"
+        " (`auto`, `auto+nio`), or STOMP over WebSocket (`ws`); with TLS `stomp+ssl`, `stomp+nio+ssl`, `ssl`,"
+        " `nio+ssl`, `auto+ssl`, `auto+nio+ssl`, `wss`. What one of them says of itself holds for all; the first"
+        " one that says it is heard. Connectors for other protocols are warned of; without one that is"
+        " served the file is refused, unless `--bind` is given.",
         _CONNECTOR,
         ("org.apache.activemq.broker.TransportConnector",),
         where="connectors",

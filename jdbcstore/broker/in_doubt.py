@@ -1,0 +1,336 @@
+"""Distributed (XA) transactions that are prepared: their outcome is somebody else's decision, perhaps after a restart.
+
+A transaction is its client's until it is prepared (`jdbcstore.broker.client_transactions`). Then it belongs to nobody:
+its client may go, the broker may stop, and any client may commit it or roll it back. The store has what has to survive,
+invisible (`jdbcstore.store.contract.TransactionStore`); here is what the running broker knows besides:
+
+* where the messages that it adds will appear, so that their lanes count them when it is committed. They get their
+  numbers then, so they join the tail as any other write does (rule 6 of `jdbcstore.broker.lane`).
+* the deliveries that it settles. They stay in flight. After a commit they are settled, after a rollback they are their
+  consumer's again, or anybody's if that is gone.
+* what does not have to survive: messages that are not persistent, or are to be sent later. A restart forgets these.
+
+Of a transaction that was prepared before the store was opened only the store's part is there. What it removes or
+acknowledges is in no lane; if it is rolled back the messages are in their old places, which a lane may have passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from jdbcstore.broker.delivery import Answer, Delivery, giving_back
+from jdbcstore.broker.durable import settlements
+from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.region_host import RegionHost
+from jdbcstore.broker.router import Router, settle
+from jdbcstore.broker.topic import Publisher
+from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError, UnknownTransaction
+from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.store.contract import PreparedTransaction, SupportsTransactions, TransactionStore
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["InDoubt"]
+
+log = logging.getLogger(__name__)
+
+_Calling: TypeAlias = Awaitable[list[PreparedTransaction]]
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """A prepared transaction."""
+
+    #: Destination and priority of each message that appears in a queue.
+    queued: list[Message] = field(default_factory=list)
+    has_topics: bool = False
+    #: Deliveries of this process that it settles, and what gives them back.
+    settled: Sequence[Delivery] = ()
+    undo: Callable[[], object] = lambda: None
+    #: What the store does not have.
+    unstored: list[Message] = field(default_factory=list)
+    is_stored: bool = True
+    #: What it removes and acknowledges, if it was prepared before the store was opened.
+    removed: Sequence[tuple[Destination, MessageId]] = ()
+    acknowledged: Sequence[tuple[Destination, SubscriptionKey, MessageId]] = ()
+    is_at_work: bool = False
+
+
+class InDoubt:
+    """The prepared transactions of a broker. Everything here is called in its event loop.
+
+    Args:
+        broker: whose.
+        router: knows where messages go.
+    """
+
+    def __init__(self, broker: RegionHost, router: Router) -> None:
+        self._broker = broker
+        self._router = router
+        self._by_id: dict[XATransactionId, _Doubt] = {}
+
+    def __contains__(self, transaction_id: object) -> bool:
+        return transaction_id in self._by_id
+
+    def __iter__(self) -> Iterator[XATransactionId]:
+        """Their ids, for a transaction manager that recovers."""
+        return iter(list(self._by_id))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    async def load(self, call: Callable[[Callable[[], list[PreparedTransaction]]], _Calling]) -> None:
+        """The store was opened: what is in doubt is what it says.
+
+        Args:
+            call: calls what blocks.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        found: list[PreparedTransaction] = []
+        if isinstance(self._broker.adapter, SupportsTransactions):
+            store = self._broker.adapter.transaction_store()
+            found = await call(store.prepared_transactions)
+        former, self._by_id = self._by_id, {}
+        for one in found:
+            doubt = self._by_id[one.transaction_id] = _doubt_of(one)
+            if one.transaction_id in former:
+                doubt.unstored = former[one.transaction_id].unstored
+            log.info("transaction in doubt, its transaction manager has to decide xid=%s", one.transaction_id)
+
+    def forget(self) -> None:
+        """Somebody else was master in between."""
+        self._by_id.clear()
+
+    # -- first phase -------------------------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        transaction_id: XATransactionId,
+        sends: Sequence[Message],
+        settled: Sequence[Delivery],
+        undo: Callable[[], object],
+        answer: Answer,
+    ) -> None:
+        """Make a transaction safe, whatever its outcome will be.
+
+        Args:
+            transaction_id: whose.
+            sends, settled: what it sends and settles.
+            undo: gives back what it settles, after a rollback.
+            answer: told when it is prepared; after an error it is not, and nothing was undone.
+        """
+        doubt = _Doubt(settled=settled, undo=undo)
+        stored: list[Message] = []
+        try:
+            for message in sends:
+                self._divide(doubt, stored, message)
+            removes, acknowledges = settlements(settled)
+            if not (stored or removes or acknowledges):
+                doubt.is_stored = False
+                self._by_id[transaction_id] = doubt
+                answer(None)
+                return
+            transaction = self._store().begin(transaction_id)
+            for message in stored:
+                transaction.add_message(self._router.store_for(message), message)
+            for store, message_id in removes:
+                transaction.remove_message(store, message_id)
+            for topic, key, message_id in acknowledges:
+                transaction.acknowledge(topic, key, message_id)
+            completion = transaction.prepare()
+        except JdbcStoreError as error:
+            answer(error)
+            return
+        doubt.is_at_work = True
+        self._by_id[transaction_id] = doubt
+
+        def prepared(_: None, error: BaseException | None) -> None:
+            doubt.is_at_work = False
+            if error is not None and not isinstance(error, OutcomeUnknown):
+                self._by_id.pop(transaction_id, None)
+            answer(error)
+
+        self._broker.completions.expect(completion, prepared, None)
+
+    def _divide(self, doubt: _Doubt, stored: list[Message], message: Message) -> None:
+        """What the store has to keep of a message, and what follows the commit."""
+        router = self._router
+        for one in router.stored_for(message):
+            if router.keeps(one):
+                stored.append(one)
+                if one.destination is not None and one.destination.is_queue:
+                    doubt.queued.append(_place_of(one))
+                else:
+                    doubt.has_topics = True
+            else:
+                doubt.unstored.append(one)
+
+    # -- second phase ------------------------------------------------------------------------------------------------
+
+    def commit(self, transaction_id: XATransactionId, publisher: Publisher | None, answer: Answer) -> None:
+        """Let everything in a prepared transaction take effect.
+
+        Args:
+            transaction_id: which.
+            publisher: who is held back if a subscriber cannot keep up.
+            answer: told when it is done; after an error it is in doubt as before, unless it is an `UnknownTransaction`.
+
+        Raises:
+            UnknownTransaction: there is none.
+            StoreError: somebody else decides about it just now.
+        """
+        doubt = self._take(transaction_id)
+        if not doubt.has_topics:
+            self._commit(transaction_id, doubt, (), publisher, answer)
+            return
+
+        def found(future: asyncio.Future[list[Message]]) -> None:
+            error = StoreError("the broker serves nobody now") if future.cancelled() else future.exception()
+            if error is not None:
+                doubt.is_at_work = False
+                answer(error)
+            else:
+                self._commit(transaction_id, doubt, future.result(), publisher, answer)
+
+        self._broker.read_patiently(self._published, transaction_id).add_done_callback(found)
+
+    def _published(self, transaction_id: XATransactionId) -> list[Message]:
+        """The messages to topics of a prepared transaction; blocks."""
+        for one in self._store().prepared_transactions():
+            if one.transaction_id == transaction_id:
+                return [m for m in one.added if m.destination is not None and not m.destination.is_queue]
+        return []
+
+    def _commit(
+        self,
+        transaction_id: XATransactionId,
+        doubt: _Doubt,
+        published: Sequence[Message],
+        publisher: Publisher | None,
+        answer: Answer,
+    ) -> None:
+        notes: list[Callable[[BaseException | None], None]] = []
+
+        def done(_: None, error: BaseException | None) -> None:
+            for note in notes:
+                note(error)
+            self._decided(transaction_id, doubt, error)
+            if error is not None:
+                answer(error)
+                return
+            settle(doubt.settled)
+            self._router.follow(doubt.unstored, publisher, answer)
+
+        if not doubt.is_stored:
+            done(None, None)
+            return
+        try:
+            completion = self._store().commit_prepared(transaction_id)
+        except JdbcStoreError as error:
+            self._decided(transaction_id, doubt, error)
+            answer(error)
+            return
+        notes += [self._router.note_unplaced(message, publisher) for message in (*doubt.queued, *published)]
+        self._broker.completions.expect(completion, done, None)
+
+    def roll_back(self, transaction_id: XATransactionId, answer: Answer) -> None:
+        """As if a prepared transaction had never been. Arguments and exceptions as `commit`."""
+        doubt = self._take(transaction_id)
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._decided(transaction_id, doubt, error)
+            if error is None:
+                doubt.undo()
+                self._reappear(doubt)
+            answer(error)
+
+        if not doubt.is_stored:
+            done(None, None)
+            return
+        try:
+            completion = self._store().rollback_prepared(transaction_id)
+        except JdbcStoreError as error:
+            self._decided(transaction_id, doubt, error)
+            answer(error)
+            return
+        self._broker.completions.expect(completion, done, None)
+
+    def _take(self, transaction_id: XATransactionId) -> _Doubt:
+        doubt = self._by_id.get(transaction_id)
+        if doubt is None:
+            raise UnknownTransaction(f"Transaction {transaction_id} is not prepared")
+        if doubt.is_at_work:
+            raise StoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
+        doubt.is_at_work = True
+        return doubt
+
+    def _decided(self, transaction_id: XATransactionId, doubt: _Doubt, error: BaseException | None) -> None:
+        doubt.is_at_work = False
+        if (error is None or isinstance(error, UnknownTransaction)) and self._by_id.get(transaction_id) is doubt:
+            del self._by_id[transaction_id]
+
+    def _store(self) -> TransactionStore:
+        adapter = self._broker.adapter
+        if not isinstance(adapter, SupportsTransactions):
+            raise StoreError("This store keeps no distributed (XA) transactions: commit in one phase")
+        return adapter.transaction_store()
+
+    # -- what was taken before the store was opened ------------------------------------------------------------------
+
+    def _reappear(self, doubt: _Doubt) -> None:
+        """A rollback has put messages back into their places in the store."""
+        for destination, message_id in doubt.removed:
+            passed = [
+                lane
+                for lane in self._broker.queue(destination).contents.persistent
+                if lane.is_open and not lane.reappeared(message_id.broker_sequence_id)
+            ]
+            if passed:
+                self._bring_back(destination, message_id, passed)
+        for destination, key, _ in doubt.acknowledged:
+            topic = self._broker.topics.get(destination)
+            subscription = None if topic is None else topic.subscriptions.get(key)
+            if subscription is not None:
+                subscription.begin_again(
+                    f"A rollback has given messages back to the subscription {key.subscription_name}: subscribe again"
+                )
+
+    def _bring_back(self, destination: Destination, message_id: MessageId, passed: Sequence[Lane]) -> None:
+        """A message is again where its lane does not look any more."""
+
+        def found(future: asyncio.Future[Message | None]) -> None:
+            message = None if future.cancelled() or future.exception() is not None else future.result()
+            if message is None:
+                log.error("message not found after a rollback destination=%s message_id=%s", destination, message_id)
+                return
+            lane = self._broker.queue(destination).contents.persistent_lane(message)
+            if lane in passed and not lane.is_closed:
+                delivery = Delivery(message, lane, lane.queue.next_order(), stored=True, durable=True)
+                self._broker.memory.used += delivery.size
+                delivery.hand_out()
+                self._broker.slices.run(giving_back([delivery]))
+
+        store = passed[0].store
+        self._broker.read_patiently(store.get_message, message_id).add_done_callback(found)
+
+
+def _doubt_of(found: PreparedTransaction) -> _Doubt:
+    queued = [_place_of(message) for message in found.added if _is_queued(message)]
+    has_topics = len(queued) < len(found.added)
+    return _Doubt(queued, has_topics, removed=found.removed, acknowledged=found.acknowledged)
+
+
+def _is_queued(message: Message) -> bool:
+    return message.destination is not None and message.destination.is_queue
+
+
+def _place_of(message: Message) -> Message:
+    """Where a message belongs, without its body."""
+    return Message(destination=message.destination, priority=message.priority, persistent=True)

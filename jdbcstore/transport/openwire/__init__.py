@@ -1,0 +1,1 @@
+"""OpenWire clients, JMS's: one session each."""

@@ -1,0 +1,49 @@
+"""Errors as Java clients know them: the class by which `ExceptionResponse` and `ConnectionError` name an exception."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jdbcstore.errors import (
+    ClientIdTaken,
+    JdbcStoreError,
+    NoSuchDestination,
+    NoSuchSubscription,
+    SecurityError,
+    SelectorError,
+    StoreFull,
+    TransactionRolledBack,
+)
+from jdbcstore.openwire.commands import Throwable
+
+__all__ = ["cause_text", "throwable_of"]
+
+#: The first one that fits. A client turns what is no JMSException into one.
+_CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (SecurityError, "java.lang.SecurityException"),
+    (SelectorError, "javax.jms.InvalidSelectorException"),
+    (ClientIdTaken, "javax.jms.InvalidClientIDException"),
+    (NoSuchSubscription, "javax.jms.InvalidDestinationException"),
+    (NoSuchDestination, "org.apache.activemq.DestinationDoesNotExistException"),
+    (TransactionRolledBack, "javax.jms.TransactionRolledBackException"),
+    (StoreFull, "javax.jms.ResourceAllocationException"),
+    (JdbcStoreError, "javax.jms.JMSException"),
+)
+_OTHERS: Final = "javax.jms.JMSException"
+
+
+def throwable_of(error: BaseException) -> Throwable:
+    """An error as the exception that a Java broker would have thrown."""
+    name = next((name for kind, name in _CLASSES if isinstance(error, kind)), _OTHERS)
+    text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, NoSuchDestination):
+        text = error.destination  # what its class takes for its message
+    return Throwable(class_name=name, message=text, stack=())
+
+
+def cause_text(cause: Throwable | None) -> str | None:
+    """Why a client has given a message up, as Java prints the exception that it tells; None if it tells none."""
+    if cause is None:
+        return None
+    name = cause.class_name or "java.lang.Throwable"
+    return name if cause.message is None else f"{name}: {cause.message}"

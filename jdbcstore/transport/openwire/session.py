@@ -1,0 +1,540 @@
+"""A session: one OpenWire client. What it asks for becomes calls of the broker's face (`jdbcstore.broker.client`); what
+the broker says becomes commands.
+
+A command with ``responseRequired`` is answered when what it asked for is done: for a persistent message that is after
+the store's commit, never before. If it fails the answer is an ExceptionResponse instead. What fails without anybody
+waiting for it is told by a ConnectionError, and a transaction that it was part of cannot be committed any more. The
+connection goes on in either case; only errors of the protocol itself end it.
+
+Frames are written in the order in which they are made: the caches of both sides depend on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.producers import Number
+from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.watchdog import subject
+from jdbcstore.destination import Destination
+from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.identifiers import (
+    BrokerId,
+    ConnectionId,
+    ConsumerId,
+    MessageId,
+    ProducerId,
+    SessionId,
+    XATransactionId,
+)
+from jdbcstore.message import Message
+from jdbcstore.openwire import commands as c
+from jdbcstore.openwire.fields import MESSAGES
+from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnection
+from jdbcstore.openwire.wire_format import WireFormat
+from jdbcstore.subscription import SubscriptionKey
+from jdbcstore.transport.conversation import Conversation
+from jdbcstore.transport.openwire.delivery_names import OpenWireNames
+from jdbcstore.transport.openwire.exceptions import cause_text, throwable_of
+from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
+from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
+from jdbcstore.transport.wire import Wire
+from jdbcstore.version import VERSION
+
+if TYPE_CHECKING:
+    from jdbcstore.broker.broker import Broker
+
+__all__ = ["OpenWireSession"]
+
+log = logging.getLogger(__name__)
+
+#: What a message counts in a producer's window besides its properties and body, as clients count it.
+_MESSAGE_BYTES: Final = 1024
+
+#: How long a client may take to close its socket after its last word, or after it was refused.
+_SHUTDOWN_S: Final = 2.0
+
+# `DestinationInfo.operation_type`
+_REMOVE: Final = 1
+
+# `RemoveInfo.last_delivered_sequence_id`
+_UNKNOWN: Final = -2
+
+
+class OpenWireSession(Conversation[Event]):
+    """One client.
+
+    Args:
+        broker: whom it talks to.
+        wire: its socket.
+
+    Attributes:
+        client: what it is to the broker.
+    """
+
+    protocol = "OpenWire"
+
+    def __init__(self, broker: Broker, wire: Wire) -> None:
+        options = broker.options
+        self._names = OpenWireNames()
+        self._openwire = OpenWireConnection(
+            WireFormat(
+                max_frame_size=options.openwire_frame_bytes_max,
+                max_inactivity_ms=options.openwire_inactivity_ms,
+                max_inactivity_initial_delay_ms=options.openwire_inactivity_initial_delay_ms,
+                provider_name="jdbcstore",
+                provider_version=VERSION,
+                platform_details="Python",
+            )
+        )
+        super().__init__(broker, wire, self._names, self._openwire)
+        self._frames: list[bytes] = [self._openwire.start()]
+        #: Whether the socket closes when everything is written.
+        self._is_closing = False
+        #: Whether the client sends again what it has heard no answer for when it has lost its broker, and whether that
+        #: has happened before this connection.
+        self._is_numbered = self._is_reconnected = False
+        #: Windows of producers that have one.
+        self._windows: dict[ProducerId, int] = {}
+        self.talk()
+
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    def _read(self, data: bytes, frames_max: int) -> Sequence[Event]:
+        events = self._openwire.receive(data, frames_max)
+        if answer := self._openwire.data_to_send():
+            self._frames.append(answer)
+        return events
+
+    def _size_of(self, event: Event) -> int:
+        return event.size if isinstance(event, Message) else 0
+
+    def _output(self) -> bytes:
+        data = b"".join(self._frames)
+        self._frames.clear()
+        return data
+
+    @property
+    def _is_said(self) -> bool:
+        return self._is_closing or self._openwire.close_expected
+
+    def _failed(self, error: Exception, event: Event | None) -> None:
+        told, is_fatal = self.client.error_of(error, type(event).__name__)
+        request = None
+        if isinstance(event, c.BaseCommand | Message):
+            if event.response_required:
+                request = event.command_id
+            elif isinstance(event, c.MessageAck | Message) and event.transaction_id is not None:
+                self.client.producer.spoil(str(event.transaction_id))
+        self._refuse(request, told, is_fatal=is_fatal)
+
+    def _say(self, command: Command) -> None:
+        """Queue a command for the client."""
+        self._frames.append(self._openwire.send(command))
+        if not self._is_talking:
+            self.talk()
+
+    def beat(self) -> None:
+        """Send a sign of life."""
+        if not self.client.consumers.is_choked:
+            self._say(c.KeepAliveInfo())
+
+    def _respond(self, command: c.BaseCommand | Message) -> None:
+        """What a command asked for is done."""
+        if command.response_required:
+            self._done(command.command_id)
+
+    def _done(self, command_id: int) -> None:
+        if not self.client.is_closed:
+            self._say(c.Response(correlation_id=command_id))
+
+    def _refuse(self, request: object, error: BaseException, *, is_fatal: bool = False) -> None:
+        """Tell the client that something has failed."""
+        if self.client.is_closed:
+            return
+        exception = throwable_of(error)
+        if isinstance(request, int):
+            self._say(c.ExceptionResponse(correlation_id=request, exception=exception))
+        elif self._openwire.agreed is not None:
+            self._say(c.ConnectionError(exception=exception))
+        if is_fatal:
+            self._end()
+
+    def _end(self) -> None:
+        """The last word is said: the client is not listened to any more."""
+        self._is_closing = True
+        super()._end()
+
+    # -- what the broker says --------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Send a message to the client."""
+        message = delivery.message
+        if message is None:
+            raise ValueError(f"{delivery!r} holds no message")
+        subscription: Any = consumer.tag
+        dispatch = c.MessageDispatch(
+            consumer_id=subscription.consumer_id,
+            destination=message.destination,
+            message=message,
+            redelivery_counter=delivery.redeliveries,
+        )
+        message_id = delivery.message_id
+        if message_id.broker_sequence_id or delivery.lane is None:
+            data = self._openwire.send(dispatch)
+        else:  # clients say by this number how far they have come, and the store gave it none
+            message.message_id = message_id.copy()
+            message.message_id.broker_sequence_id = delivery.sent
+            try:
+                data = self._openwire.send(dispatch)
+            finally:
+                message.message_id = message_id  # others have the message, too
+        self._frames.append(data)
+        self._delivered(len(data))
+
+    def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
+        """Response, ExceptionResponse or ConnectionError: a request is the id of a command whose sender waits, or the
+        ProducerAck that is due."""
+        if isinstance(request, XaRequest):
+            self._answer_xa(request, error)
+        elif error is not None:
+            self._refuse(request, error, is_fatal=is_fatal)
+        elif isinstance(request, int):
+            self._done(request)
+        elif isinstance(request, c.ProducerAck) and not self.client.is_closed:
+            self._say(request)
+
+    def _answer_xa(self, request: XaRequest, error: BaseException | None) -> None:
+        answer = request.response(error)
+        if answer is None and error is not None:
+            self._refuse(None, error)
+        elif answer is not None and not self.client.is_closed:
+            self._say(answer)
+
+    def browsed(self, consumer: Consumer) -> None:
+        """A browser has shown everything: tell the client."""
+        subscription: Any = consumer.tag
+        self._say(c.MessageDispatch(consumer_id=subscription.consumer_id, destination=subscription.destination))
+
+    def dismiss(self, text: str) -> None:
+        """End the connection. Who can go to another broker does, and hears no error."""
+        if self._broker.is_running and self._openwire.agreed is not None:
+            self._say(c.ConnectionError(exception=throwable_of(ProtocolError(text))))
+        self._end()
+
+    def closed(self) -> None:
+        """The client is gone."""
+        self._openwire.close()  # the object may live on for a while
+        self._unheard.clear()
+        self._frames.clear()
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    def _on_failure(self, failure: Failure) -> None:
+        log.info("protocol error, closing peer=%s error=%r", self.peer, str(failure.error))
+        self._end()
+        self._wire.pause()  # what comes behind it is for nobody
+
+    def _on_wire_format(self, _: c.WireFormatInfo) -> None:
+        agreed = self._openwire.agreed
+        assert agreed is not None
+        silence_ms = agreed.max_inactivity_ms
+        self._wire.beat(silence_ms // 3, silence_ms // 2)
+        name = self._broker.options.broker_name
+        self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))
+
+    def _on_connection(self, info: c.ConnectionInfo) -> None:
+        if info.connection_id is None or not info.connection_id.value:
+            raise ProtocolError("a ConnectionInfo needs a connection id", fatal=True)
+        if self.client.is_open:
+            if info.connection_id.value != self.client.connection_id:
+                raise ProtocolError(f"this is connection {self.client.connection_id} already")
+            self._respond(info)
+            return
+        certificate = self._wire.peer_certificate
+        subject_name = None if certificate is None else certificate.subject
+        credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
+        decided = partial(self._decided, info)
+        self.client.open(info.client_id or None, credentials, decided, info.connection_id.value)
+
+    def _decided(self, info: c.ConnectionInfo, refusal: JdbcStoreError | None) -> None:
+        if refusal is not None:
+            self._refuse(info.command_id if info.response_required else None, refusal)
+            self._end_soon()
+            return
+        self._is_numbered, self._is_reconnected = info.fault_tolerant, info.failover_reconnect
+        self.client.producer.numbering.is_strict = False
+        log.debug("client connected peer=%s id=%s", self.peer, self.client.connection_id)
+        if info.manageable:
+            self._say(c.ConnectionControl())
+        self._respond(info)
+
+    def _on_shutdown(self, _: c.ShutdownInfo) -> None:
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        """The client closes the socket itself: if we were first, some would take it for a failure, and connect anew."""
+        self._is_deaf = True
+        self._broker.loop.call_later(_SHUTDOWN_S, self._end_late)
+
+    def _end_late(self) -> None:
+        if not self.client.is_closed:
+            self._end()
+
+    def _nothing(self, command: c.BaseCommand) -> None:
+        """There is nothing to be done."""
+        self._respond(command)
+
+    # -- closing ---------------------------------------------------------------------------------------------------
+
+    def _on_remove(self, info: c.RemoveInfo) -> None:
+        removed = info.object_id
+        last = info.last_delivered_sequence_id
+        request = info.command_id if info.response_required else None
+        if isinstance(removed, ConsumerId):
+            key = str(removed)
+            consumer = self.client.consumers.by_key.get(key)
+            if consumer is None:
+                self._respond(info)
+            else:
+                self.client.consumers.unsubscribe(key, request, _unseen(consumer, last))
+        elif isinstance(removed, ConnectionId):
+            for consumer in self.client.consumers.by_key.values():
+                for delivery in _unseen(consumer, last):
+                    delivery.is_counted = False
+            self.client.leave(request, partial(self._respond, info))
+        else:
+            if isinstance(removed, ProducerId):
+                self._windows.pop(removed, None)
+            elif isinstance(removed, SessionId):
+                self._remove_session(removed, last)
+            self._respond(info)
+
+    def _remove_session(self, session_id: SessionId, last: int) -> None:
+        consumers = self.client.consumers
+        for key, consumer in list(consumers.by_key.items()):
+            subscription: Any = consumer.tag
+            consumer_id = subscription.consumer_id
+            if (consumer_id.connection_id, consumer_id.session_id) == (session_id.connection_id, session_id.value):
+                consumers.unsubscribe(key, None, _unseen(consumer, last))
+
+    # -- producers ---------------------------------------------------------------------------------------------------
+
+    def _on_producer(self, info: c.ProducerInfo) -> None:
+        if info.destination is not None:
+            self.client.use_destination(info.destination)
+        if info.producer_id is None:
+            raise ProtocolError("a ProducerInfo needs a producer id")
+        if info.window_size > 0:
+            self._windows[info.producer_id] = info.window_size
+        if self._is_numbered and not self._is_reconnected:
+            self.client.introduce(info.producer_id)
+        self._respond(info)
+
+    def _on_message(self, message: Message) -> None:
+        memory, client = self._memory, self.client
+        destination, message_id = message.destination, message.message_id
+        if destination is None or message_id is None:
+            raise ProtocolError("a message needs a destination and a message id")
+        transaction = None if message.transaction_id is None else str(message.transaction_id)
+        if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
+            is_persistent=message.persistent,
+            is_temporary=destination.is_temporary,
+            is_in_transaction=transaction is not None,
+        ):
+            self._again(message)
+            return
+        message.broker_in_time = self._broker.now_ms()
+        request = self._request_of(message)
+        number = self._number_of(message, message_id, destination) if self._is_numbered else None
+        if number is not None:
+            if not client.producer.send_numbered(number, lambda: message, request, transaction):
+                self._again(message)
+            return
+        client.producer.send(message, request, transaction)
+
+    def _number_of(self, message: Message, message_id: MessageId, destination: Destination) -> Number | None:
+        """What names a message that has to be stored once if it comes twice; None if it has not."""
+        if (
+            message_id.producer_id is None
+            or not message.persistent
+            or destination.is_temporary
+            or isinstance(message.transaction_id, XATransactionId)
+            or self._broker.scheduler.is_management(destination)
+        ):
+            return None
+        return message_id.producer_id, message_id.producer_sequence_id
+
+    def _request_of(self, message: Message) -> object:
+        """Who waits for a message to be safe."""
+        if message.response_required:
+            return message.command_id
+        if self._windows and message.producer_id in self._windows:
+            size = _MESSAGE_BYTES + len(message.content or b"") + len(message.marshalled_properties or b"")
+            return c.ProducerAck(producer_id=message.producer_id, size=size)
+        return None
+
+    # -- consumers ---------------------------------------------------------------------------------------------------
+
+    def _on_consumer(self, info: c.ConsumerInfo) -> None:
+        if info.consumer_id is None or info.destination is None:
+            raise ProtocolError("a ConsumerInfo needs a consumer id and a destination")
+        if info.browser and not self.client.has_all_answers():
+            self._again(info)  # it shows what is stored, and what was sent before is to be among that
+            return
+        subscription = Subscription(info.consumer_id, info.destination)
+        wanted = subscription_request(info, subscription)
+        self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
+
+    def _on_pull(self, pull: c.MessagePull) -> None:
+        consumer = self.client.consumers.by_key.get(str(pull.consumer_id))
+        if consumer is None:
+            raise ProtocolError(f"The subscription does not exist: {pull.consumer_id}")
+        self.client.consumers.pull(consumer, pull.timeout, partial(self.browsed, consumer))
+        self._respond(pull)
+
+    def _on_consumer_control(self, control: c.ConsumerControl) -> None:
+        key = str(control.consumer_id)
+        consumer = self.client.consumers.by_key.get(key)
+        if consumer is not None and control.close:
+            self.client.consumers.unsubscribe(key, None)
+        elif consumer is not None:
+            self.client.consumers.change_prefetch(consumer, control.prefetch)
+        self._respond(control)
+
+    def _on_remove_subscription(self, info: c.RemoveSubscriptionInfo) -> None:
+        key = SubscriptionKey(info.client_id or self.client.client_id or "", info.subscription_name or "")
+        self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
+
+    def _on_ack(self, ack: c.MessageAck) -> None:
+        consumers = self.client.consumers
+        consumer = consumers.by_key.get(str(ack.consumer_id))
+        if consumer is None and self._is_reconnected:
+            self._respond(ack)  # of a consumer of the connection's former life
+            return
+        if consumer is None:
+            raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
+        kind = ack.ack_type
+        deliveries = self._covered(consumer, ack)
+        request = ack.command_id if ack.response_required else None
+        if not deliveries:
+            if self._is_reconnected or kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
+                log.debug("acknowledgement matches nothing peer=%s ack=%r", self.peer, ack)
+                self._respond(ack)
+                return
+            raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
+        if kind == c.ACK_DELIVERED:
+            if consumer.prefetch:
+                consumer.extend(len(deliveries))
+            self._respond(ack)
+        elif kind == c.ACK_REDELIVERED:
+            self._respond(ack)
+        elif kind in (c.ACK_POISON, c.ACK_EXPIRED):
+            if ack.transaction_id is not None:
+                raise ProtocolError(f"Poison ack cannot be transacted: {ack.last_message_id}")
+            cause = cause_text(ack.poison_cause)
+            for delivery in deliveries:
+                consumers.reject(consumer, delivery, request if delivery is deliveries[-1] else None, cause)
+        else:
+            transaction = None if ack.transaction_id is None else str(ack.transaction_id)
+            consumers.acknowledge_all(consumer, deliveries, request, transaction)
+
+    def _covered(self, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
+        """The pending deliveries that an acknowledgement is about."""
+        first_id, last_id = ack.first_message_id, ack.last_message_id
+        if last_id is None:
+            return []
+        last = self._names.find(consumer, last_id, ack.destination)
+        if last is None:
+            return []
+        if ack.ack_type == c.ACK_DELIVERED:
+            first_id = None  # it counts from the oldest
+        elif ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
+            return [last]
+        first = None if first_id is None else self._names.find(consumer, first_id, ack.destination)
+        return self.client.consumers.covered(consumer, first, last)
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    def _on_transaction(self, info: c.TransactionInfo) -> None:
+        if not handle_transaction(info, self.client.transactions, self._say):
+            self._again(info)
+
+    # -- destinations ----------------------------------------------------------------------------------------------
+
+    def _on_destination(self, info: c.DestinationInfo) -> None:
+        destination = info.destination
+        if destination is None:
+            raise ProtocolError("a DestinationInfo needs a destination")
+        if info.operation_type == _REMOVE and not destination.is_temporary:
+            self.client.remove_destination(destination, info.command_id if info.response_required else None)
+            return
+        if destination.is_temporary:
+            if info.operation_type == _REMOVE:
+                self.client.temporaries.remove(destination)
+            else:
+                self.client.temporaries.add(destination)
+        self._respond(info)
+
+    _ACK = c.MessageAck
+    _HANDLERS: ClassVar[Mapping[type[Any], Callable[[OpenWireSession, Any], None]]] = {
+        **dict.fromkeys(MESSAGES, _on_message),
+        Failure: _on_failure,
+        c.WireFormatInfo: _on_wire_format,
+        c.ConnectionInfo: _on_connection,
+        c.SessionInfo: _nothing,
+        c.ProducerInfo: _on_producer,
+        c.ConsumerInfo: _on_consumer,
+        c.MessageAck: _on_ack,
+        c.MessagePull: _on_pull,
+        c.ConsumerControl: _on_consumer_control,
+        c.TransactionInfo: _on_transaction,
+        c.DestinationInfo: _on_destination,
+        c.RemoveInfo: _on_remove,
+        c.RemoveSubscriptionInfo: _on_remove_subscription,
+        c.ShutdownInfo: _on_shutdown,
+        **dict.fromkeys(
+            (
+                c.BrokerInfo,
+                c.BrokerSubscriptionInfo,
+                c.ConnectionControl,
+                c.ConnectionError,
+                c.ControlCommand,
+                c.FlushCommand,
+                c.Response,
+                c.ExceptionResponse,
+                c.DataArrayResponse,
+                c.DataResponse,
+                c.IntegerResponse,
+                c.MessageDispatch,
+                c.MessageDispatchNotification,
+                c.ProducerAck,
+            ),
+            _nothing,
+        ),
+    }
+
+
+def _unseen(consumer: Consumer, last: int) -> list[Delivery]:
+    """What was sent to a consumer and never seen by its application.
+
+    Args:
+        consumer: the consumer.
+        last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
+    """
+    if last == _UNKNOWN:
+        return []
+    pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
+    for place, delivery in enumerate(pending):
+        if last >= 0 and (delivery.message_id.broker_sequence_id or delivery.sent) == last:
+            return pending[place + 1 :]
+    return pending
+
+
+@subject.register
+def _session_subject(session: OpenWireSession) -> str | None:
+    return subject(session.client)

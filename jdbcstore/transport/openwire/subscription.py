@@ -1,0 +1,47 @@
+"""A JMS consumer: what its ConsumerInfo asks for, and what the session knows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jdbcstore.broker.subscription_request import AcknowledgeMode, SubscriptionRequest
+from jdbcstore.destination import Destination
+from jdbcstore.identifiers import ConsumerId
+from jdbcstore.openwire.commands import ConsumerInfo
+
+__all__ = ["Subscription", "subscription_request"]
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """What the session finds at a consumer (`Consumer.tag`).
+
+    Attributes:
+        consumer_id: what the client calls it.
+        destination: what it has subscribed to.
+    """
+
+    consumer_id: ConsumerId
+    destination: Destination
+
+
+def subscription_request(info: ConsumerInfo, subscription: Subscription) -> SubscriptionRequest:
+    """What a consumer asks for."""
+    destination = subscription.destination
+    key = str(subscription.consumer_id)
+    return SubscriptionRequest(
+        key=key,
+        destination=destination,
+        mode=AcknowledgeMode.RANGE,
+        label=str(destination),
+        subscription_id=key,
+        tag=subscription,
+        selector=info.selector,
+        prefetch=max(info.prefetch_size, 0),
+        is_browser=info.browser,
+        subscription_name=info.subscription_name,
+        is_exclusive=info.exclusive or None,
+        priority=info.priority,
+        no_local=info.no_local,
+        is_retroactive=info.retroactive,
+    )

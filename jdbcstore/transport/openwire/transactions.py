@@ -1,0 +1,186 @@
+"""Transactions of OpenWire clients, local and distributed: TransactionInfo to the broker's face, and the answers.
+
+What a transaction manager is told when something fails is a ``javax.transaction.xa.XAException``, whose code clients
+read out of its text, as ActiveMQ's brokers write it. Ending a branch (type 7) means nothing here: a client tells what
+belongs to a transaction with each message and each acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from jdbcstore.broker.client_transactions import ClientTransactions
+from jdbcstore.errors import JdbcStoreError, ProtocolError, TransactionRolledBack, UnknownTransaction
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.openwire import commands as c
+from jdbcstore.transport.openwire.exceptions import throwable_of
+
+__all__ = ["XaRequest", "handle_transaction", "xa_throwable_of"]
+
+#: What `XAResource.prepare` answers.
+_XA_OK: Final = 0
+_XA_RDONLY: Final = 3
+
+#: Codes of `XAException`.
+_XA_RBROLLBACK: Final = 100
+_XAER_RMERR: Final = -3
+_XAER_NOTA: Final = -4
+
+
+class _Step(IntEnum):
+    """`TransactionInfo.type`."""
+
+    BEGIN = 0
+    PREPARE = 1
+    COMMIT_ONE_PHASE = 2
+    COMMIT_TWO_PHASE = 3
+    ROLL_BACK = 4
+    RECOVER = 5
+    FORGET = 6
+    END = 7
+
+
+@dataclass(frozen=True, slots=True)
+class XaRequest:
+    """Who waits for a step of a distributed transaction: a request of the broker's face.
+
+    Args:
+        command_id: of the TransactionInfo; None if nobody waits.
+        vote: what the answer says of a first phase that worked.
+    """
+
+    command_id: int | None
+    vote: int | None = None
+
+    def response(self, error: BaseException | None) -> c.Response | None:
+        """The answer; None if nobody waits for it."""
+        if self.command_id is None:
+            return None
+        if error is not None:
+            return c.ExceptionResponse(correlation_id=self.command_id, exception=xa_throwable_of(error))
+        if self.vote is not None:
+            return c.IntegerResponse(correlation_id=self.command_id, result=self.vote)
+        return c.Response(correlation_id=self.command_id)
+
+
+def xa_throwable_of(error: BaseException) -> c.Throwable:
+    """An error as a transaction manager has to see it."""
+    code = _XAER_RMERR
+    if isinstance(error, UnknownTransaction):
+        code = _XAER_NOTA
+    elif isinstance(error, TransactionRolledBack):
+        code = _XA_RBROLLBACK
+    told = throwable_of(error)
+    text = f"{told.message} xaErrorCode:{code}"
+    return c.Throwable(class_name="javax.transaction.xa.XAException", message=text, stack=())
+
+
+def handle_transaction(
+    info: c.TransactionInfo, transactions: ClientTransactions, say: Callable[[c.Response], object]
+) -> bool:
+    """Do what a TransactionInfo asks for.
+
+    Args:
+        info: the command.
+        transactions: the client's.
+        say: sends what can be answered at once. The rest is answered when it is done: the request is the command's id,
+            or an `XaRequest`.
+
+    Returns:
+        False if the client is held, and the command has to be done again.
+
+    Raises:
+        ProtocolError: there is no such transaction, or no such step.
+    """
+    try:
+        step = _Step(info.type)
+    except ValueError:
+        raise ProtocolError(f"Unknown transaction info type: {info.type}") from None
+    if step is _Step.RECOVER:
+        if info.response_required:
+            say(c.DataArrayResponse(correlation_id=info.command_id, data=transactions.in_doubt()))
+        return True
+    if isinstance(info.transaction_id, XATransactionId):
+        return _distributed(step, info, info.transaction_id, transactions, say)
+    return _local(step, info, transactions, say)
+
+
+def _local(
+    step: _Step, info: c.TransactionInfo, transactions: ClientTransactions, say: Callable[[c.Response], object]
+) -> bool:
+    name = str(info.transaction_id)
+    if step is _Step.COMMIT_ONE_PHASE:
+        return transactions.commit(name, info.command_id if info.response_required else None)
+    if step is _Step.BEGIN:
+        if name not in transactions:
+            transactions.begin(name, info.transaction_id)
+    elif step is _Step.ROLL_BACK:
+        transactions.abort(name)
+    elif step is not _Step.END:
+        raise ProtocolError(f"A local transaction has one phase: {step.name} is for distributed ones")
+    if info.response_required:
+        say(c.Response(correlation_id=info.command_id))
+    return True
+
+
+def _distributed(
+    step: _Step,
+    info: c.TransactionInfo,
+    transaction_id: XATransactionId,
+    transactions: ClientTransactions,
+    say: Callable[[c.Response], object],
+) -> bool:
+    request = XaRequest(info.command_id if info.response_required else None)
+    try:
+        return _step(step, transaction_id, transactions, request, say)
+    except JdbcStoreError as error:
+        answer = request.response(error)
+        if answer is None:
+            raise
+        say(answer)
+        return True
+
+
+def _step(
+    step: _Step,
+    transaction_id: XATransactionId,
+    transactions: ClientTransactions,
+    request: XaRequest,
+    say: Callable[[c.Response], object],
+) -> bool:
+    name = str(transaction_id)
+    is_open, is_prepared = name in transactions, transactions.is_in_doubt(transaction_id)
+    if step is _Step.BEGIN:
+        if not is_open:
+            transactions.begin(name, transaction_id)
+    elif step is _Step.END:
+        pass
+    elif not (is_open or is_prepared):
+        raise UnknownTransaction(f"Transaction '{name}' has not been started.")
+    elif step is _Step.PREPARE:
+        if is_open and transactions.is_read_only(name):
+            transactions.abort(name)
+            request = XaRequest(request.command_id, _XA_RDONLY)
+        else:
+            request = XaRequest(request.command_id, _XA_OK)
+            if is_open:
+                return transactions.prepare(transaction_id, request)
+    elif is_prepared:
+        if step in (_Step.COMMIT_TWO_PHASE, _Step.COMMIT_ONE_PHASE):
+            transactions.commit_prepared(transaction_id, request)
+        else:
+            transactions.roll_back_prepared(transaction_id, request)
+        return True
+    elif step is _Step.COMMIT_ONE_PHASE:
+        return transactions.commit(name, request)
+    elif step is _Step.COMMIT_TWO_PHASE:
+        raise ProtocolError(f"Transaction '{name}' has not been prepared.")
+    else:
+        transactions.abort(name)
+    answer = request.response(None)
+    if answer is not None:
+        say(answer)
+    return True

@@ -90,6 +90,7 @@ from jdbcstore.broker.temporaries import Temporaries
 from jdbcstore.broker.transaction import OpenTransactions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ClientIdTaken, JdbcStoreError, LoginRefused, ProtocolError
+from jdbcstore.identifiers import ProducerId
 
 __all__ = ["Client"]
 
@@ -287,6 +288,10 @@ class Client(ClientRequests):
         yield from self.temporaries.removing()
 
     # -- destinations ----------------------------------------------------------------------------------------------
+
+    def introduce(self, producer_id: ProducerId) -> None:
+        """The client has a producer that has sent nothing yet, and numbers its messages: nobody has to ask about it."""
+        self._broker.producers.introduce(producer_id)
 
     def use_destination(self, destination: Destination) -> None:
         """The client is going to send to a destination.

@@ -181,7 +181,10 @@ class ClientProducer:
         else:
             size = self._division.size_of(singles) + NUMBERED_BYTES
             answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
-            commit = partial(self._broker.producers.commit, singles, [], self._client, answer, [producer_id])
+            is_strict = self.numbering.is_strict
+            commit = partial(
+                self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict
+            )
             if self._division.needs_preparing(singles):
                 self._prepare(singles, commit)
             else:

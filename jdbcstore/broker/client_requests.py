@@ -48,6 +48,7 @@ class ClientRequests:
         self._broker = broker
         self._holds = 0
         self._answers_due = 0
+        self._waits_for_answers = False
         self._is_over_uncommitted = False
         self._uncommitted_bytes = 0
         self._uncommitted_bytes_max = broker.options.uncommitted_bytes_max
@@ -178,6 +179,14 @@ class ClientRequests:
             self._is_over_uncommitted = True
             self.hold()
 
+    def has_all_answers(self) -> bool:
+        """Whether the store has answered everything that the client has asked for. If not, the client is held until it
+        has."""
+        if self._answers_due and not self._waits_for_answers:
+            self._waits_for_answers = True
+            self.hold()
+        return not self._answers_due
+
     def answered(self, size: int, request: object, error: BaseException | None) -> None:
         """The store has answered."""
         self._uncommitted_bytes -= size
@@ -188,6 +197,9 @@ class ClientRequests:
         if request is not None or error is not None:
             self.complete(request, error)
         self._answers_due -= 1
+        if not self._answers_due and self._waits_for_answers:
+            self._waits_for_answers = False
+            self.let_go()
         if not self._answers_due and self.phase is Phase.LEAVING:
             self._said_goodbye()
 

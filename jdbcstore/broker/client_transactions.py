@@ -196,6 +196,7 @@ class ClientTransactions:
                 answer,
                 transaction.numbers,
                 prepared=prepared,
+                is_strict=self._producer.numbering.is_strict,
             )
 
     def _undo(self, numbers: list[Number], acknowledged: list[Delivery]) -> None:

@@ -108,6 +108,16 @@ class Producers:
         known = self._known.get(producer_id)
         return known is not None and not known.in_doubt
 
+    def introduce(self, producer_id: ProducerId) -> None:
+        """Take note of a producer that has sent nothing yet, so that nobody has to ask about it."""
+        if producer_id not in self._known and producer_id not in self._asking:
+            self._know(producer_id, -1)
+
+    def _know(self, producer_id: ProducerId, stored: int) -> None:
+        self._make_room()
+        known = self._known[producer_id] = _Known(producer_id, stored)
+        known.last_used_s = self._broker.loop.time()
+
     def learn(self, producer_id: ProducerId, then: Callable[[BaseException | None], object]) -> None:
         """Find out in the store how far a producer has come, then call ``then(error)``, never before this returns."""
         waiting = self._asking.get(producer_id)
@@ -133,9 +143,7 @@ class Producers:
         del self._asking[producer_id]
         error = reading.exception()
         if error is None:
-            self._make_room()
-            known = self._known[producer_id] = _Known(producer_id, reading.result())
-            known.last_used_s = self._broker.loop.time()
+            self._know(producer_id, reading.result())
         for then in waiting:
             try:
                 then(error)
@@ -175,6 +183,8 @@ class Producers:
         answer: Answer,
         numbered: Collection[ProducerId],
         prepared: Prepared | None = None,
+        *,
+        is_strict: bool = True,
     ) -> None:
         """As `Broker.commit`, but without those messages that are stored already, or on their way to be.
 
@@ -182,6 +192,8 @@ class Producers:
             sends: those of a `numbered` producer in the order of their numbers.
             acknowledged, publisher, answer, prepared: as there.
             numbered: the producers, all of them known, whose numbers count.
+            is_strict: whether their numbers have to be remembered when their messages are gone; if not, a store that
+                cannot do that knows those that it has.
         """
         fresh: list[Message] = []
         numbers: dict[_Known, list[int]] = {}
@@ -216,7 +228,9 @@ class Producers:
             finally:
                 answer(error)
 
-        marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
+        marks: dict[ProducerId, int] = {}
+        if is_strict or self._broker.adapter.remembers_producers:
+            marks = {known.producer_id: its_numbers[-1] for known, its_numbers in numbers.items()}
         completion = self._broker.commit(
             fresh, acknowledged, publisher, answered, Commit(producers=marks, follows=list(follows)), prepared
         )
@@ -253,11 +267,17 @@ class Producers:
 
 
 class Numbering:
-    """What the producers of one connection may send next (rules 2 and 3 of the theory)."""
+    """What the producers of one connection may send next (rules 2 and 3 of the theory).
 
-    __slots__ = ("_count", "_missing")
+    Attributes:
+        is_strict: whether the client sends again what has failed. If it does not, because its application has heard of
+            the failure and decides, nothing is missing after it.
+    """
+
+    __slots__ = ("_count", "_missing", "is_strict")
 
     def __init__(self) -> None:
+        self.is_strict = True
         #: What failed and did not come again, in order, and how much it is.
         self._missing: dict[ProducerId, list[int]] = {}
         self._count = 0
@@ -304,6 +324,8 @@ class Numbering:
 
     def refused(self, number: Number) -> None:
         """The client hears an ERROR for a message."""
+        if not self.is_strict:
+            return
         producer_id, sequence = number
         missing = self._missing.setdefault(producer_id, [])
         place = bisect_left(missing, sequence)

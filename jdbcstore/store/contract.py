@@ -277,6 +277,11 @@ class PersistenceAdapter(ABC):
         `OutcomeUnknown` if it may be stored, else `StoreUnavailable`. `start` may be called again."""
         self.stop()
 
+    @property
+    def remembers_producers(self) -> bool:
+        """Whether `Commit.producers` can be stored, so that it is known how far they came when messages are gone."""
+        return True
+
     @abstractmethod
     def destinations(self) -> set[Destination]:
         """Every destination that has messages or durable subscriptions, and queues that are to be known although they

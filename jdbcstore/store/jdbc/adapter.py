@@ -474,6 +474,10 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def last_message_broker_sequence_id(self) -> int:
         return self._sequence
 
+    @property
+    def remembers_producers(self) -> bool:
+        return self._producers.has_table
+
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         self._opened()
         return self._producers.last_sequence(str(producer_id))

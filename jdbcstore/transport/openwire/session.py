@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.producers import Number
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.watchdog import subject
+from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError
 from jdbcstore.identifiers import (
     BrokerId,
@@ -30,6 +32,7 @@ from jdbcstore.identifiers import (
     MessageId,
     ProducerId,
     SessionId,
+    XATransactionId,
 )
 from jdbcstore.message import Message
 from jdbcstore.openwire import commands as c
@@ -61,6 +64,9 @@ _OUTPUT_BYTES_SHORT: Final = 64 << 10
 
 #: What a message counts in a producer's window besides its properties and body, as clients count it.
 _MESSAGE_BYTES: Final = 1024
+
+#: How long a client may take to close its socket after its last word, or after it was refused.
+_SHUTDOWN_S: Final = 2.0
 
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
@@ -107,6 +113,9 @@ class OpenWireSession:
         self._room_bytes = _OUTPUT_BYTES
         #: Commands that arrived while the client was held back.
         self._unheard: list[Event] = []
+        #: Whether the client sends again what it has heard no answer for when it has lost its broker, and whether that
+        #: has happened before this connection.
+        self._is_numbered = self._is_reconnected = False
         #: Windows of producers that have one.
         self._windows: dict[ProducerId, int] = {}
         self.talk()
@@ -425,15 +434,27 @@ class OpenWireSession:
 
     def _decided(self, info: c.ConnectionInfo, refusal: JdbcStoreError | None) -> None:
         if refusal is not None:
-            self._refuse(info.command_id if info.response_required else None, refusal, is_fatal=True)
+            self._refuse(info.command_id if info.response_required else None, refusal)
+            self._end_soon()
             return
+        self._is_numbered, self._is_reconnected = info.fault_tolerant, info.failover_reconnect
+        self.client.producer.numbering.is_strict = False
         log.debug("client connected peer=%s id=%s", self.peer, self.client.connection_id)
         if info.manageable:
             self._say(c.ConnectionControl())
         self._respond(info)
 
     def _on_shutdown(self, _: c.ShutdownInfo) -> None:
-        self._end()
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        """The client closes the socket itself: if we were first, some would take it for a failure, and connect anew."""
+        self._is_deaf = True
+        self._broker.loop.call_later(_SHUTDOWN_S, self._end_late)
+
+    def _end_late(self) -> None:
+        if not self.client.is_closed:
+            self._end()
 
     def _nothing(self, command: c.BaseCommand) -> None:
         """There is nothing to be done."""
@@ -477,8 +498,12 @@ class OpenWireSession:
     def _on_producer(self, info: c.ProducerInfo) -> None:
         if info.destination is not None:
             self.client.use_destination(info.destination)
-        if info.producer_id is not None and info.window_size > 0:
+        if info.producer_id is None:
+            raise ProtocolError("a ProducerInfo needs a producer id")
+        if info.window_size > 0:
             self._windows[info.producer_id] = info.window_size
+        if self._is_numbered and not self._is_reconnected:
+            self.client.introduce(info.producer_id)
         self._respond(info)
 
     def _on_message(self, message: Message) -> None:
@@ -495,7 +520,25 @@ class OpenWireSession:
             self._again(message)
             return
         message.broker_in_time = self._broker.now_ms()
-        client.producer.send(message, self._request_of(message), transaction)
+        request = self._request_of(message)
+        number = self._number_of(message, message_id, destination) if self._is_numbered else None
+        if number is not None:
+            if not client.producer.send_numbered(number, lambda: message, request, transaction):
+                self._again(message)
+            return
+        client.producer.send(message, request, transaction)
+
+    def _number_of(self, message: Message, message_id: MessageId, destination: Destination) -> Number | None:
+        """What names a message that has to be stored once if it comes twice; None if it has not."""
+        if (
+            message_id.producer_id is None
+            or not message.persistent
+            or destination.is_temporary
+            or isinstance(message.transaction_id, XATransactionId)
+            or self._broker.scheduler.is_management(destination)
+        ):
+            return None
+        return message_id.producer_id, message_id.producer_sequence_id
 
     def _request_of(self, message: Message) -> object:
         """Who waits for a message to be safe."""
@@ -511,6 +554,9 @@ class OpenWireSession:
     def _on_consumer(self, info: c.ConsumerInfo) -> None:
         if info.consumer_id is None or info.destination is None:
             raise ProtocolError("a ConsumerInfo needs a consumer id and a destination")
+        if info.browser and not self.client.has_all_answers():
+            self._again(info)  # it shows what is stored, and what was sent before is to be among that
+            return
         subscription = Subscription(info.consumer_id, info.destination)
         wanted = subscription_request(info, subscription)
         self.client.consumers.subscribe(wanted, info.command_id if info.response_required else None)
@@ -538,13 +584,16 @@ class OpenWireSession:
     def _on_ack(self, ack: c.MessageAck) -> None:
         consumers = self.client.consumers
         consumer = consumers.by_key.get(str(ack.consumer_id))
+        if consumer is None and self._is_reconnected:
+            self._respond(ack)  # of a consumer of the connection's former life
+            return
         if consumer is None:
             raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
         kind = ack.ack_type
         deliveries = self._covered(consumer, ack)
         request = ack.command_id if ack.response_required else None
         if not deliveries:
-            if kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
+            if self._is_reconnected or kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
                 log.debug("acknowledgement matches nothing peer=%s ack=%r", self.peer, ack)
                 self._respond(ack)
                 return

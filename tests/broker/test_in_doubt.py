@@ -18,7 +18,6 @@ from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
-from tests.broker.client import Client
 from tests.broker.conftest import OpenClient, StartBroker
 
 QUEUE, TOPIC = Queue("Q"), Topic("T")

@@ -1,4 +1,4 @@
-"""Distributed transactions of Java clients with our broker: what is in doubt survives kill -9, and is decided after it."""
+"""Distributed transactions of Java clients: what is in doubt survives kill -9, and is decided after it."""
 
 from __future__ import annotations
 

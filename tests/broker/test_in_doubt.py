@@ -18,6 +18,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
+from jdbcstore.transport.stomp.conversion import stomp_body
 from tests.broker.conftest import OpenClient, StartBroker
 
 QUEUE, TOPIC = Queue("Q"), Topic("T")
@@ -44,9 +45,7 @@ def numbered(number: int, destination: Queue | Topic = QUEUE) -> Message:
 
 
 def text_of(number: int) -> str:
-    text = numbered(number).text
-    assert text is not None
-    return text
+    return str(stomp_body(numbered(number))[0], "utf-8")
 
 
 def prepare(url: str, *, prioritized: bool) -> None:

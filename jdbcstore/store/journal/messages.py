@@ -18,16 +18,15 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
-from jdbcstore.store.journal.kahadb.applier import Hint, level_of
-from jdbcstore.store.journal.kahadb.commands import AddMessage
-from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import VISIBLE, Index, PageRow
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.known import KnownDestination
-from jdbcstore.store.journal.kahadb.store_host import StoreHost
-from jdbcstore.store.journal.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
+from jdbcstore.store.journal.applier import Hint, level_of
+from jdbcstore.store.journal.commands import AddMessage
+from jdbcstore.store.journal.index import VISIBLE, Index, PageRow
+from jdbcstore.store.journal.known import KnownDestination
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_host import StoreHost
+from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update, Write
 
-__all__ = ["KahaDBMessageStore", "PreparedAdd", "Probe"]
+__all__ = ["JournalMessageStore", "PreparedAdd", "Probe"]
 
 #: Reads the next rows of one level: behind a sequence, so many.
 Probe: TypeAlias = Callable[[int, int, int], list[PageRow]]
@@ -40,7 +39,7 @@ class PreparedAdd(NamedTuple):
     payload: bytes
 
 
-class KahaDBMessageStore(MessageStore):
+class JournalMessageStore(MessageStore):
     """One queue. Created by the adapter only."""
 
     def __init__(self, adapter: StoreHost, destination: Destination, index: Index, *, prioritized: bool) -> None:
@@ -96,7 +95,7 @@ class KahaDBMessageStore(MessageStore):
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
             )
         command = AddMessage(xid, self.destination, str(message_id), data, message.priority, self.prioritized)
-        return PreparedAdd(command, encode(command))
+        return PreparedAdd(command, self._adapter.format.encode(command))
 
     def number(self, message: Message) -> int:
         """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""

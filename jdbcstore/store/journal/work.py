@@ -17,9 +17,9 @@ from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jobs import HELD_MS
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
     Commit,
@@ -32,11 +32,11 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import HIDDEN, VISIBLE, Index, JobRow, Row
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.kept_queue import keeping
-from jdbcstore.store.journal.kahadb.known import KnownDestination, destination_name
+from jdbcstore.store.journal.index import HIDDEN, VISIBLE, Index, JobRow, Row
+from jdbcstore.store.journal.kept_queue import keeping
+from jdbcstore.store.journal.known import KnownDestination, destination_name
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_format import StoreFormat
 
 __all__ = [
     "Acknowledge",
@@ -145,6 +145,7 @@ class Plan:
         sequences: of messages that will be asked for.
         read: gives a record of the journal.
         read_job: gives a record of the scheduler's journal.
+        store_format: of the journal.
     """
 
     def __init__(
@@ -153,10 +154,12 @@ class Plan:
         sequences: Sequence[int],
         read: Callable[[Location], Command],
         read_job: Callable[[Location], Command],
+        store_format: StoreFormat,
     ) -> None:
         self.index: Final = index
         self.read: Final = read
         self.read_job: Final = read_job
+        self.format: Final = store_format
         #: Jobs that are changed in this batch; None for those that are gone.
         self.jobs: dict[str, JobRow | None] = {}
         #: Whether the scheduler's journal gets something, too.
@@ -172,7 +175,7 @@ class Plan:
 
     def record(self, command: Command, hint: Hint | None = None) -> None:
         """One record."""
-        self.payloads.append(encode(command))
+        self.payloads.append(self.format.encode(command))
         if type(command) in SCHEDULER_COMMANDS:
             self.is_scheduling = True
         self.commands.append(command)
@@ -259,7 +262,7 @@ class Plan:
         numbers, first = self.numbers, self.index.written + 1
         if numbers and (numbers[0] != first or numbers[-1] - first + 1 != len(numbers)):
             trace = remarks.sequences(numbers)
-            self.payloads.insert(0, encode(trace))
+            self.payloads.insert(0, self.format.encode(trace))
             self.commands.insert(0, trace)
             self.hints.insert(0, None)
         return self.payloads

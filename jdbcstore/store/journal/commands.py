@@ -189,7 +189,7 @@ class RewrittenDataFile(NamedTuple):
     rewrite_type: int = 0
     skip_if_source_exists: bool = True
     """Brokers leave the whole rest of this file out if so, also what is no copy.
-    `jdbcstore.store.journal.kahadb.replay` does not."""
+    `jdbcstore.store.journal.replay` does not."""
 
 
 Command: TypeAlias = (

@@ -174,7 +174,7 @@ class JournalPersistenceAdapter(PersistenceAdapter):
             self.scheduler,
             self._locker.prove,
             let_go,
-            self.reader.forget,
+            self._forget,
             round(self.options.producer_memory_s * 1000),
             self.format,
             self._archive,
@@ -197,6 +197,10 @@ class JournalPersistenceAdapter(PersistenceAdapter):
     def _open_index(self, appender: JournalWriter[Location]) -> Index:
         """The index, up to date with the journal; the format's `jdbcstore.store.journal.recovery.Predecessor`."""
         raise NotImplementedError
+
+    def _forget(self, number: int) -> None:
+        """A file of the journal goes."""
+        self.reader.forget(number)
 
     def _decide_what_is_in_doubt(self) -> None:
         """As ``purgeRecoveredXATransactionStrategy`` says."""

@@ -230,6 +230,7 @@ class Committer(CommitTarget[Write]):
         """Make something durable that nobody has submitted. In the thread, in a task."""
         plan = Plan(self._index, part.looks(), self._read, self._scheduler.reader.read, self._format)
         part.plan(plan)
+        plan.close_write(0)
         payloads = plan.finish()
         if payloads:
             self._prove_or_break()
@@ -272,8 +273,10 @@ class Committer(CommitTarget[Write]):
                 self._commits.refuse(write, let_down)
                 continue
             try:
+                first = len(plan.payloads)
                 for part in write.parts:
                     part.plan(plan)
+                plan.close_write(first)
             except StoreError as error:
                 self._commits.refuse(write, error)
         return plan

@@ -15,7 +15,6 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId, told_apart
 from jdbcstore.message import Message
-from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
 from jdbcstore.store.journal.applier import Hint, level_of
@@ -89,7 +88,7 @@ class JournalMessageStore(MessageStore):
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
         options = self._adapter.options
-        data = marshal(message, self._adapter.wire_version)
+        data = self._adapter.format.marshal(message, self.destination, self._adapter.wire_version)
         if len(data) > options.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"

@@ -27,6 +27,7 @@ class RecordReader:
     def __init__(self, directory: Path, store_format: StoreFormat) -> None:
         self._files = FileReader(directory, store_format.file_name)
         self._command_at = store_format.command_at
+        self._message_of = store_format.message
 
     def read(self, location: Location) -> Command:
         """One record.
@@ -93,7 +94,7 @@ class RecordReader:
         add = command.message if isinstance(command, UpdateMessage) else command
         if not isinstance(add, AddMessage):
             raise CodecError(f"{location}: no message, but a record of {type(command).__name__}")
-        message = add.unmarshal()
+        message = self._message_of(add)
         if message.message_id is None:
             message.message_id = MessageId(None, 0)
         message.message_id.broker_sequence_id = sequence

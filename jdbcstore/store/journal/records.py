@@ -125,6 +125,8 @@ class AnyJournal(ABC):
     #: What was found so far; complete when `records` was read to its end.
     damages: list[Damage]
     damages_unlisted: int
+    #: The last batch that was read; None when none was.
+    last_batch: BatchPlace | None = None
 
     @abstractmethod
     def opened(self, number: int) -> AbstractContextManager[BinaryIO]:
@@ -144,11 +146,12 @@ class AnyJournal(ABC):
         Raises:
             StoreError: a file cannot be read.
         """
-        self.damages, self.damages_unlisted = [], 0
+        self.damages, self.damages_unlisted, self.last_batch = [], 0, None
         for number in self.files:
             with self.opened(number) as source:
                 file = self.file(source, number, chunk_bytes=chunk_bytes)
                 for batch in file.batches():
+                    self.last_batch = batch.place(number)
                     yield number, file, batch
                 self.damages += file.damages
                 self.damages_unlisted += file.damages_unlisted

@@ -71,6 +71,9 @@ class Predecessor(Protocol):
             StoreError: it cannot be written. The broker's index is as good as before.
         """
 
+    def noted(self) -> Noted:
+        """What is noted while the journal is read; new."""
+
     def journal(self, directory: Path) -> DirectoryJournal:
         """The journal as it is to be replayed: with what a broker's index knows better."""
 
@@ -280,12 +283,13 @@ class Noted:
         add = command.message if isinstance(command, UpdateMessage) else command
         if add is None:
             return
-        if expiration := self._expiration(add):
+        if expiration := self.expiration(add):
             self.expirations[location] = expiration
         if (level := level_of(add)) != DEFAULT_LEVEL:
             self.levels[location] = level
 
-    def _expiration(self, add: AddMessage) -> int:
+    def expiration(self, add: AddMessage) -> int:
+        """When a message expires, epoch milliseconds; 0 if never, or if it cannot be read."""
         try:
             message = unmarshal_message(add.message or b"", STORE_VERSION)
         except CodecError:
@@ -306,12 +310,12 @@ class Noted:
             return
 
 
-def _replayed(journal: DirectoryJournal) -> tuple[State, Noted]:
-    noted = Noted()
+def _replayed(directory: Path, before: Predecessor) -> tuple[State, Noted]:
+    noted = before.noted()
+    journal = before.journal(directory)
     progress = Replay(journal.files)
-    for number, file, batch in journal.batches():
-        progress.apply(noted.noting(file.records_of(batch)))
-        noted.last = batch.place(number)
+    progress.apply(noted.noting(journal.records()))
+    noted.last = journal.last_batch
     state = progress.finish()
     state.damages = [*journal.damages, *state.damages]
     return state, noted
@@ -340,9 +344,9 @@ def made_anew(
         StoreError: the journal cannot be read, or the index not be written; also if `Predecessor.complete` says so.
     """
     began_s = time.monotonic()
-    state, noted = _replayed(before.journal(directory))
+    state, noted = _replayed(directory, before)
     if is_written and before.complete(state, noted):
-        state, noted = _replayed(before.journal(directory))
+        state, noted = _replayed(directory, before)
         if before.complete(state, noted):
             raise StoreError(
                 f"{directory}: a Java broker that makes its index anew would see something else than this one, whatever"

@@ -5,11 +5,13 @@ The parts of the store speak the commands of `jdbcstore.store.journal.commands` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from jdbcstore.destination import Destination
-from jdbcstore.store.journal.commands import Command
+from jdbcstore.message import Message
+from jdbcstore.store.journal.commands import AddMessage, Command
 from jdbcstore.store.journal.journal_format import JournalFormat, WriterOptions
 from jdbcstore.store.journal.records import DirectoryJournal, Location
 from jdbcstore.store.lease import LockerOptions
@@ -36,6 +38,22 @@ class StoreFormat(JournalFormat[Location], Protocol):
         Raises:
             CodecError: it has something that the format cannot write.
         """
+
+    def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
+        """Payloads of commands of one write, so that brokers of the format take them as a whole or not at all, too.
+
+        A format whose brokers know batches changes nothing.
+        """
+
+    def marshal(self, message: Message, destination: Destination, wire_version: int) -> bytes:
+        """The bytes of a message that is to be stored at a destination, for `AddMessage.message`.
+
+        Raises:
+            CodecError: it cannot be written.
+        """
+
+    def message(self, add: AddMessage) -> Message:
+        """The message of a record. Raises `CodecError`."""
 
     def command_at(self, data: bytes, o: int, location: Location) -> Command:
         """The command of a record that was read.

@@ -255,7 +255,12 @@ class Plan:
             (hint.expiration for hint in self.hints if hint is not None and hint.sequence == row.sequence), None
         )
         hint = Hint(0, self.index.expiration(row.sequence) if expiration is None else expiration, row)
-        self.record(UpdateMessage(add._replace(transaction=None)), hint)
+        self.record(UpdateMessage(add._replace(transaction=None), is_again=True), hint)
+
+    def close_write(self, first: int) -> None:
+        """All records from this one on are of one write: they happen together, for brokers of the format, too."""
+        if len(self.payloads) - first > 1:
+            self.payloads[first:] = self.format.together(self.commands[first:], self.payloads[first:])
 
     def finish(self) -> list[bytes]:
         """The payloads of all records; none if nothing is to be done."""
@@ -465,7 +470,7 @@ class Purge(_Small):
         if known.destination.is_topic:
             for row in plan.index.rows_of(known.id):
                 _acknowledge_for_all(plan, known, row)
-        elif plan.index.is_in_doubt(known.id):
+        elif plan.index.is_in_doubt(known.id) or not plan.format.removes_destinations:
             # A broker would forget what is in doubt with the destination.
             for row in plan.index.rows_of(known.id):
                 plan.say_which(known, row)
@@ -487,7 +492,7 @@ class Forget(Purge):
             plan.record(Subscription(known.destination, text))
         if known.is_kept:
             plan.record(remarks.released(destination_name(known.destination)))
-            if not known.count:
+            if not known.count and plan.format.removes_destinations:
                 plan.record(RemoveDestination(known.destination))  # or a broker's rebuild knows it
 
 
@@ -500,7 +505,9 @@ class DeleteAll(_Small):
         for xid in plan.index.prepared():
             plan.record(Rollback(xid))
         for known in plan.index.known:
-            if known.count or known.subscriptions or known.is_kept or plan.index.is_in_doubt(known.id):
+            if not plan.format.removes_destinations:
+                Forget(known).plan(plan)
+            elif known.count or known.subscriptions or known.is_kept or plan.index.is_in_doubt(known.id):
                 plan.record(RemoveDestination(known.destination))
             if known.is_kept:
                 plan.record(remarks.released(destination_name(known.destination)))

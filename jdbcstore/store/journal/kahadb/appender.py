@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from jdbcstore.destination import Destination
+from jdbcstore.message import Message
+from jdbcstore.openwire import marshal
 from jdbcstore.store.disk import Disk
-from jdbcstore.store.journal.commands import COMMANDS, Command, RewrittenDataFile
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.encoding import encode
@@ -58,6 +61,8 @@ class KahaDBFormat:
     number_max: Final = FILE_NUMBER_MAX
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = END_RECORD
+    ends_with_data: Final = False
+    file_head: Final = b""
 
     def file_name(self, number: int) -> str:
         """``db-<n>.log``."""
@@ -112,6 +117,18 @@ class KahaDBFormat:
     def encode(self, command: Command) -> bytes:
         """As `jdbcstore.store.journal.kahadb.encoding.encode`."""
         return encode(command)
+
+    def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
+        """Nothing to do: a batch is there as a whole or not at all."""
+        return list(payloads)
+
+    def marshal(self, message: Message, destination: Destination, wire_version: int) -> bytes:
+        """As it is."""
+        return marshal(message, wire_version)
+
+    def message(self, add: AddMessage) -> Message:
+        """As it is."""
+        return add.unmarshal()
 
     def command_at(self, data: bytes, o: int, location: Location) -> Command:
         """As `jdbcstore.store.journal.kahadb.journal.command_at`."""

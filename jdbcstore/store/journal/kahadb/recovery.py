@@ -99,6 +99,10 @@ class _Broker:
             self._directory, brokers, self._appender, state, noted.remarked.known, self._options.is_kept
         )
 
+    def noted(self) -> Noted:
+        """As KahaDB's are."""
+        return Noted()
+
     def journal(self, directory: Path) -> Journal:
         """All that is in it."""
         return Journal(directory)

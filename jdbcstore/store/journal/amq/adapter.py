@@ -9,7 +9,8 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.amq.format import AMQ
 from jdbcstore.store.journal.amq.options import AMQOptions
-from jdbcstore.store.journal.amq.recovery import JOURNAL, open_index, release_subscriptions
+from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptions
+from jdbcstore.store.journal.amq.store_journal import JOURNAL
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
@@ -43,6 +44,9 @@ class AMQPersistenceAdapter(JournalPersistenceAdapter):
 
     def _open_index(self, appender: JournalWriter[Location]) -> Index:
         return open_index(self.directory, self.options, self.scheduler, appender)
+
+    def _finish(self, index: Index) -> None:
+        release_subscriptions(self.directory, index)
 
     def _forget(self, number: int) -> None:
         # What ended a subscription may stand in this file.

@@ -6,19 +6,16 @@ count any more (`jdbcstore.store.journal.amq.reference_store`).
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from jdbcstore.errors import CodecError
-from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.journal import recovery
 from jdbcstore.store.journal.amq.control_file import forget_places
-from jdbcstore.store.journal.amq.decoding import message_of, subscription_text
+from jdbcstore.store.journal.amq.decoding import message_of
 from jdbcstore.store.journal.amq.format import AMQ
-from jdbcstore.store.journal.amq.journal import FILE_PATTERN, AMQLocation, Journal
+from jdbcstore.store.journal.amq.journal import FILE_PATTERN, Journal
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.amq.reference_store import (
     ReferenceStore,
@@ -26,66 +23,18 @@ from jdbcstore.store.journal.amq.reference_store import (
     mark_as_not_clean,
     read_reference_store,
 )
-from jdbcstore.store.journal.commands import AddMessage, Command, Rollback, Subscription
+from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.commands import AddMessage
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
-from jdbcstore.store.journal.records import CHUNK_BYTES, Location, Record
+from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.recovery import Noted
 from jdbcstore.store.journal.state import State
-from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["JOURNAL", "StoreJournal", "made_anew", "open_index", "release_subscriptions"]
+__all__ = ["made_anew", "open_index", "release_subscriptions"]
 
 log = logging.getLogger(__name__)
-
-#: Of the journal, in the directory of the store.
-JOURNAL = "journal"
-#: The reference store as a file of the journal: before all others.
-_REFERENCE_STORE_FILE = 0
-
-
-class StoreJournal(Journal):
-    """The journal of a store, behind the durable subscriptions of its reference store: brokers replay it that way.
-
-    Args:
-        directory: of the whole store.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        super().__init__(Path(directory) / JOURNAL)
-        self.reference_store = read_reference_store(Path(directory))
-
-    def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
-        return itertools.chain(self.subscriptions(), super().records(chunk_bytes=chunk_bytes))
-
-    def subscriptions(self) -> Iterator[Record]:
-        """The durable subscriptions of the reference store, as records in front of the first."""
-        for place, (info, data) in enumerate(self.reference_store.subscriptions):
-            if info.destination is not None:
-                text = subscription_text(SubscriptionKey(info.client_id or "", info.subscription_name or ""))
-                yield AMQLocation(_REFERENCE_STORE_FILE, place, 0), Subscription(info.destination, text, False, data)
-
-    def corrections(self, state: State) -> list[Command]:
-        """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt
-        that were rolled back."""
-        store = self.reference_store
-        if not store.is_clean or store.damage is not None:
-            return []
-        there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
-        gone: list[Command] = [
-            Subscription(destination, text)
-            for destination, stored in state.destinations.items()
-            for text, one in stored.subscriptions.items()
-            if (one.info.client_id, one.info.subscription_name, destination) not in there
-        ]
-        if store.prepared is not None:
-            gone += [
-                Rollback(xid)
-                for xid in state.prepared
-                if isinstance(xid, XATransactionId) and xid not in store.prepared
-            ]
-        return gone
 
 
 def open_index(

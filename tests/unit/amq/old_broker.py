@@ -87,6 +87,7 @@ class OldBroker:
         kind, name = type(value).__name__, str(value.destination)
         if isinstance(value, Message):
             message_id = str(value.message_id)
+            assert value.destination is not None
             if not value.destination.is_topic:
                 self.queues[name].setdefault(message_id, value)
             elif self.subscriptions[name]:

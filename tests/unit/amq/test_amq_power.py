@@ -54,7 +54,6 @@ def test_whatever_a_power_failure_leaves_what_was_answered_is_there(name: str, s
     ("site", "name"),
     [
         ("journal_writer.JournalWriter.force DiskFile.sync", "short"),
-        ("journal_directory.JournalDirectory.remove force_directory", "order"),
     ],
 )
 def test_without_one_force_something_is_lost(site: str, name: str) -> None:

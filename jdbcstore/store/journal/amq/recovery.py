@@ -24,12 +24,13 @@ from jdbcstore.store.journal.amq.reference_store import (
     read_reference_store,
 )
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
-from jdbcstore.store.journal.commands import AddMessage
+from jdbcstore.store.journal.commands import AddMessage, Command
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.recovery import Noted
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
 
 __all__ = ["made_anew", "open_index", "release_subscriptions"]
@@ -108,6 +109,7 @@ class _Broker:
         self._directory = directory
         self._options = options
         self._appender = appender
+        self._corrections: list[Command] = []
 
     def left(self) -> str | None:
         """A reference store that is clean, or that the index is to be made anew."""
@@ -119,16 +121,19 @@ class _Broker:
         return "forceRecoverReferenceStore is set" if self._options.force_recover_index else None
 
     def complete(self, state: State, noted: Noted) -> bool:
-        """Write what a clean reference store knows better."""
-        corrections = StoreJournal(self._directory).corrections(state)
-        if not corrections:
+        """Write what a clean reference store knew better."""
+        if not self._corrections:
             return False
         assert self._appender is not None
-        for command in corrections:
+        for command in self._corrections:
             log.warning("written to the journal, what only the reference store told: %s", command)
-        self._appender.append([AMQ.encode(command) for command in corrections])
+        self._appender.append([AMQ.encode(command) for command in self._corrections])
         self._appender.force()
         return True
+
+    def correct(self, progress: Replay) -> None:
+        """What a clean reference store knows better."""
+        self._corrections = StoreJournal(self._directory).correct(progress)
 
     def noted(self) -> Noted:
         """Messages of brokers of that time."""

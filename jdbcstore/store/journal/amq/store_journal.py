@@ -9,10 +9,11 @@ from typing import Final
 
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.journal.amq.decoding import subscription_text
-from jdbcstore.store.journal.amq.journal import AMQLocation, Journal
+from jdbcstore.store.journal.amq.journal import FILE_BYTES_MAX, AMQLocation, Journal
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.commands import Command, Rollback, Subscription
 from jdbcstore.store.journal.records import CHUNK_BYTES, Record
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
 from jdbcstore.subscription import SubscriptionKey
 
@@ -44,6 +45,13 @@ class StoreJournal(Journal):
             if info.destination is not None:
                 text = subscription_text(SubscriptionKey(info.client_id or "", info.subscription_name or ""))
                 yield AMQLocation(_REFERENCE_STORE_FILE, place, 0), Subscription(info.destination, text, False, data)
+
+    def correct(self, progress: Replay) -> list[Command]:
+        """Apply, behind the last record, what a clean reference store knows better than the journal; what that was."""
+        end = AMQLocation(max(self.files, default=0), FILE_BYTES_MAX, 0)
+        corrections = self.corrections(progress.finish())
+        progress.apply([(end, command) for command in corrections])
+        return corrections
 
     def corrections(self, state: State) -> list[Command]:
         """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt

@@ -111,15 +111,14 @@ def _object(data: bytes) -> object:
 
 
 def message_of(add: AddMessage) -> Message:
-    """The message of a record, without the transactions that this store makes up. Raises `CodecError`."""
+    """The message of a record, which is in no transaction. Raises `CodecError`."""
     try:
         message = _object(add.message or b"")
     except Malformed as error:
         raise CodecError(str(error)) from None
     if not isinstance(message, Message):
         raise CodecError(f"a {type(message).__name__} in the place of a message")
-    if isinstance(message.transaction_id, LocalTransactionId):
-        message.transaction_id = None  # it was committed
+    message.transaction_id = None  # that of its record, which is over or known
     return message
 
 

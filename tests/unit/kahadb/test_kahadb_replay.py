@@ -34,7 +34,7 @@ from jdbcstore.store.journal.kahadb.commands import (
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.replay import Replay, replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.sequences import SequenceSet
+from jdbcstore.store.journal.sequences import SequenceSet
 from jdbcstore.store.journal.kahadb.state import LastAck, State, Tier
 from tests.unit.kahadb.journals import batch, write
 

@@ -27,8 +27,8 @@ from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.commands import COMMANDS, Command, Subscription
 from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed, varint
 from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.sequences import SequenceSet
 from jdbcstore.store.journal.kahadb.state import LastAck, Tier
+from jdbcstore.store.journal.sequences import SequenceSet
 
 __all__ = ["IndexDestination", "IndexMessage", "IndexPlace", "IndexSubscription", "PageFile", "stored_wire_version"]
 

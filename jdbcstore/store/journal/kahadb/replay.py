@@ -36,7 +36,6 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.journal import DAMAGES_MAX, AnyJournal, Damage, Location, Record
-from jdbcstore.store.journal.kahadb.sequences import SequenceSet
 from jdbcstore.store.journal.kahadb.state import (
     Acknowledgement,
     LastAck,
@@ -48,6 +47,7 @@ from jdbcstore.store.journal.kahadb.state import (
     StoredTransaction,
     Tier,
 )
+from jdbcstore.store.journal.sequences import SequenceSet
 
 __all__ = ["Replay", "replay"]
 

@@ -15,7 +15,7 @@ from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo
 from jdbcstore.store.journal.kahadb.journal import Damage, Location
-from jdbcstore.store.journal.kahadb.sequences import SequenceSet
+from jdbcstore.store.journal.sequences import SequenceSet
 
 __all__ = [
     "LastAck",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,7 @@ __all__ = ["STASH", "VERSION_FILE", "Recovered", "recover", "require_version", "
 
 VERSION_FILE: Final = "store-version.txt"
 STASH: Final = "stash"
+_CHUNK_BYTES: Final = 1 << 20
 _VERSION: Final = re.compile(r"activemq_leveldb_store:(\d+)")
 
 
@@ -154,20 +155,30 @@ def _gap(files: dict[int, Path]) -> str | None:
 
 
 def _replay(found: Recovered) -> None:
-    state, last = found.state, max(found.files, default=0)
+    state, last = found.state, _last_used(found.files)
     start = found.snapshot if found.is_from_index and found.snapshot is not None else 0
     files = list(found.files)
-    for base, following in zip(files, [*files[1:], None], strict=True):
+    for base, following in zip_longest(files, files[1:]):
         if following is not None and following <= start:
             found.ends[base] = following
             continue
         with reading(file_name(base)):
             data = found.files[base].read_bytes()
-        scan = LogScan(data, base, max(0, start - base), is_last=base == last)
+        scan = LogScan(data, base, max(0, start - base), is_last=base >= last)
         for unit in scan.units():
             state.apply(unit)
         found.ends[base] = base + scan.end
         state.flawed(scan.flaws)
+
+
+def _last_used(files: dict[int, Path]) -> int:
+    """The last file in which something stands; files are made before they are used."""
+    for base, path in reversed(files.items()):
+        with reading(str(path)), path.open("rb") as source:
+            while data := source.read(_CHUNK_BYTES):
+                if data.count(0) != len(data):
+                    return base
+    return 0
 
 
 def _judge(found: Recovered) -> None:

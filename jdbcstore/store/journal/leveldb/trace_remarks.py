@@ -19,7 +19,19 @@ from typing import Final
 
 from jdbcstore.store.journal.leveldb.records import TRACE, framed
 
-__all__ = ["acked", "each", "forgotten", "no_local", "of_trace", "producer", "ranges_of", "restored", "to"]
+__all__ = [
+    "acked",
+    "acked_ranges",
+    "each",
+    "forgotten",
+    "no_local",
+    "of_trace",
+    "producer",
+    "ranges_of",
+    "restored",
+    "snapshot",
+    "to",
+]
 
 _PREFIX: Final = "jdbcstore "
 
@@ -78,6 +90,11 @@ def forgotten() -> bytes:
 def restored() -> bytes:
     """Messages that were displaced are in their queues again."""
     return _trace("restored", "all")
+
+
+def snapshot() -> bytes:
+    """Nothing; the log goes on."""
+    return _trace("snapshot", "follows")
 
 
 def of_trace(data: bytes) -> tuple[str, str] | None:

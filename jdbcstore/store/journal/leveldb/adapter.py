@@ -65,8 +65,6 @@ log = logging.getLogger(__name__)
 _VERSION: Final = b"activemq_leveldb_store:1"
 #: How long to wait for a disk that did not answer when the store was abandoned.
 _SETTLE_S: Final = 30.0
-#: Producers whose last numbers are kept in memory although nobody asked for that.
-_SEEN_MAX: Final = 100_000
 
 
 class LevelDBPersistenceAdapter(PersistenceAdapter):
@@ -335,7 +333,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         return completion
 
     def commit_together(self, commit: Commit) -> Completion[None]:
-        live = self.opened()
+        self.opened()
         if commit.jobs:
             raise SchemaMismatch(
                 "a LevelDB directory keeps no scheduled messages: ActiveMQ keeps them in a store of their own; migrate"
@@ -368,15 +366,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             if len(added) == 1 and not removes and not done and added[0].where.destination.is_queue:
                 may_cancel = added[0].message.sequence
             self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
-            self._see(live, commit)
         return completion
-
-    def _see(self, live: Live, commit: Commit) -> None:
-        for producer, last in commit.producers.items():
-            name = str(producer)
-            live.seen[name] = max(last, live.seen.get(name, -1))
-        while len(live.seen) > _SEEN_MAX:
-            live.seen.pop(next(iter(live.seen)))
 
     def own(self, store: MessageStore) -> LevelDBMessageStore:
         """A store that was made here and is open. Raises `StoreError` when it is another."""

@@ -33,6 +33,10 @@ __all__ = [
 ]
 
 
+#: Producers whose last numbers are kept in memory although nobody asked for that.
+_SEEN_MAX: Final = 100_000
+
+
 def id_hash(message_id: MessageId) -> int:
     """A number that is the same for equal ids, in this process."""
     return hash((message_id.producer_id, message_id.producer_sequence_id))
@@ -41,7 +45,7 @@ def id_hash(message_id: MessageId) -> int:
 class LiveMessage:
     """A message that is there: where it stands in the log, and what has to be known without reading it."""
 
-    __slots__ = ("expiration", "id_hash", "length", "level", "location", "sequence")
+    __slots__ = ("expiration", "id_hash", "length", "level", "location", "sequence", "shows")
 
     def __init__(self, sequence: int, location: int, length: int, message: Message | None) -> None:
         self.sequence = sequence
@@ -50,6 +54,8 @@ class LiveMessage:
         self.level = 4
         self.expiration = 0
         self.id_hash = 0
+        #: How far its producer came with it; None once that is known.
+        self.shows: tuple[str, int] | None = None
         if message is not None:
             self.describe(message)
 
@@ -59,6 +65,14 @@ class LiveMessage:
         self.expiration = message.expiration
         if message.message_id is not None:
             self.id_hash = id_hash(message.message_id)
+            if message.message_id.producer_id is not None:
+                self.shows = str(message.message_id.producer_id), message.message_id.producer_sequence_id
+
+    def renumbered(self, sequence: int) -> LiveMessage:
+        """The same with another number, not written yet."""
+        new = LiveMessage(sequence, 0, self.length, None)
+        new.level, new.expiration, new.id_hash, new.shows = self.level, self.expiration, self.id_hash, self.shows
+        return new
 
 
 class Numbers:
@@ -220,6 +234,7 @@ class Live:
         self.last_key = 0
         #: How far producers came that are to be remembered, and when that was (epoch ms).
         self.producers: dict[str, tuple[int, int]] = {}
+        #: How far messages show that they came.
         self.seen: dict[str, int] = {}
         self.expirations: Ordered[tuple[int, int, int]] = Ordered()
         self._by_id: dict[int, LiveDestination] = {}
@@ -249,12 +264,22 @@ class Live:
         where.note_id(message)
         where.last = max(where.last, message.sequence)
         self.references[base] += 1
+        if message.shows is not None:
+            self._see(*message.shows)
+            message.shows = None
         if message.expiration > 0:
             self._by_id[id(where)] = where
             self.expirations.add((message.expiration, message.sequence, id(where)))
         if is_new:
             for subscription in where.subscriptions.values():
                 subscription.pending.add(message)
+
+    def _see(self, producer: str, last: int) -> None:
+        seen = self.seen
+        if seen.get(producer, -1) < last:
+            seen[producer] = last
+            if len(seen) > _SEEN_MAX:
+                del seen[next(iter(seen))]
 
     def drop(self, where: LiveDestination, message: LiveMessage, base: int) -> None:
         """A message goes."""

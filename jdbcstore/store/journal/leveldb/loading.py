@@ -120,7 +120,6 @@ class _Loading:
                 self._reader.base(place.location),
                 is_new=False,
             )
-            self._see(message)
         self._add_displaced(where, one.displaced)
 
     def _read(self, places: list[tuple[int, Place]]) -> Iterator[tuple[int, Place, Message | None]]:
@@ -137,12 +136,6 @@ class _Loading:
     def _note_newest(self, place: Place) -> None:
         if self._newest is None or place.location > self._newest.location:
             self._newest = place
-
-    def _see(self, message: Message | None) -> None:
-        if message is not None and message.message_id is not None and message.message_id.producer_id is not None:
-            producer, last = str(message.message_id.producer_id), message.message_id.producer_sequence_id
-            if self._live.seen.get(producer, -1) < last:
-                self._live.seen[producer] = last
 
     def _add_displaced(self, where: LiveDestination, places: object) -> None:
         assert hasattr(places, "__iter__")

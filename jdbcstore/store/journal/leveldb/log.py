@@ -12,6 +12,8 @@ for: it names its own position, so that a log inside of a message is not taken f
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -39,6 +41,7 @@ __all__ = [
     "LogScan",
     "Record",
     "Unit",
+    "content",
     "file_name",
     "file_number",
     "log_files",
@@ -240,6 +243,38 @@ def _used(data: bytes) -> int:
     return 0
 
 
+def content(source: BinaryIO) -> bytes:
+    """What stands in a file, without the zeros at its end. Files are made long, with holes that need not be read.
+
+    Raises:
+        OSError: as the system does.
+    """
+    end = _end_of_data(source) + SEQUENCE.size  # a unit may end in zeros
+    source.seek(0)
+    return source.read(end)
+
+
+def _end_of_data(source: BinaryIO) -> int:
+    """Behind the last stretch of the file in which anything but zeros stands; perhaps later."""
+    size = source.seek(0, os.SEEK_END)
+    try:
+        descriptor = source.fileno()
+    except OSError:  # not of a disk
+        return size
+    end = o = 0
+    while o < size:
+        try:
+            start = os.lseek(descriptor, o, os.SEEK_DATA)
+            o = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole is left
+                break
+            return size  # the file system does not tell
+        if o - start > _CHUNK_BYTES or any(os.pread(descriptor, o - start, start)):
+            end = o
+    return end
+
+
 class LevelDBFormat:
     """The log as the engine writes it; as `jdbcstore.store.journal.journal_format.JournalFormat`. Its numbers are
     positions."""
@@ -279,8 +314,7 @@ class LevelDBFormat:
     def tail(self, source: BinaryIO, number: int) -> Tail:
         """Its last whole unit. Every broker goes on in a new file."""
         with reading(file_name(number)):
-            source.seek(0)
-            data = source.read()
+            data = content(source)
         scan = LogScan(data, number)
         for _ in scan.units():
             pass
@@ -292,8 +326,7 @@ class LevelDBFormat:
     def end_from(self, source: BinaryIO, number: int, start: int) -> int:
         """Where units end that follow each other from one on."""
         with reading(file_name(number)):
-            source.seek(0)
-            scan = LogScan(source.read(), number, start)
+            scan = LogScan(content(source), number, start)
         for _ in scan.units():
             pass
         return scan.end

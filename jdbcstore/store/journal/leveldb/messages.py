@@ -93,10 +93,7 @@ class LevelDBMessageStore(MessageStore):
 
     def add_of(self, message: Message, prepared: PreparedAdd) -> Add:
         """What is submitted of a message, which gets its number. The caller holds the adapter's `order`."""
-        found = prepared.message
-        new = LiveMessage(self.number(message), 0, found.length, None)
-        new.level, new.expiration, new.id_hash = found.level, found.expiration, found.id_hash
-        return Add(self.where, new, prepared.data)
+        return Add(self.where, prepared.message.renumbered(self.number(message)), prepared.data)
 
     def remove_message(self, *message_ids: MessageId) -> Completion[None]:
         completion: Completion[None] = Completion()

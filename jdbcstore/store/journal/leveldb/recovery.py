@@ -22,7 +22,7 @@ from jdbcstore.destination import Destination, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, StoreError
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.leveldb.index_reader import index_state, read_index, snapshots
-from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LogScan, file_name, log_files
+from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LogScan, content, file_name, log_files
 from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.records import QUEUE, TOPIC
 from jdbcstore.store.journal.leveldb.state import Collection, State
@@ -31,7 +31,6 @@ __all__ = ["STASH", "VERSION_FILE", "Recovered", "recover", "require_version", "
 
 VERSION_FILE: Final = "store-version.txt"
 STASH: Final = "stash"
-_CHUNK_BYTES: Final = 1 << 20
 _VERSION: Final = re.compile(r"activemq_leveldb_store:(\d+)")
 
 
@@ -162,8 +161,8 @@ def _replay(found: Recovered) -> None:
         if following is not None and following <= start:
             found.ends[base] = following
             continue
-        with reading(file_name(base)):
-            data = found.files[base].read_bytes()
+        with reading(file_name(base)), found.files[base].open("rb") as source:
+            data = content(source)
         scan = LogScan(data, base, max(0, start - base), is_last=base >= last)
         for unit in scan.units():
             state.apply(unit)
@@ -175,9 +174,9 @@ def _last_used(files: dict[int, Path]) -> int:
     """The last file in which something stands; files are made before they are used."""
     for base, path in reversed(files.items()):
         with reading(str(path)), path.open("rb") as source:
-            while data := source.read(_CHUNK_BYTES):
-                if data.count(0) != len(data):
-                    return base
+            data = content(source)
+        if data.count(0) != len(data):
+            return base
     return 0
 
 

@@ -23,9 +23,9 @@ from jdbcstore.message import TextMessage
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.primitives import Long
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage
+from jdbcstore.store.journal.commands import AddMessage, Command, RemoveMessage
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from tests.unit.kahadb.journals import END, batch
 
 JOURNAL_BYTES = 100_000_000

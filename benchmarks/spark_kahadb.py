@@ -34,7 +34,7 @@ from jdbcstore.spark.kahadb.live import live_table, state_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import parts_of, read_part
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 
 ENVELOPE = "topic,offset,messageId,subscribers"
 FOUR = "file,offset,command,destination"

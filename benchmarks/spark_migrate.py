@@ -29,9 +29,9 @@ from benchmarks.spark_read import Watch
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.journal.kahadb.commands import AddMessage
+from jdbcstore.store.journal.commands import AddMessage
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from tests.unit.kahadb.journals import END, batch
 
 FILE_BYTES: Final = 32 << 20

@@ -15,7 +15,9 @@ from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
+from jdbcstore.store.journal.amq.options import AMQOptions
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = [
+    "is_journal",
     "is_kahadb",
+    "journal_options",
     "kahadb_options",
     "open_engine",
     "open_spool",
@@ -57,6 +61,12 @@ _ACTIVEMQ_NAMES: Final = {
 #: Drivers have parameters of their own; what is as like as this to an option of ours is none of them.
 _LIKENESS: Final = 0.85
 _KAHADB: Final = "kahadb:"
+#: URLs of journals, and the options of each.
+_JOURNALS: Final[dict[str, type[KahaDBOptions]]] = {
+    _KAHADB: KahaDBOptions,
+    "amq:": AMQOptions,
+    "leveldb:": LevelDBOptions,
+}
 _PASSWORD_CHARS_MAX: Final = 4096
 
 
@@ -90,7 +100,8 @@ def store_url(text: str) -> URL:
 def _examples() -> str:
     from jdbcstore.store.jdbc.dialect import databases
 
-    return f"use {', '.join(database.example for database in databases())}, kahadb:DIRECTORY or memory:"
+    journals = ", ".join(f"{scheme}DIRECTORY" for scheme in _JOURNALS)
+    return f"use {', '.join(database.example for database in databases())}, {journals} or memory:"
 
 
 def store_file(url: URL) -> Path | None:
@@ -106,7 +117,7 @@ def shown_url(text: str) -> str:
     Raises:
         ConfigurationError: it is not one.
     """
-    if text.startswith("memory:") or is_kahadb(text):
+    if text.startswith("memory:") or is_journal(text):
         return text
     url = store_url(text)
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
@@ -154,13 +165,8 @@ def open_store(
     """
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
-    if is_kahadb(text):
-        from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-        from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
-
-        directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
-        refuse_another_store(directory, ignores_missing=kahadb.ignore_missing_journal_files)  # before the lock is made
-        return KahaDBPersistenceAdapter(directory, replace(kahadb, use_lock=False) if locker == "none" else kahadb)
+    if is_journal(text):
+        return _open_journal(text, options if isinstance(options, KahaDBOptions) else None, locker)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
     url, jdbc = store_options(text, options if isinstance(options, JdbcOptions) else None)
@@ -169,6 +175,29 @@ def open_store(
     if (file := store_file(url)) is not None:
         make_directory(file.parent)
     return JdbcPersistenceAdapter(url, jdbc)
+
+
+def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) -> PersistenceAdapter:
+    directory, found = journal_options(text, options)
+    if locker == "none":
+        found = replace(found, use_lock=False)
+    # What it is not is refused before its lock is made.
+    if isinstance(found, AMQOptions):
+        from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter, refuse_what_is_no_amq_store
+
+        refuse_what_is_no_amq_store(directory)
+        return AMQPersistenceAdapter(directory, found)
+    if isinstance(found, LevelDBOptions):
+        from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
+        from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+
+        refuse_what_is_no_leveldb_store(directory)
+        return LevelDBPersistenceAdapter(directory, found)
+    from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+    from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
+
+    refuse_another_store(directory, ignores_missing=found.ignore_missing_journal_files)
+    return KahaDBPersistenceAdapter(directory, found)
 
 
 def open_spool() -> PersistenceAdapter:
@@ -183,43 +212,54 @@ def is_kahadb(text: str) -> bool:
     return text.startswith(_KAHADB)
 
 
+def is_journal(text: str) -> bool:
+    """Whether a URL names a directory with a journal, of whatever format."""
+    return text.startswith(tuple(_JOURNALS))
+
+
 def kahadb_options(text: str, options: KahaDBOptions | None = None) -> tuple[Path, KahaDBOptions]:
-    """Read the URL of a KahaDB directory, ``kahadb:DIRECTORY?journalMaxFileLength=16mb``.
+    """`journal_options` of a KahaDB directory."""
+    return journal_options(text, options)
+
+
+def journal_options(text: str, options: KahaDBOptions | None = None) -> tuple[Path, KahaDBOptions]:
+    """Read the URL of a directory with a journal, for example ``kahadb:DIRECTORY?journalMaxFileLength=16mb``.
 
     What is accepted and means nothing here is logged.
 
     Args:
         text: the URL.
-        options: what the parameters of the URL go before.
+        options: what the parameters of the URL go before; those of another format do not count.
 
     Returns:
-        The directory, and the options by ActiveMQ's names or by those of `KahaDBOptions`.
+        The directory, and the options by ActiveMQ's names or by those of the fields: `KahaDBOptions` or a subclass.
 
     Raises:
         ConfigurationError: no directory, or an option that is unknown, given twice, or cannot be.
     """
-    path, _, query = text.removeprefix(_KAHADB).partition("?")
+    scheme = next(one for one in _JOURNALS if text.startswith(one))
+    kind = _JOURNALS[scheme]
+    path, _, query = text.removeprefix(scheme).partition("?")
     path = path.removeprefix("//")
     if not path:
-        raise ConfigurationError(f"the URL {text!r} names no directory: use kahadb:DIRECTORY")
+        raise ConfigurationError(f"the URL {text!r} names no directory: use {scheme}DIRECTORY")
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        known = ACTIVEMQ_OPTIONS.get(name)
+        known = kind.activemq_options().get(name)
         given.setdefault(known.field if known is not None and known.field else name, []).append((name, value))
     of_activemq: dict[str, str] = {}
     ours: dict[str, list[tuple[str, str]]] = {}
     for field, pairs in given.items():
         if len(pairs) > 1:
             raise ConfigurationError(f"the URL gives {' and '.join(spelled for spelled, _ in pairs)}: say it once")
-        if pairs[0][0] == field and field in KahaDBOptions.__dataclass_fields__:
+        if pairs[0][0] == field and field in kind.__dataclass_fields__:
             ours[field] = pairs
         else:
             of_activemq.update(pairs)
-    options, notes = KahaDBOptions.from_activemq(of_activemq, options)
+    found, notes = kind.from_activemq(of_activemq, options if type(options) is kind else None)
     for note in notes:
         log.warning("%s", note)
-    found = _fields_of(options, ours)
-    return Path(path), replace(options, **found)  # type: ignore[arg-type]  # each is of its field's type
+    return Path(path), replace(found, **_fields_of(found, ours))  # type: ignore[arg-type]  # each is of its field's type
 
 
 def store_options(text: str, options: JdbcOptions | None = None) -> tuple[URL, JdbcOptions]:

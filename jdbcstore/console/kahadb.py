@@ -22,7 +22,7 @@ from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.jdbc.xid import xid_text
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
     Command,

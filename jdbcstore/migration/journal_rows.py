@@ -30,7 +30,7 @@ from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.journal.kahadb.journal import AnyJournal, JournalFile, Location
-from jdbcstore.store.journal.kahadb.state import State, StoredMessage
+from jdbcstore.store.journal.state import State, StoredMessage
 
 __all__ = ["JournalRows", "journal_plan"]
 

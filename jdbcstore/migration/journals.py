@@ -20,17 +20,17 @@ from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.store.contract import ScheduledJob
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace, UpdateMessage
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
-from jdbcstore.store.journal.kahadb.known import named_destination
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
-from jdbcstore.store.journal.kahadb.replay import Replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY
-from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredSubscription, Tier
+from jdbcstore.store.journal.known import named_destination
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
+from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription, Tier
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [

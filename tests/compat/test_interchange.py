@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 
 from jdbcstore.selector import CONVERT_STRINGS
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.compat.stomp_client import Collector, client

@@ -18,13 +18,13 @@ from jdbcstore.openwire import unmarshal
 from jdbcstore.store.contract import Cursor
 from jdbcstore.store.disk import move
 from jdbcstore.store.journal import file_replacement
+from jdbcstore.store.journal.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
 from jdbcstore.store.journal.kahadb import recovery
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
-from jdbcstore.store.journal.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, RewrittenDataFile
 from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.compat.activemq import ActiveMQ

@@ -15,9 +15,9 @@ from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.repair import repair
-from jdbcstore.store.journal.kahadb.replay import replay
-from jdbcstore.store.journal.kahadb.state import StoredMessage
 from jdbcstore.store.journal.kahadb.survey import survey
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import StoredMessage
 from tests.compat.activemq import ActiveMQ
 from tests.unit.kahadb.journals import unpack
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
+from jdbcstore.config.urls import open_store
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableTopicContract,
@@ -18,16 +18,16 @@ from jdbcstore.testing import (
 class TestLevelDB(DurablePersistenceAdapterContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
-        return lambda: LevelDBPersistenceAdapter(tmp_path / "leveldb")
+        return lambda: open_store(f"leveldb:{tmp_path / 'leveldb'}")
 
 
 class TestLevelDBTopics(DurableTopicContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
-        return lambda: LevelDBPersistenceAdapter(tmp_path / "leveldb")
+        return lambda: open_store(f"leveldb:{tmp_path / 'leveldb'}")
 
 
 class TestLevelDBTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
-        return lambda: LevelDBPersistenceAdapter(tmp_path / "leveldb")
+        return lambda: open_store(f"leveldb:{tmp_path / 'leveldb'}")

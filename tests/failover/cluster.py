@@ -23,7 +23,7 @@ from jdbcstore.destination import Queue
 from jdbcstore.message import TextMessage
 from jdbcstore.store.jdbc.schema import create_tables
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from tests.broker_process import BrokerProcess
 from tests.certificates import Authority, Identity
 from tests.failover import witness

@@ -19,8 +19,8 @@ from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.transactions import JdbcTransactionStore
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.topics import KahaDBTopicMessageStore
-from jdbcstore.store.journal.kahadb.transactions import KahaDBTransactionStore
+from jdbcstore.store.journal.topics import JournalTopicMessageStore
+from jdbcstore.store.journal.transactions import JournalTransactionStore
 
 
 def main() -> int:
@@ -53,8 +53,8 @@ def main() -> int:
         (KahaDBPersistenceAdapter, "commit_together"),
         (KahaDBPersistenceAdapter, "queue_message_store"),
         (KahaDBPersistenceAdapter, "stop"),
-        (KahaDBTopicMessageStore, "add_subscription"),
-        (KahaDBTransactionStore, "_prepare"),
+        (JournalTopicMessageStore, "add_subscription"),
+        (JournalTransactionStore, "_prepare"),
         (directories, "_name"),
         (table_target, "hold"),
         (table_target, "release"),

@@ -21,8 +21,8 @@ from jdbcstore.store.contract import (
     SupportsTransactions,
 )
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.replay import replay
 from tests.unit.kahadb.journals import VECTORS, unpack
 
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in VECTORS.glob("*.tar.xz"))

@@ -18,7 +18,7 @@ from jdbcstore.migration.journal_rows import journal_plan
 from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.table_rows import table_plan
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 from tests.migration import rich
 from tests.unit.kahadb.journals import unpack
 

@@ -1,6 +1,6 @@
 """From the state of a journal to the list of what there is to read: a row for each live message and each damage.
 
-`jdbcstore.store.journal.kahadb.replay` has the rules, for a journal that is read here as for the records that Spark's
+`jdbcstore.store.journal.replay` has the rules, for a journal that is read here as for the records that Spark's
 workers read (`live_batches`).
 """
 
@@ -22,8 +22,8 @@ from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.journal.kahadb.journal import Damage
-from jdbcstore.store.journal.kahadb.replay import Replay, replay
-from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredMessage
+from jdbcstore.store.journal.replay import Replay, replay
+from jdbcstore.store.journal.state import State, StoredDestination, StoredMessage
 
 __all__ = ["LIVE", "LIVE_TYPE", "live_batches", "live_table", "replayed", "state_of", "unlisted"]
 

@@ -25,8 +25,8 @@ from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.journal.kahadb.commands import AddMessage, UpdateMessage
-from jdbcstore.store.journal.kahadb.journal import JournalFile, Location
+from jdbcstore.store.journal.commands import AddMessage, UpdateMessage
+from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, Location
 
 if TYPE_CHECKING:
     pass
@@ -142,7 +142,7 @@ def read_live(
                         opened.close()
                         source = opened.enter_context(files[number].opened())
                         file = JournalFile(source, number, chunk_bytes=_CHUNK_BYTES)
-                    message = _message(file, Location(number, row["RECORD"], row["BYTES"]))
+                    message = _message(file, KahaDBLocation(number, row["RECORD"], row["BYTES"]))
                 rows.append(row, message)
                 if len(rows) >= _ROWS_MAX or rows.bytes >= options.batch_bytes:
                     yield reading.batch(rows)

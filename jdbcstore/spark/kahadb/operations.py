@@ -1,4 +1,4 @@
-"""Rows of ``view=records`` without messages, back to records, to feed `jdbcstore.store.journal.kahadb.replay`."""
+"""Rows of ``view=records`` without messages, back to records, to feed `jdbcstore.store.journal.replay`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, TransactionId, XATransactionId
 from jdbcstore.spark.columns import CORRUPT
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
     Command,
@@ -23,7 +23,7 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.journal import Damage, Location, Record
+from jdbcstore.store.journal.kahadb.journal import Damage, KahaDBDamage, KahaDBLocation, Record
 
 __all__ = ["records_of"]
 
@@ -44,9 +44,9 @@ def records_of(batches: Iterable[pa.RecordBatch], damages: list[Damage]) -> Iter
         for file, offset, size, name, destination, id, key, transaction, *rest in zip(*columns, strict=True):
             xa, priority, supported, message_bytes, retroactive, info, source, skips, damage = rest
             if damage is not None:
-                damages.append(Damage(file, offset, offset + size, damage["error"], damage["atTheEnd"]))
+                damages.append(KahaDBDamage(file, offset, offset + size, damage["error"], damage["atTheEnd"]))
                 continue
-            at = Location(file, offset, size)
+            at = KahaDBLocation(file, offset, size)
             to = None if destination is None else destinations[destination]
             if name == "RemoveMessage":
                 within = None if transaction is None else _transaction(transaction, xa)

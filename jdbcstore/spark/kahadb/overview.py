@@ -25,7 +25,7 @@ from jdbcstore.spark.kahadb.live import replayed, unlisted
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AckMessageFileMap,
     AddMessage,
     Commit,
@@ -35,8 +35,8 @@ from jdbcstore.store.journal.kahadb.commands import (
     Rollback,
 )
 from jdbcstore.store.journal.kahadb.journal import Record
-from jdbcstore.store.journal.kahadb.replay import Replay
-from jdbcstore.store.journal.kahadb.state import State, StoredMessage
+from jdbcstore.store.journal.replay import Replay
+from jdbcstore.store.journal.state import State, StoredMessage
 
 __all__ = ["OverviewReader"]
 

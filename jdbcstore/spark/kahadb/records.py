@@ -27,7 +27,7 @@ from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -40,7 +40,7 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, Record
+from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, KahaDBDamage, Record
 
 __all__ = ["Part", "RecordsReader", "Task", "parts_of", "read_part", "tasks_of", "without_the_torn_end"]
 
@@ -184,7 +184,7 @@ def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterato
         )
     if file.damages_unlisted:
         end = damages[-1].end
-        damages.append(Damage(file.number, end, end, f"{file.damages_unlisted} more damages behind this one"))
+        damages.append(KahaDBDamage(file.number, end, end, f"{file.damages_unlisted} more damages behind this one"))
     if damages:
         yield _damages(damages, arrow)
 

@@ -105,6 +105,16 @@ class JournalFormat(Protocol[LocationT]):
     def end_mark(self) -> bytes:
         """Stands behind the last batch; may be empty."""
 
+    @property
+    def ends_with_data(self) -> bool:
+        """Whether files may be no longer than what is in them, and not be empty: then nothing is made longer ahead, and
+        what a broker has is cut off."""
+
+    @property
+    def file_head(self) -> bytes:
+        """What a new file begins with, a batch by itself; it is there from the moment on when the file is. May be
+        empty."""
+
     def file_name(self, number: int) -> str:
         """The name of a file."""
 

@@ -33,6 +33,7 @@ from typing import Final, Generic, NoReturn, TypeVar
 from jdbcstore.errors import JournalDamaged, MessageTooLarge, StoreClosed, StoreError, StoreFull, StoreUnavailable
 from jdbcstore.store.disk import Disk, DiskFile, make_directory, mode_like
 from jdbcstore.store.journal.file_errors import reading, refused, writing
+from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_format import BatchPlace, Flaw, JournalFormat, Tail, WriterOptions
 from jdbcstore.store.lease import Clock, boot_time_ns
@@ -75,6 +76,7 @@ class JournalWriter(Generic[LocationT]):
         self.last_batch: BatchPlace | None = None
         self._format = journal_format
         self._end_mark = journal_format.end_mark
+        self._head = journal_format.file_head
         self._disk = disk or Disk(self.directory)
         self._clock = clock
         self._file: DiskFile | None = None
@@ -106,6 +108,8 @@ class JournalWriter(Generic[LocationT]):
             make_directory(self.directory)
             self._disk.mode = mode_like(self.directory, self._format.file_pattern)
             numbers = [self._format.file_number(path.name) for path in self.directory.iterdir()]
+            if self._format.ends_with_data:
+                self._remove_empty()
             if self._is_forcing:
                 self._disk.sync()  # a broker may have been killed before it had forced the name of a new file
         self._highest = max((number for number in numbers if number is not None), default=0)
@@ -128,6 +132,12 @@ class JournalWriter(Generic[LocationT]):
             self.abandon()
             raise
         self._forced_ns = self._clock()
+
+    def _remove_empty(self) -> None:
+        """Remove files that a crash left empty."""
+        for path in list(self.directory.iterdir()):
+            if self._format.file_number(path.name) is not None and path.is_file() and not path.stat().st_size:
+                self._disk.remove(path.name)
 
     def _tail(self, path: Path, number: int) -> Tail:
         with reading(str(path)):
@@ -234,7 +244,7 @@ class JournalWriter(Generic[LocationT]):
         size, room = self._format.batch_size(payloads), len(self._end_mark)
         if size + room > self._format.file_bytes_max:
             raise MessageTooLarge(f"a batch of {size} bytes, {self._format.file_bytes_max} fit into a journal file")
-        if self._offset and self._offset + size + room > self.options.journal_max_file_length_bytes:
+        if self._offset > len(self._head) and self._offset + size + room > self.options.journal_max_file_length_bytes:
             self._begin_file()
         number, offset = self._number, self._offset
         data, locations, checksum = self._format.batch(payloads, size, number, offset)
@@ -321,10 +331,10 @@ class JournalWriter(Generic[LocationT]):
             self._unused.insert(0, number)
             raise
         before, self._file = self._file, file
-        self._number, self._offset, self.last_batch = number, 0, None
+        self._number, self._offset, self.last_batch = number, len(self._head), None
         if before is not None:
             before.close()
-        if self.options.preallocation_scope == "ENTIRE_JOURNAL_ASYNC" and not self._unused:
+        if self._preallocation == "ENTIRE_JOURNAL_ASYNC" and not self._unused:
             self._preparing = _Preparing(self._make_file)
 
     def _next_unused(self) -> int:
@@ -348,6 +358,9 @@ class JournalWriter(Generic[LocationT]):
         name = self._format.file_name(number)
         with writing(name):
             self._highest = number
+            if self._head:
+                self._make_with_head(name)
+                return number
             # Where numbers are positions the highest may be that of an empty file, left by a kill: it is the next one.
             file = self._disk.open(name, create=number != highest or not (self.directory / name).exists())
             try:
@@ -366,9 +379,18 @@ class JournalWriter(Generic[LocationT]):
                 file.close()
         return number
 
+    def _make_with_head(self, name: str) -> None:
+        """A new file that has what it begins with from its first moment on."""
+        with replaced_file(self.directory / name, self._format.file_pattern) as file:
+            file.write(self._head, 0)
+
+    @property
+    def _preallocation(self) -> str:
+        return "NONE" if self._format.ends_with_data else self.options.preallocation_scope
+
     def _allocate(self, file: DiskFile) -> None:
         length = self.options.journal_max_file_length_bytes
-        if self.options.preallocation_scope == "NONE":
+        if self._preallocation == "NONE":
             file.write(self._end_mark, 0)
             return
         strategy = self.options.preallocation_strategy
@@ -384,9 +406,11 @@ class JournalWriter(Generic[LocationT]):
         file.write(self._end_mark, 0)
 
     def _cut(self, file: DiskFile, end: int) -> None:
-        """Remove what stands behind the last batch; the file stays as long as it is."""
+        """Remove what stands behind the last batch; the file stays as long as it is, unless the format forbids that."""
         size = max(file.size(), end + len(self._end_mark))
         file.truncate(end)
+        if self._format.ends_with_data:
+            return
         file.truncate(size)
         try:
             file.write(self._end_mark, end)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jdbcstore.spark.kahadb import live_messages
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
+from jdbcstore.store.journal.replay import replay
 
 
 def sha256(data: bytes | None) -> str | None:

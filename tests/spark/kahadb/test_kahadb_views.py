@@ -23,7 +23,7 @@ from jdbcstore.spark.kahadb.files import JournalDirectory
 from jdbcstore.spark.kahadb.messages import MessagesReader
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import parts_of, read_part, tasks_of
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
     Commit,
@@ -38,8 +38,8 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
-from jdbcstore.store.journal.kahadb.replay import replay
-from jdbcstore.store.journal.kahadb.state import State
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import State
 from tests.spark.kahadb.views import rows, table
 from tests.unit.kahadb.journals import END, batch, write
 

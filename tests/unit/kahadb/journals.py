@@ -14,7 +14,7 @@ from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topi
 from jdbcstore.identifiers import LocalTransactionId, MessageId, TransactionId, XATransactionId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import marshal
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, AddMessage, Command, RemoveMessage
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RemoveMessage
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kahadb"
 END = b"-qMa4"

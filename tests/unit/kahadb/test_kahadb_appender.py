@@ -25,8 +25,8 @@ from jdbcstore.errors import (
     StoreUnavailable,
 )
 from jdbcstore.store.disk import Disk, DiskFile
+from jdbcstore.store.journal.commands import AddMessage, Command, RemoveMessage, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions

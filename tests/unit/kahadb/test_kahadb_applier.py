@@ -6,9 +6,9 @@ from pathlib import Path
 
 from jdbcstore.destination import Queue
 from jdbcstore.openwire import marshal
-from jdbcstore.store.journal.kahadb.applier import Applier
-from jdbcstore.store.journal.kahadb.commands import AddMessage
-from jdbcstore.store.journal.kahadb.index import Index
+from jdbcstore.store.journal.applier import Applier
+from jdbcstore.store.journal.commands import AddMessage
+from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.testing import text_message
 

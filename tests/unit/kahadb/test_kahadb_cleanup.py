@@ -12,10 +12,10 @@ from jdbcstore.destination import Queue
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.store.contract import Commit
+from jdbcstore.store.journal.commands import RewrittenDataFile
+from jdbcstore.store.journal.index import FILE_NAME
 from jdbcstore.store.journal.journal_directory import candidates, unneeded
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.commands import RewrittenDataFile
-from jdbcstore.store.journal.kahadb.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -200,7 +200,7 @@ def test_what_only_remarks_tell_is_told_again(tmp_path: Path) -> None:
 
 
 def test_many_producers_are_told_again_before_a_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jdbcstore.store.journal.kahadb.cleanup._PRODUCERS_MAX", 10)
+    monkeypatch.setattr("jdbcstore.store.journal.cleanup._PRODUCERS_MAX", 10)
     producers = {ProducerId("ID:p", number, 1): number for number in range(1, 26)}
     with KahaDBPersistenceAdapter(tmp_path, TINY) as adapter:
         adapter.commit_together(Commit(producers=producers)).result()

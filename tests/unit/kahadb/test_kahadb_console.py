@@ -18,10 +18,10 @@ from rich.console import Console
 from jdbcstore.cli import run
 from jdbcstore.console.kahadb_picture import NOBODY, Picture, as_lines, as_rich, as_svg, draw
 from jdbcstore.destination import Queue
-from jdbcstore.store.journal.kahadb.commands import AddMessage, RemoveMessage
+from jdbcstore.store.journal.commands import AddMessage, RemoveMessage
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, Held, Holder, Pins
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
-from jdbcstore.store.journal.kahadb.state import StoredMessage, Tier
+from jdbcstore.store.journal.state import StoredMessage, Tier
 from tests.unit.kahadb.journals import unpack, unpack_index, write
 
 Capture = pytest.CaptureFixture[str]

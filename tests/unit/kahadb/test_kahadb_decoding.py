@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     COMMANDS,
     AckMessageFileMap,
     AddMessage,

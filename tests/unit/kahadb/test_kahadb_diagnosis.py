@@ -10,12 +10,12 @@ import pytest
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import JournalDamaged
 from jdbcstore.identifiers import TransactionId, XATransactionId
+from jdbcstore.store.journal.commands import AckMessageFileMap, AddMessage, Prepare, RemoveMessage
 from jdbcstore.store.journal.kahadb.ackmap import read_ack_map
-from jdbcstore.store.journal.kahadb.commands import AckMessageFileMap, AddMessage, Prepare, RemoveMessage
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, Held, Pins, Span, SubscriptionPin, removable
 from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.state import StoredMessage, Tier
 from jdbcstore.store.journal.kahadb.survey import survey
+from jdbcstore.store.journal.state import StoredMessage, Tier
 from tests.unit.kahadb.journals import unpack, unpack_index, write
 
 A, B, T = Queue("A"), Queue("B"), Topic("T")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from jdbcstore.destination import Queue, TempQueue, TempTopic, Topic
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
-from jdbcstore.store.journal.kahadb import encoding
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
     Command,
@@ -26,6 +25,7 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
+from jdbcstore.store.journal.kahadb import encoding
 from jdbcstore.store.journal.kahadb.decoding import READERS, varint
 from jdbcstore.store.journal.kahadb.encoding import encode, encoded_varint
 from jdbcstore.store.journal.kahadb.journal import Journal

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdbcstore.store.journal.kahadb.journal import JournalFile, Record
-from jdbcstore.store.journal.kahadb.replay import Replay
+from jdbcstore.store.journal.replay import Replay
 from tests.unit.kahadb.journals import CONTROL_BYTES, control, unpack
 
 MUTANTS = int(os.environ.get("KAHADB_FUZZ_MUTANTS", "300"))

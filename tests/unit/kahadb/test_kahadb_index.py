@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.store.journal.kahadb import index as index_module
-from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.index import (
+from jdbcstore.store.journal import index as index_module
+from jdbcstore.store.journal.index import (
     ACKNOWLEDGE,
     EXPIRED,
     JOBS,
@@ -22,6 +21,7 @@ from jdbcstore.store.journal.kahadb.index import (
     SUBSCRIPTION_PAGE,
     Index,
 )
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 

@@ -14,7 +14,7 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     Command,
     Commit,
     Prepare,

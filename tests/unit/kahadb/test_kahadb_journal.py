@@ -9,8 +9,8 @@ import pytest
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JournalDamaged, StoreError
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, RemoveMessage, Trace
-from jdbcstore.store.journal.kahadb.journal import Damage, Journal, JournalFile, Location
+from jdbcstore.store.journal.commands import AddMessage, Command, RemoveMessage, Trace
+from jdbcstore.store.journal.kahadb.journal import Damage, Journal, JournalFile, KahaDBLocation, Location
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, control, record, write
 
 ONE, TWO, THREE = Trace("one"), Trace("two"), Trace("three")
@@ -291,12 +291,12 @@ def test_reading_one_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("location", "what"),
     [
-        (Location(2, 28, 12), "db-2.log:28: there is no such file"),
-        (Location(1, 27, 12), "db-1.log:27: a record that"),
-        (Location(1, 28, 13), "db-1.log:28: a record that does not fit"),
-        (Location(1, 28, 100), "db-1.log:28: a record that does not fit"),
-        (Location(1, 500, 12), "db-1.log:500: no record of 12 bytes"),
-        (Location(1, 0, 28), "db-1.log:0: a record that cannot be read: a record of type 2"),
+        (KahaDBLocation(2, 28, 12), "db-2.log:28: there is no such file"),
+        (KahaDBLocation(1, 27, 12), "db-1.log:27: a record that"),
+        (KahaDBLocation(1, 28, 13), "db-1.log:28: a record that does not fit"),
+        (KahaDBLocation(1, 28, 100), "db-1.log:28: a record that does not fit"),
+        (KahaDBLocation(1, 500, 12), "db-1.log:500: no record of 12 bytes"),
+        (KahaDBLocation(1, 0, 28), "db-1.log:0: a record that cannot be read: a record of type 2"),
     ],
 )
 def test_no_record_at_this_place(location: Location, what: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdbcstore.destination import Queue
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace
+from jdbcstore.store.journal.commands import AddMessage, Trace
 from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, Record
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, control, record
 

@@ -27,8 +27,8 @@ from jdbcstore.errors import JdbcStoreError, OutcomeUnknown
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.contract import Commit
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
+from jdbcstore.store.journal.index import FILE_NAME, Index
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.index import FILE_NAME, Index
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -138,7 +138,7 @@ class Session:
     def run(self, task: Callable[[], object]) -> None:
         """Do something in the thread that commits."""
         from jdbcstore.store.completion import Completion
-        from jdbcstore.store.journal.kahadb.work import Write
+        from jdbcstore.store.journal.work import Write
 
         completion: Completion[None] = Completion()
         self.adapter.committer.submit(Write(completion, is_alone=True, task=task))

@@ -14,8 +14,8 @@ from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
-from jdbcstore.store.journal.kahadb.replay import replay
-from jdbcstore.store.journal.kahadb.state import State as Contents
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import State as Contents
 from tests.power.recording import Recorder
 from tests.power.states import State, states
 from tests.power.trace import Trace

@@ -12,10 +12,7 @@ from jdbcstore.errors import StoreError, StoreFull
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb import rebuild, recovery
-from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.blank_index import blank_index, is_blank_index, leave_blank_index, wire_version_of
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
     Commit,
@@ -24,12 +21,15 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     Trace,
 )
+from jdbcstore.store.journal.kahadb import rebuild, recovery
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.blank_index import blank_index, is_blank_index, leave_blank_index, wire_version_of
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
-from jdbcstore.store.journal.kahadb.replay import replay
-from jdbcstore.store.journal.kahadb.state import State
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import State
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 

@@ -11,9 +11,10 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError
 from jdbcstore.store.journal import file_reader
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.appender import KAHADB
 from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.record_reader import RecordReader
+from jdbcstore.store.journal.record_reader import RecordReader
 from jdbcstore.testing.messages import text_message
 
 _COUNT = 60
@@ -54,7 +55,7 @@ def sequences(found: list[object]) -> list[int | None]:
 
 
 def test_neighbours_are_read_at_once(tmp_path: Path, places: list[tuple[Location, int]], reads: list[int]) -> None:
-    found = list(RecordReader(tmp_path).messages(places))
+    found = list(RecordReader(tmp_path, KAHADB).messages(places))
     assert sequences([*found]) == list(range(1, _COUNT + 1))
     assert len(reads) == len({location.file for location, _ in places}) < 12
 
@@ -70,7 +71,7 @@ def test_however_they_are_read_the_messages_are_the_same(
 ) -> None:
     monkeypatch.setattr(file_reader, "_GAP_BYTES", gap)
     monkeypatch.setattr(file_reader, "_RUN_BYTES", limit)
-    reader = RecordReader(tmp_path)
+    reader = RecordReader(tmp_path, KAHADB)
     alone = [reader.message(*place) for place in places]
     del reads[:]
     mixed = [*places[::2], *places[1::2], places[0]]
@@ -89,5 +90,5 @@ def test_what_cannot_be_read_is_left_out_alone(tmp_path: Path, places: list[tupl
         file.write(b"\xff" * (broken.size - 5))
     gone = places[-1][0].file
     (tmp_path / f"db-{gone}.log").unlink()
-    found = sequences([*RecordReader(tmp_path).messages(places)])
+    found = sequences([*RecordReader(tmp_path, KAHADB).messages(places)])
     assert found == [None if location == broken or location.file == gone else sequence for location, sequence in places]

@@ -18,16 +18,16 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Commit, Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
+from jdbcstore.store.journal.commands import AddMessage, Trace
+from jdbcstore.store.journal.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Trace
 from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile
-from jdbcstore.store.journal.kahadb.known import destination_name
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.known import destination_name
+from jdbcstore.store.journal.replay import replay
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.journals import unpack

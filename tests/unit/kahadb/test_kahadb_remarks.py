@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.commands import Trace
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import Trace
 
 
 def told(*traces: Trace) -> remarks.Remarked:

@@ -16,9 +16,8 @@ from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import MessageAck, SubscriptionInfo
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
     Commit,
@@ -26,14 +25,15 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis
 from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
-from jdbcstore.store.journal.kahadb.replay import replay
-from jdbcstore.store.journal.kahadb.state import State
 from jdbcstore.store.journal.kahadb.survey import survey
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import State
 from tests.unit.kahadb.journals import add, remove, unpack, unpack_index, write
 
 A, B, T, U = Queue("A"), Queue("B"), Topic("T"), Topic("U")

@@ -13,7 +13,7 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -32,10 +32,10 @@ from jdbcstore.store.journal.kahadb.commands import (
     UpdateMessage,
 )
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
-from jdbcstore.store.journal.kahadb.replay import Replay, replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.replay import Replay, replay
 from jdbcstore.store.journal.sequences import SequenceSet
-from jdbcstore.store.journal.kahadb.state import LastAck, State, Tier
+from jdbcstore.store.journal.state import LastAck, State, Tier
 from tests.unit.kahadb.journals import batch, write
 
 A, B, T = Queue("A"), Queue("B"), Topic("T")

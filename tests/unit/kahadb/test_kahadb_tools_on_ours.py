@@ -14,8 +14,8 @@ from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
-from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.survey import survey
+from jdbcstore.store.journal.replay import replay
 from jdbcstore.testing import text_message
 
 QUEUE = Queue("A")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from jdbcstore.message import Message
-from jdbcstore.store.journal.kahadb.commands import AddMessage, UpdateMessage
+from jdbcstore.store.journal.commands import AddMessage, UpdateMessage
 from jdbcstore.store.journal.kahadb.journal import Journal
-from jdbcstore.store.journal.kahadb.replay import replay
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.state import State, StoredMessage
+from jdbcstore.store.journal.replay import replay
+from jdbcstore.store.journal.state import State, StoredMessage
 from tests.unit.kahadb.journals import VECTORS, unpack
 
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in VECTORS.glob("*.tar.xz"))

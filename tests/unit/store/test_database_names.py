@@ -29,9 +29,9 @@ EXCEPTIONS = {
     "jdbcstore/config/activemq_xml/vocabulary/data_sources.py": _JDBC,
     "jdbcstore/config/activemq_xml/vocabulary/stores.py": _JDBC,
     "jdbcstore/config/spool.py": "the spool is a file of one certain format, too",
-    "jdbcstore/store/journal/kahadb/applier.py": _INDEX,
-    "jdbcstore/store/journal/kahadb/committer.py": _INDEX,
-    "jdbcstore/store/journal/kahadb/index.py": _INDEX,
+    "jdbcstore/store/journal/applier.py": _INDEX,
+    "jdbcstore/store/journal/committer.py": _INDEX,
+    "jdbcstore/store/journal/index.py": _INDEX,
     "jdbcstore/store/journal/kahadb/options.py": _INDEX,
     "jdbcstore/store/journal/kahadb/recovery.py": _INDEX,
 }

@@ -50,6 +50,8 @@ class PositionFormat:
     number_max: Final = (1 << 63) - 1
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = b""
+    ends_with_data: Final = False
+    file_head: Final = b""
 
     def file_name(self, number: int) -> str:
         return f"{number:016x}.log"

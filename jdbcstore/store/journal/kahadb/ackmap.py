@@ -20,7 +20,7 @@ _FIELDS: Final = {"I": ">i", "F": ">f"}
 
 
 def read_ack_map(data: bytes) -> dict[int, set[int]]:
-    """The map in a record of `jdbcstore.store.journal.kahadb.commands.AckMessageFileMap`.
+    """The map in a record of `jdbcstore.store.journal.commands.AckMessageFileMap`.
 
     Raises:
         JournalDamaged: it is none.

@@ -15,10 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from jdbcstore.destination import Destination
+from jdbcstore.message import Message
+from jdbcstore.openwire import marshal
 from jdbcstore.store.disk import Disk
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.journal_writer import JournalWriter
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, RewrittenDataFile
+from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import (
     CONTROL,
     CONTROL_HEAD,
@@ -26,15 +30,20 @@ from jdbcstore.store.journal.kahadb.journal import (
     FILE_NUMBER_MAX,
     FILE_PATTERN,
     USER_RECORD,
+    Journal,
     JournalFile,
+    KahaDBLocation,
     Location,
+    command_at,
     file_name,
     file_number,
 )
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.known import subscription_text
 from jdbcstore.store.lease import Clock, boot_time_ns
+from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["Appender", "KahaDBFormat"]
+__all__ = ["KAHADB", "Appender", "KahaDBFormat"]
 
 _HEADER: Final = struct.Struct(">ib")
 _ROOM_FOR_CONTROL: Final = bytes(CONTROL.size)
@@ -44,12 +53,16 @@ _MARKER: Final = COMMANDS.index(RewrittenDataFile)
 
 
 class KahaDBFormat:
-    """KahaDB's `jdbcstore.store.journal.journal_format.JournalFormat`."""
+    """KahaDB's `jdbcstore.store.journal.store_format.StoreFormat`."""
 
+    name: Final = "KahaDB"
+    removes_destinations: Final = True
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = END_RECORD
+    ends_with_data: Final = False
+    file_head: Final = b""
 
     def file_name(self, number: int) -> str:
         """``db-<n>.log``."""
@@ -76,7 +89,7 @@ class KahaDBFormat:
         for payload in payloads:
             length = len(payload) + _HEADER.size
             parts += (_HEADER.pack(length, USER_RECORD), payload)
-            locations.append(Location(number, offset, length))
+            locations.append(KahaDBLocation(number, offset, length))
             offset += length
         parts.append(END_RECORD)
         data = bytearray().join(parts)
@@ -89,11 +102,9 @@ class KahaDBFormat:
         last: BatchPlace | None = None
         has_marker = False
         file = JournalFile(source, number)
-        for offset, data, start, end in file.batches():
-            _, length, checksum = CONTROL.unpack_from(data, start - CONTROL.size)
-            assert length == end - start
-            last = BatchPlace(number, offset, checksum)
-            has_marker = has_marker or data[start + _HEADER.size] == _MARKER
+        for batch in file.batches():
+            last = batch.place(number)
+            has_marker = has_marker or batch.data[batch.start + _HEADER.size] == _MARKER
         return Tail(file.append_offset, last, tuple(file.damages), file.is_blank_behind(), has_marker)
 
     def end_from(self, source: BinaryIO, number: int, start: int) -> int:
@@ -102,6 +113,37 @@ class KahaDBFormat:
         for _ in file.batches():
             pass
         return file.append_offset
+
+    def encode(self, command: Command) -> bytes:
+        """As `jdbcstore.store.journal.kahadb.encoding.encode`."""
+        return encode(command)
+
+    def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
+        """Nothing to do: a batch is there as a whole or not at all."""
+        return list(payloads)
+
+    def marshal(self, message: Message, destination: Destination, wire_version: int) -> bytes:
+        """As it is."""
+        return marshal(message, wire_version)
+
+    def message(self, add: AddMessage) -> Message:
+        """As it is."""
+        return add.unmarshal()
+
+    def command_at(self, data: bytes, o: int, location: Location) -> Command:
+        """As `jdbcstore.store.journal.kahadb.journal.command_at`."""
+        return command_at(data, o, location)
+
+    def journal(self, directory: Path) -> Journal:
+        """Of ``db-<n>.log``."""
+        return Journal(directory)
+
+    def subscription_text(self, key: SubscriptionKey) -> str:
+        """As brokers write it."""
+        return subscription_text(key)
+
+
+KAHADB: Final = KahaDBFormat()
 
 
 class Appender(JournalWriter[Location]):
@@ -122,4 +164,4 @@ class Appender(JournalWriter[Location]):
         disk: Disk | None = None,
         clock: Clock = boot_time_ns,
     ) -> None:
-        super().__init__(directory, KahaDBFormat(), options or KahaDBOptions(), disk=disk, clock=clock)
+        super().__init__(directory, KAHADB, options or KahaDBOptions(), disk=disk, clock=clock)

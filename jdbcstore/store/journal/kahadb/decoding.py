@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId, TransactionId, XATransactionId
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, AddMessage, Command
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command
 
 __all__ = [
     "DESTINATION_KINDS",

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import TransactionId
 from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.state import State, StoredMessage, StoredTransaction
+from jdbcstore.store.journal.state import State, StoredMessage, StoredTransaction
 
 __all__ = ["Diagnosis", "FileDiagnosis", "Freed", "Held", "Holder", "Pins", "Span", "SubscriptionPin", "removable"]
 

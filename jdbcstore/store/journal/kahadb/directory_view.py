@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.journal.committer import Committer
+from jdbcstore.store.journal.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.committer import Committer
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
-from jdbcstore.store.journal.kahadb.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.recovery import made_anew
-from jdbcstore.store.journal.kahadb.transactions import KahaDBTransactionStore
+from jdbcstore.store.journal.transactions import JournalTransactionStore
 
 __all__ = ["KahaDBView"]
 
@@ -45,7 +45,7 @@ class KahaDBView(KahaDBPersistenceAdapter):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self._transactions = KahaDBTransactionStore(self, self)
+        self._transactions = JournalTransactionStore(self, self)
         self.committer = cast(Committer, _NothingIsWritten())
 
     def stop(self) -> None:

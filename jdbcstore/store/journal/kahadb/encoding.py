@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import LocalTransactionId, TransactionId
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, Subscription
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, Subscription
 from jdbcstore.store.journal.kahadb.decoding import (
     DESTINATION_KINDS,
     FIELD_KINDS,

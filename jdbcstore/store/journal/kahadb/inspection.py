@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, IndexDamaged, JournalDamaged
 from jdbcstore.message import Message
-from jdbcstore.store.journal.kahadb.commands import AddMessage, AddScheduledJob, RemoveMessage, UpdateMessage
-from jdbcstore.store.journal.kahadb.index import FILE_NAME as OURS
-from jdbcstore.store.journal.kahadb.journal import Location, file_number
+from jdbcstore.store.journal.commands import AddMessage, AddScheduledJob, RemoveMessage, UpdateMessage
+from jdbcstore.store.journal.index import FILE_NAME as OURS
+from jdbcstore.store.journal.kahadb.journal import KahaDBLocation, Location, file_number
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
-from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredMessage
 from jdbcstore.store.journal.kahadb.survey import Survey, survey
+from jdbcstore.store.journal.state import State, StoredDestination, StoredMessage
 
 __all__ = ["CheckReport", "Finding", "check", "message_problem"]
 
@@ -179,7 +179,7 @@ def _damages(report: CheckReport) -> None:
     # Files behind it are made ahead.
     last = max([number for number, end in found.ends.items() if end] + [one.file for one in found.state.damages] + [0])
     for damage in found.state.damages:
-        place = f"{Location(damage.file, damage.offset, 0)}"
+        place = f"{KahaDBLocation(damage.file, damage.offset, 0)}"
         if damage.file == last and damage.at_the_end:
             if found.running:
                 report.notes.append(f"{place}: the broker is writing here")

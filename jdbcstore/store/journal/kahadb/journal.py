@@ -19,21 +19,16 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeAlias
+from typing import BinaryIO, Final
 
 from jdbcstore.errors import JournalDamaged
-from jdbcstore.message import Message
-from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal import records
+from jdbcstore.store.journal.commands import COMMANDS, Command
 from jdbcstore.store.journal.file_window import FileWindow
-from jdbcstore.store.journal.journal_files import journal_files
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, AddMessage, Command, UpdateMessage
 from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed, varint
+from jdbcstore.store.journal.records import CHUNK_BYTES, DAMAGES_MAX, Batch, Damage, Location, Record, up_to
 
 __all__ = [
     "CONTROL",
@@ -47,19 +42,18 @@ __all__ = [
     "Damage",
     "Journal",
     "JournalFile",
+    "KahaDBDamage",
+    "KahaDBLocation",
     "Location",
     "Record",
+    "command_at",
     "file_name",
     "file_number",
     "up_to",
 ]
 
-#: Bytes that are read at once; a larger batch is read whole.
-CHUNK_BYTES: Final = 4 << 20
 #: Bytes that are read at once where only control records are looked at.
 _STRIDE_BYTES: Final = 64 << 10
-#: More damages of one file are counted, not listed.
-DAMAGES_MAX: Final = 10_000
 
 #: How a control record begins.
 CONTROL_HEAD: Final = b"\x00\x00\x00\x1c\x02WRITE BATCH"
@@ -82,46 +76,25 @@ FILE_PATTERN: Final = "db-*.log"
 FILE_NUMBER_MAX: Final = (1 << 31) - 1
 
 
-class Location(NamedTuple):
-    """Where a record stands. Locations are in the order in which the records were written."""
+class KahaDBLocation(Location):
+    """Where a record stands, in ``db-<n>.log``."""
 
-    file: int
-    offset: int
-    size: int
-    """Its bytes, the header included."""
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"db-{self.file}.log:{self.offset}"
 
+    def damage(self, what: str) -> Damage:
+        return KahaDBDamage(self.file, self.offset, self.offset + self.size, what)
 
-class Damage(NamedTuple):
-    """Bytes of a file that were left out, or a record that cannot be what it says."""
 
-    file: int
-    offset: int
-    end: int
-    what: str
-    """One clause for people."""
-    at_the_end: bool = False
-    """Whether no batch follows in this file; in the last file that is what a kill leaves behind."""
+class KahaDBDamage(Damage):
+    """Bytes of ``db-<n>.log`` that were left out."""
+
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"db-{self.file}.log:{self.offset}-{self.end}: {self.what}"
-
-
-class Batch(NamedTuple):
-    """Records that were written together; intact, as far as a checksum tells."""
-
-    offset: int
-    """Of its control record in the file."""
-    data: bytes
-    start: int
-    """Where in `data` the records begin."""
-    end: int
-
-
-#: What `JournalFile.records` gives.
-Record: TypeAlias = tuple[Location, Command]
 
 
 class JournalFile:
@@ -190,7 +163,7 @@ class JournalFile:
                 # 0 stands for no checksum, or for the rest of a batch that never reached the disk.
                 if adler32(view[start:end]) == checksum if checksum > 0 else data[start : start + 5] != _NO_RECORD:
                     self.append_offset = base + end
-                    yield Batch(base + o, data, start, end)
+                    yield Batch(base + o, data, start, end, checksum)
                     o = end
                     continue
             if self._is_end(data[o : o + 5], head, length):
@@ -300,7 +273,7 @@ class JournalFile:
         if last is not None and last.end == offset and last.what == what:
             self.damages[-1] = last._replace(end=end, at_the_end=at_the_end)
         elif len(self.damages) < DAMAGES_MAX:
-            self.damages.append(Damage(self.number, offset, end, what, at_the_end))
+            self.damages.append(KahaDBDamage(self.number, offset, end, what, at_the_end))
         else:
             self.damages_unlisted += 1
 
@@ -312,23 +285,28 @@ class JournalFile:
         Raises:
             StoreError: the file cannot be read.
         """
+        for batch in self.batches():
+            yield from self.records_of(batch)
+
+    def records_of(self, batch: Batch) -> Iterator[Record]:
+        """The records of one batch of this file. One that is no command is listed as damage."""
         number, new, unpack, read = self.number, tuple.__new__, _RECORD.unpack_from, _command
-        for offset, data, o, end in self.batches():
-            base = offset + CONTROL.size - o
-            while end - o >= _RECORD_LEAST:
-                size, kind, code = unpack(data, o)
-                stop = o + size
-                if size < _RECORD_LEAST or stop > end:
-                    break
-                try:
-                    command = read(data, o, stop, kind, code)
-                except Malformed as error:
-                    self._damaged(base + o, base + stop, f"a record that cannot be read{error}")
-                else:
-                    yield new(Location, (number, base + o, size)), command
-                o = stop
-            if o != end:
-                self._damaged(base + o, base + end, "a record that does not fit into its batch")
+        offset, data, o, end, _ = batch
+        base = offset + CONTROL.size - o
+        while end - o >= _RECORD_LEAST:
+            size, kind, code = unpack(data, o)
+            stop = o + size
+            if size < _RECORD_LEAST or stop > end:
+                break
+            try:
+                command = read(data, o, stop, kind, code)
+            except Malformed as error:
+                self._damaged(base + o, base + stop, f"a record that cannot be read{error}")
+            else:
+                yield new(KahaDBLocation, (number, base + o, size)), command
+            o = stop
+        if o != end:
+            self._damaged(base + o, base + end, "a record that does not fit into its batch")
 
     def read(self, location: Location) -> Command:
         """One record of this file. Many are read fastest in the order of their offsets.
@@ -356,14 +334,14 @@ def command_at(data: bytes, o: int, location: Location) -> Command:
     """
     stop = o + location.size
     if o + _RECORD_LEAST > len(data):
-        raise JournalDamaged(f"{location}: no record of {location.size} bytes")
+        raise JournalDamaged(f"{KahaDBLocation(*location)}: no record of {location.size} bytes")
     size, kind, code = _RECORD.unpack_from(data, o)
     if size != location.size or size < _RECORD_LEAST or stop > len(data):
-        raise JournalDamaged(f"{location}: a record that does not fit into {location.size} bytes")
+        raise JournalDamaged(f"{KahaDBLocation(*location)}: a record that does not fit into {location.size} bytes")
     try:
         return _command(data, o, stop, kind, code)
     except Malformed as error:
-        raise JournalDamaged(f"{location}: a record that cannot be read{error}") from None
+        raise JournalDamaged(f"{KahaDBLocation(*location)}: a record that cannot be read{error}") from None
 
 
 def _command(data: bytes, o: int, stop: int, kind: int, code: int) -> Command:
@@ -392,109 +370,11 @@ def _long_length(data: bytes, o: int, stop: int) -> tuple[int, int]:
     return length, o + size
 
 
-class AnyJournal(ABC):
-    """Files of a journal in the order of their numbers, wherever they are."""
+class AnyJournal(records.AnyJournal):
+    """Files of a KahaDB journal, wherever they are."""
 
-    #: By number; those that are not empty.
-    files: Mapping[int, object]
-    #: What was found so far; complete when `records` was read to its end.
-    damages: list[Damage]
-    damages_unlisted: int
-
-    @abstractmethod
-    def opened(self, number: int) -> AbstractContextManager[BinaryIO]:
-        """The file of this number, seekable.
-
-        Raises:
-            StoreError: it cannot be opened.
-        """
-
-    def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
-        """All records of all files, in their order.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
-        self.damages, self.damages_unlisted = [], 0
-        for number in self.files:
-            with self.opened(number) as source:
-                file = JournalFile(source, number, chunk_bytes=chunk_bytes)
-                yield from file.records()
-                self.damages += file.damages
-                self.damages_unlisted += file.damages_unlisted
-
-    def message(self, location: Location) -> Message:
-        """The message that stands here, for instance that of a `jdbcstore.store.journal.kahadb.state.StoredMessage`.
-
-        Raises:
-            JournalDamaged: there is no message at this place.
-            CodecError: its bytes are none.
-            StoreError: the file cannot be read.
-        """
-        command = self.read(location)
-        add = command.message if isinstance(command, UpdateMessage) else command
-        if not isinstance(add, AddMessage):
-            raise JournalDamaged(f"{location}: no message, but a record of {type(command).__name__}")
-        return add.unmarshal()
-
-    def read(self, location: Location) -> Command:
-        """One record.
-
-        Raises:
-            JournalDamaged: there is no such record at this place.
-            StoreError: the file cannot be read.
-        """
-        if location.file not in self.files:
-            raise JournalDamaged(f"{location}: there is no such file in the journal")
-        with self.opened(location.file) as source:
-            return JournalFile(source, location.file, chunk_bytes=location.size).read(location)
-
-    def read_many(self, locations: Iterable[Location]) -> Iterator[tuple[Location, Command | JournalDamaged]]:
-        """Records at these places, which are fastest in their own order, each with what is wrong instead if it is none.
-
-        Raises:
-            StoreError: a file cannot be read.
-        """
-        for number, wanted in groupby(locations, key=attrgetter("file")):
-            if number not in self.files:
-                yield from (
-                    (place, JournalDamaged(f"{place}: there is no such file in the journal")) for place in wanted
-                )
-                continue
-            with self.opened(number) as source:
-                file = JournalFile(source, number)
-                for location in wanted:
-                    found: Command | JournalDamaged
-                    try:
-                        found = file.read(location)
-                    except JournalDamaged as error:
-                        found = error
-                    yield location, found
-
-
-class Journal(AnyJournal):
-    """All files of a directory. The index of the directory is not looked at.
-
-    Args:
-        directory: where the ``db-<n>.log`` are.
-
-    Raises:
-        StoreError: no such directory, or two files have one number.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        self.directory: Final = Path(directory)
-        self.files: Mapping[int, Path] = journal_files(self.directory, file_number)
-        self.damages = []
-        self.damages_unlisted = 0
-
-    @contextmanager
-    def opened(self, number: int) -> Iterator[BinaryIO]:
-        path = self.files[number]
-        with reading(str(path)):
-            source = path.open("rb")
-        with source:
-            yield source
+    def file(self, source: BinaryIO, number: int, *, chunk_bytes: int = CHUNK_BYTES, start: int = 0) -> JournalFile:
+        return JournalFile(source, number, chunk_bytes=chunk_bytes, start=start)
 
 
 def file_name(number: int) -> str:
@@ -508,11 +388,15 @@ def file_number(name: str) -> int | None:
     return None if match is None or int(match[1]) > FILE_NUMBER_MAX else int(match[1])
 
 
-def up_to(records: Iterator[Record], last: tuple[int, int] | None) -> Iterator[Record]:
-    """Records up to the one at this file and offset, which is the last that is taken from the others; None is none."""
-    if last is None:
-        return
-    for record in records:
-        yield record
-        if record[0][:2] >= last:
-            return
+class Journal(AnyJournal, records.DirectoryJournal):
+    """All files of a directory. The index of the directory is not looked at.
+
+    Args:
+        directory: where the ``db-<n>.log`` are.
+
+    Raises:
+        StoreError: no such directory, or two files have one number.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        super().__init__(directory, file_number)

@@ -9,14 +9,22 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.lease import LockerOptions
 
-__all__ = ["ACTIVEMQ_OPTIONS", "ActiveMQOption", "KahaDBOptions"]
+__all__ = [
+    "ACTIVEMQ_OPTIONS",
+    "ActiveMQOption",
+    "KahaDBOptions",
+    "as_boolean",
+    "as_integer",
+    "as_number",
+    "as_size",
+]
 
 SYNC_STRATEGIES: Final = ("ALWAYS", "PERIODIC", "NEVER")
 PREALLOCATION_SCOPES: Final = ("ENTIRE_JOURNAL", "ENTIRE_JOURNAL_ASYNC", "NONE")
@@ -83,6 +91,9 @@ class KahaDBOptions:
     Raises:
         ConfigurationError: a value that nothing can be done with.
     """
+
+    #: As people call it.
+    store: ClassVar[str] = "KahaDB"
 
     index_directory: str = ""
     journal_max_file_length_bytes: int = 32 << 20
@@ -166,6 +177,11 @@ class KahaDBOptions:
         )
 
     @classmethod
+    def activemq_options(cls) -> Mapping[str, ActiveMQOption]:
+        """What ActiveMQ knows of this store, by its names."""
+        return ACTIVEMQ_OPTIONS
+
+    @classmethod
     def from_activemq(cls, given: Mapping[str, str], options: Self | None = None) -> tuple[Self, tuple[str, ...]]:
         """Options by ActiveMQ's names, as they stand in its ``activemq.xml``.
 
@@ -182,9 +198,9 @@ class KahaDBOptions:
         values: dict[str, Any] = {}
         notes: list[str] = []
         for name, text in given.items():
-            option = ACTIVEMQ_OPTIONS.get(name)
+            option = cls.activemq_options().get(name)
             if option is None:
-                raise ConfigurationError(f"KahaDB has no option {name!r}{_nearest(name)}")
+                raise ConfigurationError(f"{cls.store} has no option {name!r}{_nearest(name, cls.activemq_options())}")
             try:
                 value = option.read(text)
             except ConfigurationError as error:
@@ -193,19 +209,21 @@ class KahaDBOptions:
                 if text.strip().lower() != option.default.lower():
                     notes.append(f"{name}={text} is not used: {option.about}")
             elif option.field in values and values[option.field] != value:
-                raise ConfigurationError(f"{name}={text} contradicts {_named(option.field, name, given)}")
+                raise ConfigurationError(
+                    f"{name}={text} contradicts {_named(cls.activemq_options(), option.field, name, given)}"
+                )
             else:
                 values[option.field] = value
         return replace(options or cls(), **values), tuple(notes)
 
 
-def _nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, ACTIVEMQ_OPTIONS, n=1, cutoff=0.0)
+def _nearest(name: str, options: Mapping[str, ActiveMQOption]) -> str:
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.0)
     return f"; the nearest is {close[0]!r}" if close else ""
 
 
-def _named(field: str, other: str, given: Mapping[str, str]) -> str:
-    return next(f"{name}={given[name]}" for name in given if name != other and ACTIVEMQ_OPTIONS[name].field == field)
+def _named(options: Mapping[str, ActiveMQOption], field: str, other: str, given: Mapping[str, str]) -> str:
+    return next(f"{name}={given[name]}" for name in given if name != other and options[name].field == field)
 
 
 class ActiveMQOption(NamedTuple):
@@ -235,28 +253,32 @@ _BOOLEANS: Final = {
 }
 
 
-def _size(text: str) -> int:
+def as_size(text: str) -> int:
+    """A number of bytes, as ActiveMQ writes them. Raises `ConfigurationError`; so do the others."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ConfigurationError(f"{text!r} is not a size: write bytes, or a number with kb, mb or gb")
     return int(found[1]) * _FACTORS[found[2].lower()]
 
 
-def _integer(text: str) -> int:
+def as_integer(text: str) -> int:
+    """A whole number."""
     try:
         return int(text.strip())
     except ValueError:
         raise ConfigurationError(f"{text!r} is not a whole number") from None
 
 
-def _number(text: str) -> float:
+def as_number(text: str) -> float:
+    """A number."""
     try:
         return float(text.strip())
     except ValueError:
         raise ConfigurationError(f"{text!r} is not a number") from None
 
 
-def _boolean(text: str) -> bool:
+def as_boolean(text: str) -> bool:
+    """True or false."""
     try:
         return _BOOLEANS[text.strip().lower()]
     except KeyError:
@@ -264,7 +286,7 @@ def _boolean(text: str) -> bool:
 
 
 def _syncs(text: str) -> str:
-    return "ALWAYS" if _boolean(text) else "NEVER"
+    return "ALWAYS" if as_boolean(text) else "NEVER"
 
 
 _PRODUCERS: Final = "how far producers came is remembered for kahadb.producer_memory_s, however many there are"
@@ -273,54 +295,54 @@ _PAGE_FILE: Final = "the index is a SQLite database, not a page file"
 #: All of ActiveMQ 5.17 and 6.3 by their names there, but for `directory` and the locker.
 ACTIVEMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
     "indexDirectory": ActiveMQOption("", str.strip, "index_directory"),
-    "journalMaxFileLength": ActiveMQOption("32mb", _size, "journal_max_file_length_bytes"),
-    "journalMaxWriteBatchSize": ActiveMQOption("4mb", _size, "journal_max_write_batch_size_bytes"),
+    "journalMaxFileLength": ActiveMQOption("32mb", as_size, "journal_max_file_length_bytes"),
+    "journalMaxWriteBatchSize": ActiveMQOption("4mb", as_size, "journal_max_write_batch_size_bytes"),
     "journalDiskSyncStrategy": ActiveMQOption("ALWAYS", str, "journal_disk_sync_strategy"),
-    "journalDiskSyncInterval": ActiveMQOption("1000", _integer, "journal_disk_sync_interval_ms"),
+    "journalDiskSyncInterval": ActiveMQOption("1000", as_integer, "journal_disk_sync_interval_ms"),
     "enableJournalDiskSyncs": ActiveMQOption(
         "true", _syncs, "journal_disk_sync_strategy", "old: true is journalDiskSyncStrategy=ALWAYS, false is NEVER"
     ),
     "preallocationScope": ActiveMQOption("ENTIRE_JOURNAL", str, "preallocation_scope"),
     "preallocationStrategy": ActiveMQOption("SPARSE_FILE", str, "preallocation_strategy"),
-    "checksumJournalFiles": ActiveMQOption("true", _boolean, about="every batch has a checksum"),
-    "checkForCorruptJournalFiles": ActiveMQOption("false", _boolean, "check_for_corrupt_journal_files"),
-    "ignoreMissingJournalfiles": ActiveMQOption("false", _boolean, "ignore_missing_journal_files"),
-    "archiveDataLogs": ActiveMQOption("false", _boolean, "archive_data_logs"),
+    "checksumJournalFiles": ActiveMQOption("true", as_boolean, about="every batch has a checksum"),
+    "checkForCorruptJournalFiles": ActiveMQOption("false", as_boolean, "check_for_corrupt_journal_files"),
+    "ignoreMissingJournalfiles": ActiveMQOption("false", as_boolean, "ignore_missing_journal_files"),
+    "archiveDataLogs": ActiveMQOption("false", as_boolean, "archive_data_logs"),
     "directoryArchive": ActiveMQOption("", str.strip, "directory_archive"),
-    "archiveCorruptedIndex": ActiveMQOption("false", _boolean, "archive_corrupted_index"),
-    "forceRecoverIndex": ActiveMQOption("false", _boolean, "force_recover_index"),
-    "checkpointInterval": ActiveMQOption("5000", _integer, "checkpoint_interval_ms"),
-    "cleanupInterval": ActiveMQOption("30000", _integer, "cleanup_interval_ms"),
-    "cleanupOnStop": ActiveMQOption("true", _boolean, "cleanup_on_stop"),
-    "enableAckCompaction": ActiveMQOption("true", _boolean, "enable_ack_compaction"),
-    "compactAcksAfterNoGC": ActiveMQOption("10", _integer, "compact_acks_after_no_gc"),
-    "compactAcksIgnoresStoreGrowth": ActiveMQOption("false", _boolean, "compact_acks_ignores_store_growth"),
-    "indexCacheSize": ActiveMQOption("10000", _integer, "index_cache_size_pages"),
-    "indexWriteBatchSize": ActiveMQOption("1000", _integer, about=_PAGE_FILE),
-    "enableIndexWriteAsync": ActiveMQOption("false", _boolean, about=_PAGE_FILE),
-    "enableIndexDiskSyncs": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
-    "enableIndexRecoveryFile": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
-    "enableIndexPageCaching": ActiveMQOption("true", _boolean, about=_PAGE_FILE),
-    "useIndexLFRUEviction": ActiveMQOption("false", _boolean, about=_PAGE_FILE),
-    "indexLFUEvictionFactor": ActiveMQOption("0.2", _number, about=_PAGE_FILE),
-    "concurrentStoreAndDispatchQueues": ActiveMQOption("true", _boolean, "concurrent_store_and_dispatch_queues"),
+    "archiveCorruptedIndex": ActiveMQOption("false", as_boolean, "archive_corrupted_index"),
+    "forceRecoverIndex": ActiveMQOption("false", as_boolean, "force_recover_index"),
+    "checkpointInterval": ActiveMQOption("5000", as_integer, "checkpoint_interval_ms"),
+    "cleanupInterval": ActiveMQOption("30000", as_integer, "cleanup_interval_ms"),
+    "cleanupOnStop": ActiveMQOption("true", as_boolean, "cleanup_on_stop"),
+    "enableAckCompaction": ActiveMQOption("true", as_boolean, "enable_ack_compaction"),
+    "compactAcksAfterNoGC": ActiveMQOption("10", as_integer, "compact_acks_after_no_gc"),
+    "compactAcksIgnoresStoreGrowth": ActiveMQOption("false", as_boolean, "compact_acks_ignores_store_growth"),
+    "indexCacheSize": ActiveMQOption("10000", as_integer, "index_cache_size_pages"),
+    "indexWriteBatchSize": ActiveMQOption("1000", as_integer, about=_PAGE_FILE),
+    "enableIndexWriteAsync": ActiveMQOption("false", as_boolean, about=_PAGE_FILE),
+    "enableIndexDiskSyncs": ActiveMQOption("true", as_boolean, about=_PAGE_FILE),
+    "enableIndexRecoveryFile": ActiveMQOption("true", as_boolean, about=_PAGE_FILE),
+    "enableIndexPageCaching": ActiveMQOption("true", as_boolean, about=_PAGE_FILE),
+    "useIndexLFRUEviction": ActiveMQOption("false", as_boolean, about=_PAGE_FILE),
+    "indexLFUEvictionFactor": ActiveMQOption("0.2", as_number, about=_PAGE_FILE),
+    "concurrentStoreAndDispatchQueues": ActiveMQOption("true", as_boolean, "concurrent_store_and_dispatch_queues"),
     "concurrentStoreAndDispatchTopics": ActiveMQOption(
-        "false", _boolean, about="a message of a topic is always written before it is delivered"
+        "false", as_boolean, about="a message of a topic is always written before it is delivered"
     ),
     "concurrentStoreAndDispatchTransactions": ActiveMQOption(
-        "false", _boolean, about="a transaction is always written before its end is answered, in ActiveMQ too"
+        "false", as_boolean, about="a transaction is always written before its end is answered, in ActiveMQ too"
     ),
-    "maxAsyncJobs": ActiveMQOption("10000", _integer, about="the broker's memory bounds what waits to be written"),
-    "maxFailoverProducersToTrack": ActiveMQOption("64", _integer, about=_PRODUCERS),
-    "failoverProducersAuditDepth": ActiveMQOption("2048", _integer, about=_PRODUCERS),
-    "enableSubscriptionStatistics": ActiveMQOption("false", _boolean, about="pending messages are counted anyway"),
+    "maxAsyncJobs": ActiveMQOption("10000", as_integer, about="the broker's memory bounds what waits to be written"),
+    "maxFailoverProducersToTrack": ActiveMQOption("64", as_integer, about=_PRODUCERS),
+    "failoverProducersAuditDepth": ActiveMQOption("2048", as_integer, about=_PRODUCERS),
+    "enableSubscriptionStatistics": ActiveMQOption("false", as_boolean, about="pending messages are counted anyway"),
     "purgeRecoveredXATransactionStrategy": ActiveMQOption("NEVER", str, "purge_recovered_xa_transaction_strategy"),
-    "useLock": ActiveMQOption("true", _boolean, "use_lock"),
-    "lockKeepAlivePeriod": ActiveMQOption("0", _integer, "lock_keep_alive_period_ms"),
-    "lockAcquireSleepInterval": ActiveMQOption("10000", _integer, "lock_acquire_sleep_interval_ms"),
+    "useLock": ActiveMQOption("true", as_boolean, "use_lock"),
+    "lockKeepAlivePeriod": ActiveMQOption("0", as_integer, "lock_keep_alive_period_ms"),
+    "lockAcquireSleepInterval": ActiveMQOption("10000", as_integer, "lock_acquire_sleep_interval_ms"),
     "databaseLockedWaitDelay": ActiveMQOption(
-        "10000", _integer, "lock_acquire_sleep_interval_ms", "old name of lockAcquireSleepInterval"
+        "10000", as_integer, "lock_acquire_sleep_interval_ms", "old name of lockAcquireSleepInterval"
     ),
-    "failIfDatabaseIsLocked": ActiveMQOption("false", _boolean, "fail_if_database_is_locked"),
-    "storeOpenWireVersion": ActiveMQOption("11", _integer, "store_open_wire_version", "an attribute of the broker"),
+    "failIfDatabaseIsLocked": ActiveMQOption("false", as_boolean, "fail_if_database_is_locked"),
+    "storeOpenWireVersion": ActiveMQOption("11", as_integer, "store_open_wire_version", "an attribute of the broker"),
 }

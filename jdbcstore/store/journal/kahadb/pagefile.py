@@ -23,12 +23,12 @@ from typing import Any, BinaryIO, Final, NamedTuple, Self, TypeVar, cast
 from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topic
 from jdbcstore.errors import CodecError, IndexDamaged
 from jdbcstore.modified_utf8 import decode_any_utf8
+from jdbcstore.store.journal.commands import COMMANDS, Command, Subscription
 from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.kahadb.commands import COMMANDS, Command, Subscription
 from jdbcstore.store.journal.kahadb.decoding import READERS, Malformed, varint
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.state import LastAck, Tier
+from jdbcstore.store.journal.kahadb.journal import KahaDBLocation, Location
 from jdbcstore.store.journal.sequences import SequenceSet
+from jdbcstore.store.journal.state import LastAck, Tier
 
 __all__ = ["IndexDestination", "IndexMessage", "IndexPlace", "IndexSubscription", "PageFile", "stored_wire_version"]
 
@@ -78,7 +78,7 @@ class IndexSubscription:
     location: IndexPlace | None
     last_ack: LastAck | None
     pending: SequenceSet
-    """As `jdbcstore.store.journal.kahadb.state.StoredSubscription.pending`."""
+    """As `jdbcstore.store.journal.state.StoredSubscription.pending`."""
 
 
 @dataclass(slots=True)
@@ -448,7 +448,7 @@ def _place(read: _Reader) -> IndexPlace:
 
 
 def _message(read: _Reader) -> tuple[str, Location]:
-    return read.text(), Location(*read.unpack(_LOCATION))
+    return read.text(), KahaDBLocation(*read.unpack(_LOCATION))
 
 
 def _last_ack(read: _Reader) -> LastAck:

@@ -32,11 +32,7 @@ from typing import Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import IndexDamaged, JournalDamaged, StoreError
-from jdbcstore.store.journal.file_errors import reading, writing
-from jdbcstore.store.journal.file_replacement import replaced_file
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
     Command,
@@ -45,6 +41,10 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
+from jdbcstore.store.journal.file_errors import reading, writing
+from jdbcstore.store.journal.file_replacement import replaced_file
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import (
     CONTROL,
@@ -57,11 +57,11 @@ from jdbcstore.store.journal.kahadb.journal import (
     file_name,
     up_to,
 )
-from jdbcstore.store.journal.kahadb.kept_queue import keeping
-from jdbcstore.store.journal.kahadb.known import destination_name
 from jdbcstore.store.journal.kahadb.pagefile import IndexDestination, IndexMessage, IndexPlace, PageFile
-from jdbcstore.store.journal.kahadb.replay import Replay
-from jdbcstore.store.journal.kahadb.state import State, StoredDestination, StoredSubscription
+from jdbcstore.store.journal.kept_queue import keeping
+from jdbcstore.store.journal.known import destination_name
+from jdbcstore.store.journal.replay import Replay
+from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription
 
 __all__ = ["make_rebuild_complete", "rebuilt"]
 
@@ -111,7 +111,7 @@ def _brokers_records(records: Iterable[Record], files: Collection[int]) -> Itera
 def make_rebuild_complete(
     directory: Path,
     index_directory: Path,
-    appender: Appender,
+    appender: JournalWriter[Location],
     state: State,
     remarked: Collection[str] = (),
     kept: Callable[[Destination], bool] = lambda _: False,
@@ -172,7 +172,7 @@ def _refuse_other_transactions(directory: Path, state: State, theirs: State) -> 
         )
 
 
-def _append(appender: Appender, groups: Iterable[list[Command]]) -> None:
+def _append(appender: JournalWriter[Location], groups: Iterable[list[Command]]) -> None:
     """Write these records and force them to the disk; each group is there as a whole or not at all."""
     payloads: list[bytes] = []
     for group in groups:
@@ -198,12 +198,11 @@ def _read_on(path: Path, number: int) -> None:
             if chunk.count(0) < len(chunk):
                 target.write(chunk, offset)
         target.truncate(size)
-        for offset, data, start, end in JournalFile(source, number).batches():
+        for offset, data, start, end, checksum in JournalFile(source, number).batches():
             records = _without_skip(data[start:end])
             if records is not None:
-                _, length, checksum = CONTROL.unpack_from(data, start - CONTROL.size)
                 checksum = checksum and zlib.adler32(records)
-                target.write(CONTROL.pack(CONTROL_HEAD, length, checksum) + records, offset)
+                target.write(CONTROL.pack(CONTROL_HEAD, end - start, checksum) + records, offset)
 
 
 def _without_skip(records: bytes) -> bytes | None:

@@ -1,72 +1,42 @@
-"""What happens at the start: the index is brought up to date with the journal, or made anew from it.
+"""What Java brokers leave in a KahaDB directory, and what the next of them needs, when the store starts.
 
-The index says which batch was the last that is in it. If that batch is there, what stands behind it is applied.
-Otherwise, and if a broker was here meanwhile, the journal is replayed from its first record, as a broker does that has
-lost its index, and what comes out is loaded into a new index. A broker leaves traces of having been here: its index
-``db.data``, which we remove, since it would be overtaken by what we write; and in the journal a remark at each start.
-Before it goes, the journal is made to tell the next broker all that it told (`rebuild`); what only it can tell, in
-which OpenWire version the messages are, is left in its place (`blank_index`).
+A broker leaves traces of having been here: its index ``db.data``, which we remove, since it would be overtaken by what
+we write; and in the journal a remark at each start. Before it goes, the journal is made to tell the next broker all
+that it told (`jdbcstore.store.journal.kahadb.rebuild`); what only it can tell, in which OpenWire version the messages
+are, is left in its place (`blank_index`).
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.errors import CodecError, JournalDamaged, StoreError
-from jdbcstore.identifiers import XATransactionId
-from jdbcstore.openwire import STORE_VERSION, unmarshal, unmarshal_message
-from jdbcstore.store.disk import force_directory, make_directory, move, remove
-from jdbcstore.store.journal.journal_format import BatchPlace
-from jdbcstore.store.journal.kahadb import index as sql
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applier import (
-    SCHEDULER,
-    SCHEDULER_COMMANDS,
-    Applier,
-    ForeignRecord,
-    expiration_of,
-    level_of,
-)
+from jdbcstore.openwire import STORE_VERSION
+from jdbcstore.store.disk import force_directory, remove
+from jdbcstore.store.journal import recovery
+from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.appender import KAHADB
 from jdbcstore.store.journal.kahadb.blank_index import is_brokers_index, leave_blank_index, wire_version_of
-from jdbcstore.store.journal.kahadb.commands import (
-    AddMessage,
-    AddScheduledJob,
-    Command,
-    Subscription,
-    Trace,
-    UpdateMessage,
-)
-from jdbcstore.store.journal.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, id_hash
-from jdbcstore.store.journal.kahadb.journal import CONTROL, Batch, Journal, JournalFile, Location, Record, file_name
-from jdbcstore.store.journal.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import make_rebuild_complete
-from jdbcstore.store.journal.kahadb.replay import Replay
-from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY, SchedulerJournal
-from jdbcstore.store.journal.kahadb.state import State, StoredMessage, StoredTransaction
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.recovery import Noted
+from jdbcstore.store.journal.state import State
 
 __all__ = ["made_anew", "open_index"]
 
 log = logging.getLogger(__name__)
 
 _SCHEDULERS_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
-#: How many of the last commands for the scheduler are compared with its journal when the index is made anew.
-_SCHEDULED_MAX: Final = 100_000
-#: What brokers before 5.12 wrote, and later ones in their directories.
-_OLD_WIRE_VERSION: Final = 6
-#: Records that are applied in one go.
-_RECORDS: Final = 4000
 
 
-def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal, appender: Appender) -> Index:
+def open_index(
+    directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal, appender: JournalWriter[Location]
+) -> Index:
     """The index of a directory, as the journals have it. Their ends are repaired already.
 
     Args:
@@ -80,33 +50,13 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
         StoreError: the journal cannot be read, or the index not be written.
     """
     place = Path(options.index_directory) if options.index_directory else directory
-    make_directory(place)
-    path = place / sql.FILE_NAME
-    try:
-        reason = _reason_to_rebuild(directory, place, options, scheduler)
-        if reason is None:
-            index = Index(path, options.index_cache_size_pages)
-            try:
-                reason = _catch_up(index, directory, scheduler) or _missing(index, directory, options)
-                if reason is None:
-                    _tell_wire_version(place, options, wire_version_of(place))
-                    return _known(index)
-            except BaseException:
-                index.close()
-                raise
-            index.close()
-    except (sqlite3.Error, ForeignRecord, LookupError, ValueError) as error:
-        reason = f"it cannot be used: {error}"
-    log.warning("the index is made anew from the journal directory=%s: %s", directory, reason)
-    if options.archive_corrupted_index and path.exists():
-        move(path, path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
+    before = _Broker(directory, place, options, scheduler, appender)
     brokers = place if is_brokers_index(place) else directory
-
-    def complete(state: State, noted: _Noted) -> bool:
-        return make_rebuild_complete(directory, brokers, appender, state, noted.remarked.known, options.is_kept)
-
+    index, noted = recovery.open_index(directory, KAHADB, options, scheduler, before)
+    if noted is None:
+        _tell_wire_version(place, options, wire_version_of(place))
+        return index
     told = wire_version_of(brokers)
-    index, noted = _made_anew(path, directory, options, scheduler, complete)
     _tell_wire_version(place, options, noted.wire_version if told is None else told)
     if directory.resolve() != place.resolve():
         leave_blank_index(directory, None)
@@ -114,6 +64,48 @@ def open_index(directory: Path, options: KahaDBOptions, scheduler: SchedulerJour
     if any(gone):
         force_directory(scheduler.directory)
     return index
+
+
+class _Broker:
+    """The broker whose index is there, if it is."""
+
+    def __init__(
+        self,
+        directory: Path,
+        place: Path,
+        options: KahaDBOptions,
+        scheduler: SchedulerJournal,
+        appender: JournalWriter[Location] | None,
+    ) -> None:
+        self._directory = directory
+        self._place = place
+        self._options = options
+        self._scheduler = scheduler
+        self._appender = appender
+
+    def left(self) -> str | None:
+        """Its index, or that the index is to be made anew."""
+        if any(is_brokers_index(where) for where in (self._directory, self._place)):
+            return "a broker was here: there is a db.data"
+        if (self._scheduler.directory / _SCHEDULERS_INDEX[0]).exists():
+            return "a broker was here: there is a scheduleDB.data"
+        return "forceRecoverIndex is set" if self._options.force_recover_index else None
+
+    def complete(self, state: State, noted: Noted) -> bool:
+        """As `make_rebuild_complete`."""
+        assert self._appender is not None
+        brokers = self._place if is_brokers_index(self._place) else self._directory
+        return make_rebuild_complete(
+            self._directory, brokers, self._appender, state, noted.remarked.known, self._options.is_kept
+        )
+
+    def noted(self) -> Noted:
+        """As KahaDB's are."""
+        return Noted()
+
+    def journal(self, directory: Path) -> Journal:
+        """All that is in it."""
+        return Journal(directory)
 
 
 def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -> None:
@@ -134,261 +126,6 @@ def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -
         leave_blank_index(place, version)
 
 
-def _known(index: Index) -> Index:
-    """Nothing more is asked for than what is there."""
-    for known in index.known:
-        known.asked = {one.info.key: one.info for one in known.subscriptions.values()}
-    return index
-
-
-def _reason_to_rebuild(directory: Path, place: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> str | None:
-    if any(is_brokers_index(where) for where in (directory, place)):
-        return "a broker was here: there is a db.data"
-    if (scheduler.directory / _SCHEDULERS_INDEX[0]).exists():
-        return "a broker was here: there is a scheduleDB.data"
-    return "forceRecoverIndex is set" if options.force_recover_index else None
-
-
-def _missing(index: Index, directory: Path, options: KahaDBOptions) -> str | None:
-    """Why the index cannot be used although it is up to date."""
-    files = Journal(directory).files
-    missing = sorted(number for number in index.live if number not in files)
-    if not missing:
-        return None
-    names = ", ".join(file_name(number) for number in missing)
-    messages = sum(index.live[number] for number in missing)
-    if not options.ignore_missing_journal_files:
-        raise JournalDamaged(
-            f"{directory}: {messages} messages stand in journal files that are missing: {names};"
-            " ignoreMissingJournalfiles=true starts without them"
-        )
-    return f"{messages} messages are lost with {names}"
-
-
-class _Behind(JournalFile):
-    """A journal file from a batch on that is known; tells where the last batch is."""
-
-    last: BatchPlace | None = None
-    known: BatchPlace | None = None
-    is_found = True
-
-    def batches(self) -> Iterator[Batch]:
-        for batch in super().batches():
-            checksum = CONTROL.unpack_from(batch.data, batch.start - CONTROL.size)[2]
-            place = BatchPlace(self.number, batch.offset, checksum)
-            if self.known is not None:
-                self.is_found = place == self.known
-                self.known = None
-                if not self.is_found:
-                    return
-                continue
-            self.last = place
-            yield batch
-        if self.known is not None:
-            self.is_found = False
-
-
-def _catch_up(index: Index, directory: Path, scheduler: SchedulerJournal) -> str | None:
-    """Apply what the index has not. Returns why that is not possible, if so."""
-    journal = Journal(directory)
-    position = index.position
-    if index.is_new:
-        if any(_has_records(journal, number) for number in journal.files) or scheduler.last_batch is not None:
-            return "there is none"
-        index.checkpoint(time.time_ns() // 1_000_000)
-        return None
-    if position.file and position.file not in journal.files:
-        return f"there is no db-{position.file}.log"
-    applier, applied, jobs = Applier(index), 0, _Scheduled(scheduler, index.job_position)
-    with index.lock:
-        for number in [number for number in journal.files if number >= position.file]:
-            with journal.opened(number) as source:
-                file = _Behind(source, number, start=position.offset if number == position.file else 0)
-                file.known = position if number == position.file else None
-                for batch in _in_batches(file):
-                    scheduled = jobs.places([command for _, command in batch])
-                    applier.apply(((location, command, None) for location, command in batch), scheduled)
-                    applied += len(batch)
-                if not file.is_found:
-                    return f"the batch at {position.offset} of db-{number}.log is another one"
-                if file.last is not None:
-                    index.position = file.last
-        jobs.finish(index)
-        index.job_position = scheduler.last_batch or index.job_position
-    index.given = max(index.given, index.written)
-    if applied:
-        log.info("applied what stood behind the last checkpoint records=%d", applied)
-    return None
-
-
-class _Scheduled:
-    """The scheduler's journal behind the last checkpoint, which gets what it has not.
-
-    Args:
-        journal: open.
-        position: its last batch that is in the index.
-    """
-
-    def __init__(self, journal: SchedulerJournal, position: BatchPlace) -> None:
-        self._journal = journal
-        self._copies: list[Record] = []
-        self._there = deque(self._behind(position))
-
-    def _behind(self, position: BatchPlace) -> Iterator[Record]:
-        if self._journal.last_batch is None and not position.file:
-            return
-        journal = Journal(self._journal.directory)
-        if position.file and position.file not in journal.files:
-            raise ForeignRecord(f"the scheduler has no db-{position.file}.log")
-        for number in [number for number in journal.files if number >= position.file]:
-            with journal.opened(number) as source:
-                file = _Behind(source, number, start=position.offset if number == position.file else 0)
-                file.known = position if number == position.file else None
-                for location, command, is_copy in _jobs_of(file.records()):
-                    if is_copy:
-                        self._copies.append((location, command))
-                    else:
-                        yield location, command
-                if not file.is_found:
-                    raise ForeignRecord(f"the batch at {position.offset} of the scheduler's db-{number}.log is another")
-
-    def places(self, commands: list[Command]) -> list[Location]:
-        """Where the scheduler's commands of a batch stand in its journal, all of them in the end."""
-        found: list[Location] = []
-        missing: list[Command] = []
-        for command in commands:
-            if not isinstance(command, SCHEDULER_COMMANDS):
-                continue
-            if not self._there:
-                missing.append(command)
-                continue
-            location, there = self._there.popleft()
-            if there != command:
-                raise ForeignRecord(f"the scheduler's {location} is {there!r}, and {command!r} was given to it")
-            found.append(location)
-        return found + self._journal.append(missing) if missing else found
-
-    def finish(self, index: Index) -> None:
-        """There must be nothing more. Jobs that were copied stand where their copies are."""
-        if self._there:
-            raise ForeignRecord(f"the scheduler's {self._there[0][0]} is not by this store")
-        for location, command in self._copies:
-            if isinstance(command, AddScheduledJob):
-                index.move_job(command.job_id or "", location)
-
-
-def _jobs_of(records: Iterable[Record]) -> Iterator[tuple[Location, Command, bool]]:
-    """The scheduler's commands, and whether each is a copy."""
-    copies = 0
-    for location, command in records:
-        if isinstance(command, SCHEDULER_COMMANDS):
-            yield location, command, copies > 0
-            copies = max(0, copies - 1)
-        elif isinstance(command, Trace):
-            match remarks.of_trace(command):
-                case "copied", about:
-                    copies = int(about)
-
-
-def _in_batches(file: _Behind) -> Iterator[list[Record]]:
-    """The records of each batch."""
-    records: list[Record] = []
-    last: BatchPlace | None = None
-    for record in file.records():
-        if file.last is not last:
-            if records:
-                yield records
-            records, last = [], file.last
-        records.append(record)
-    if records:
-        yield records
-
-
-def _has_records(journal: Journal, number: int) -> bool:
-    with journal.opened(number) as source:
-        return next(JournalFile(source, number).batches(), None) is not None
-
-
-# -- from the journal alone --------------------------------------------------------------------------------------------
-
-
-class _Noted:
-    """What the records say and the state that a replay gives does not: when messages expire, and our own remarks."""
-
-    def __init__(self) -> None:
-        self.expirations: dict[Location, int] = {}
-        self.levels: dict[Location, int] = {}
-        self.remarked = remarks.Remarked()
-        self.last: BatchPlace | None = None
-        self.scheduled: deque[Command] = deque(maxlen=_SCHEDULED_MAX)
-        self._is_current = self._is_old = False
-
-    @property
-    def wire_version(self) -> int | None:
-        """In which OpenWire version the messages are, by how they look; None if that is what brokers expect."""
-        return _OLD_WIRE_VERSION if self._is_old and not self._is_current else None
-
-    def noting(self, records: Iterator[Record]) -> Iterator[Record]:
-        """The records, while they go by."""
-        for location, command in records:
-            if isinstance(command, Trace):
-                self.remarked.take(command)
-            elif isinstance(command, AddMessage | UpdateMessage):
-                self._message(location, command)
-            elif isinstance(command, SCHEDULER_COMMANDS):
-                self.scheduled.append(command)
-            elif isinstance(command, Subscription) and command.info is not None:
-                self._look(command.info)
-            yield location, command
-
-    def _message(self, location: Location, command: AddMessage | UpdateMessage) -> None:
-        add = command.message if isinstance(command, UpdateMessage) else command
-        if add is None:
-            return
-        if expiration := self._expiration(add):
-            self.expirations[location] = expiration
-        if (level := level_of(add)) != DEFAULT_LEVEL:
-            self.levels[location] = level
-
-    def _expiration(self, add: AddMessage) -> int:
-        try:
-            message = unmarshal_message(add.message or b"", STORE_VERSION)
-        except CodecError:
-            self._look(add.message)
-            return expiration_of(add)
-        self._is_current = True
-        return message.expiration
-
-    def _look(self, data: bytes | None) -> None:
-        """Note the version of a message or a subscription."""
-        for version in (STORE_VERSION, _OLD_WIRE_VERSION):
-            try:
-                unmarshal(data or b"", version)
-            except CodecError:
-                continue
-            self._is_current |= version == STORE_VERSION
-            self._is_old |= version == _OLD_WIRE_VERSION
-            return
-
-
-class _Noting(Journal):
-    """A journal whose batches are told."""
-
-    def __init__(self, directory: Path, noted: _Noted) -> None:
-        super().__init__(directory)
-        self._noted = noted
-
-    def records(self, *, chunk_bytes: int = 4 << 20) -> Iterator[Record]:
-        self.damages, self.damages_unlisted = [], 0
-        for number in self.files:
-            with self.opened(number) as source:
-                file = _Behind(source, number, chunk_bytes=chunk_bytes)
-                yield from self._noted.noting(file.records())
-                self._noted.last = file.last or self._noted.last
-                self.damages += file.damages
-                self.damages_unlisted += file.damages_unlisted
-
-
 def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     """A new index from the journals alone, which are not changed.
 
@@ -400,257 +137,6 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
     """
-    return _made_anew(path, directory, options, None, lambda *_: False)[0]
-
-
-def _replayed(directory: Path) -> tuple[State, _Noted]:
-    noted = _Noted()
-    journal = _Noting(directory, noted)
-    progress = Replay(journal.files)
-    progress.apply(journal.records())
-    state = progress.finish()
-    state.damages = [*journal.damages, *state.damages]
-    return state, noted
-
-
-def _made_anew(
-    path: Path,
-    directory: Path,
-    options: KahaDBOptions,
-    scheduler: SchedulerJournal | None,
-    complete: Callable[[State, _Noted], bool],
-) -> tuple[Index, _Noted]:
-    """The same.
-
-    Args:
-        scheduler: open; it gets what a crash has kept from it. None if nothing may be changed.
-        complete: writes to the journal what only a broker's index tells; whether there was something.
-
-    Raises:
-        StoreError: also if `complete` does.
-    """
-    began_s = time.monotonic()
-    state, noted = _replayed(directory)
-    if complete(state, noted):
-        state, noted = _replayed(directory)
-        if complete(state, noted):
-            raise StoreError(
-                f"{directory}: a Java broker that makes its index anew would see something else than this one, whatever"
-                " is written for it. Its index is still there. Run 'jdbcstore kahadb repair' to a new directory"
-            )
-    for damage in state.damages:
-        log.warning("%s: left out", damage)
-    Index.remove(path)
-    index = Index(path, options.index_cache_size_pages)
-    try:
-        messages = _load(index, state, noted)
-        if scheduler is not None:
-            _complete(scheduler, noted)
-            index.job_position = scheduler.last_batch or index.job_position
-        if (directory / DIRECTORY).is_dir():
-            _load_jobs(index, directory / DIRECTORY)
-        index.checkpoint(time.time_ns() // 1_000_000, force=True)
-    except BaseException:
-        index.close()
-        raise
-    log.info("made the index messages=%d seconds=%.1f", messages, time.monotonic() - began_s)
-    return _known(index), noted
-
-
-def _load(index: Index, state: State, noted: _Noted) -> int:
-    """Fill an index; the number of messages."""
-    with index.lock:
-        loading = _Loading(index, noted)
-        for name in noted.remarked.known:
-            index.known.of(named_destination(name)).is_kept = True
-        messages = loading.messages(state)
-        for transaction in state.prepared.values():
-            loading.prepared(transaction)
-        loading.finish()
-        for file, needed in [*state.ack_files.items(), *state.needed_files.items()]:
-            for message_file in needed:
-                index.refer(file, message_file)
-        for producer, last in noted.remarked.producers.items():
-            index.producers[producer] = max(last, index.producers.get(producer, -1))
-        index.position = noted.last or BatchPlace(0, 0, 0)
-    return messages
-
-
-def _complete(scheduler: SchedulerJournal, noted: _Noted) -> None:
-    """Give the scheduler's journal what stands behind its last command in the journal of the messages."""
-    last: Command | None = None
-    for _, command, is_copy in _jobs_of(scheduler.records()):
-        if not is_copy:
-            last = command
-    missing: list[Command] = []
-    for command in reversed(noted.scheduled):
-        if command == last:
-            break
-        missing.insert(0, command)
-    else:
-        if last is not None:
-            return  # all that this store knows of is long since there, or a broker went on
-    if missing:
-        scheduler.append(missing)
-        scheduler.force()
-
-
-def _load_jobs(index: Index, directory: Path) -> None:
-    applier = Applier(index)
-    with index.lock:
-        for name, jobs in replay_scheduler(Journal(directory)).items():
-            if name != SCHEDULER:
-                log.warning("jobs of another scheduler are left alone scheduler=%s jobs=%d", name, len(jobs))
-                continue
-            for job in jobs:
-                add = AddScheduledJob(
-                    name,
-                    job.job_id,
-                    job.start_time,
-                    job.cron_entry,
-                    job.delay,
-                    job.period,
-                    job.repeat,
-                    None,
-                    job.next_execution_time,
-                )
-                applier.put_job(add, job.location, job.rescheduled_count)
-
-
-class _Loading:
-    """Rows of a new index.
-
-    Args:
-        index: new.
-        noted: while the journal was read.
-    """
-
-    def __init__(self, index: Index, noted: _Noted) -> None:
-        self._index = index
-        self._noted = noted
-        self._sequence = 0
-        self._rows: list[tuple[object, ...]] = []
-        self._pending: list[tuple[int, int, int]] = []
-        #: Sequence and level of messages that are acknowledged in doubt, by destination and id.
-        self._places: dict[tuple[int, str], tuple[int, int]] = {}
-
-    def messages(self, state: State) -> int:
-        """All that are there, in the order in which they came to be."""
-        index = self._index
-        found: list[tuple[int, KnownDestination, StoredMessage, list[KnownSubscription]]] = []
-        in_doubt = {(ack.destination, ack.message_id) for one in state.prepared.values() for ack in one.acknowledged}
-        for destination, stored in state.destinations.items():
-            known = index.known.of(destination)
-            subscriptions = []
-            for text, one in stored.subscriptions.items():
-                subscription = KnownSubscription(
-                    self._subscription(known, text, one.info_bytes, one.location, retroactive=one.retroactive),
-                    text,
-                    one.info_bytes,
-                    one.location,
-                    destination,
-                    retroactive=one.retroactive,
-                )
-                known.subscriptions[text] = subscription
-                subscriptions.append((subscription, one.pending))
-            found += [
-                (
-                    message.order,
-                    known,
-                    message,
-                    [subscription for subscription, pending in subscriptions if message.sequence in pending],
-                )
-                for message in stored.all()
-            ]
-        found.sort(key=lambda one: one[0])
-        for _, known, message, waiting in found:
-            sequence, level = self._add(known, message.message_id, message.location, len(waiting), VISIBLE)
-            known.count += 1
-            for subscription in waiting:
-                subscription.count += 1
-                self._pending.append((subscription.id, level, sequence))
-            if (known.destination, message.message_id) in in_doubt:
-                self._places[known.id, message.message_id] = sequence, level
-        return len(found)
-
-    def _subscription(
-        self, known: KnownDestination, text: str, info: bytes, location: Location, *, retroactive: bool
-    ) -> int:
-        id = self._index.connection.execute(
-            "INSERT INTO subscriptions (destination, text, info, retroactive, file, offset, size, count)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
-            (known.id, text, info, retroactive, *location),
-        ).lastrowid
-        assert id is not None
-        return id
-
-    def _add(
-        self, known: KnownDestination, message_id: str, location: Location, waiting: int, state: int
-    ) -> tuple[int, int]:
-        index, noted = self._index, self._noted
-        self._sequence = sequence = self._sequence + 1
-        index.written = index.given = sequence
-        level = noted.levels.get(location, DEFAULT_LEVEL)
-        known.levels.add(level)
-        index.live[location.file] = index.live.get(location.file, 0) + 1
-        producer, _, number = message_id.rpartition(":")
-        if producer and len(number) < 19 and number.isdecimal():
-            index.producers[producer] = max(int(number), index.producers.get(producer, -1))
-        expiration = noted.expirations.get(location, 0)
-        row = (sequence, known.id, level, message_id, id_hash(message_id), *location, expiration, waiting, state)
-        self._rows.append(row)
-        if len(self._rows) == _RECORDS:
-            self._flush()
-        return sequence, level
-
-    def _flush(self) -> None:
-        self._index.connection.executemany(sql.ADD, self._rows)
-        self._index.connection.executemany(sql.PEND, self._pending)
-        self._rows.clear()
-        self._pending.clear()
-
-    def prepared(self, transaction: StoredTransaction) -> None:
-        """What a transaction in doubt has done."""
-        self._flush()
-        index, connection, xid = self._index, self._index.connection, transaction.transaction_id
-        if not isinstance(xid, XATransactionId):
-            raise StoreError(f"the local transaction {xid} is prepared")
-        operations: list[tuple[bool, int, int, int]] = []
-        files: set[int] = set()
-        for destination, message_id, location in transaction.added:
-            sequence, _ = self._add(index.known.of(destination), message_id, location, 0, WAITING)
-            operations.append((True, sequence, 0, location.file))
-            files.add(location.file)
-        self._flush()
-        for ack, at in zip(transaction.acknowledged, transaction.acknowledged_at, strict=True):
-            known = index.known.of(ack.destination)
-            place = self._places.get((known.id, ack.message_id))
-            if place is None:
-                continue
-            sequence, level = place
-            files.add(at.file)
-            if ack.subscription_key is None:
-                connection.execute("UPDATE messages SET state = ? WHERE sequence = ?", (HIDDEN, sequence))
-                known.count -= 1
-                operations.append((False, sequence, 0, at.file))
-                continue
-            subscription = known.subscriptions.get(ack.subscription_key)
-            if subscription is None:
-                continue
-            values = (subscription.id, level, sequence)
-            if connection.execute(sql.ACKNOWLEDGE, values).rowcount:
-                subscription.count -= 1
-                operations.append((False, sequence, subscription.id, at.file))
-        last = (index.live and max(index.live)) or 0
-        id = connection.execute(
-            "INSERT INTO transactions (format, global, branch, first_file, last_file) VALUES (?, ?, ?, ?, ?)",
-            (xid.format_id, xid.global_transaction_id, xid.branch_qualifier, min(files, default=last), last),
-        ).lastrowid
-        connection.executemany(
-            "INSERT INTO operations VALUES (?, ?, ?, ?, ?, ?)",
-            [(id, place, *operation) for place, operation in enumerate(operations)],
-        )
-
-    def finish(self) -> None:
-        """The last rows."""
-        self._flush()
+    scheduler = SchedulerJournal(directory, options)
+    before = _Broker(directory, directory, options, scheduler, None)
+    return recovery.made_anew(path, directory, options, scheduler, before, is_written=False)[0]

@@ -25,9 +25,8 @@ from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, Loc
 from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import STORE_VERSION, marshal, unmarshal
 from jdbcstore.store.disk import move, remove
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -37,18 +36,19 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
+from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.inspection import CheckReport, check, message_problem
 from jdbcstore.store.journal.kahadb.journal import Location, file_number
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.state import (
+from jdbcstore.store.journal.kahadb.survey import Survey, lock_holder
+from jdbcstore.store.journal.state import (
     State,
     StoredDestination,
     StoredMessage,
     StoredSubscription,
     StoredTransaction,
 )
-from jdbcstore.store.journal.kahadb.survey import Survey, lock_holder
 
 __all__ = ["RepairReport", "repair"]
 

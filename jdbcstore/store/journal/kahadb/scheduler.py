@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddScheduledJob,
     DestroyScheduler,
     RemoveScheduledJob,

@@ -22,26 +22,19 @@ from typing import Final
 
 from jdbcstore.errors import StoreError
 from jdbcstore.store.disk import remove
-from jdbcstore.store.jobs import FiredJob, JobChange, ScheduledJob
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.applier import SCHEDULER, ForeignRecord
+from jdbcstore.store.journal.commands import AddScheduledJob, Command
+from jdbcstore.store.journal.index import Index, JobRow
 from jdbcstore.store.journal.journal_format import BatchPlace
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applier import SCHEDULER, repeat_after
-from jdbcstore.store.journal.kahadb.commands import (
-    AddScheduledJob,
-    Command,
-    RemoveScheduledJob,
-    RemoveScheduledJobs,
-    RescheduleJob,
-)
+from jdbcstore.store.journal.kahadb.appender import KAHADB, Appender
 from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import Index, JobRow
-from jdbcstore.store.journal.kahadb.journal import Journal, Location, Record, file_name
+from jdbcstore.store.journal.kahadb.journal import Journal, KahaDBLocation, Location, Record, file_name
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.record_reader import RecordReader
-from jdbcstore.store.journal.kahadb.work import Plan
+from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.record_reader import RecordReader
 
-__all__ = ["DIRECTORY", "JobChanges", "RemoveJobs", "SchedulerJournal", "job_command"]
+__all__ = ["DIRECTORY", "SchedulerJournal"]
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +53,7 @@ class SchedulerJournal:
 
     def __init__(self, directory: Path, options: KahaDBOptions) -> None:
         self.directory: Final = directory / DIRECTORY
-        self.reader: Final = RecordReader(self.directory)
+        self.reader: Final = RecordReader(self.directory, KAHADB)
         self._options = replace(
             options, journal_disk_sync_strategy="PERIODIC", journal_disk_sync_interval_ms=_NOT_BY_ITSELF_MS
         )
@@ -91,6 +84,49 @@ class SchedulerJournal:
         """All that is in it."""
         if self.directory.is_dir():
             yield from Journal(self.directory).records()
+
+    def behind(self, position: BatchPlace) -> Iterator[Record]:
+        """What stands behind a batch of it. Raises `ForeignRecord` if it is not there."""
+        if self.last_batch is None and not position.file:
+            return
+        journal = Journal(self.directory)
+        if position.file and position.file not in journal.files:
+            raise ForeignRecord(f"the scheduler has no {file_name(position.file)}")
+        for number in [number for number in journal.files if number >= position.file]:
+            is_first = number == position.file
+            with journal.opened(number) as source:
+                file = journal.file(source, number, start=position.offset if is_first else 0)
+                batches = file.batches()
+                if is_first:
+                    first = next(batches, None)
+                    if first is None or first.place(number) != position:
+                        raise ForeignRecord(
+                            f"the batch at {position.offset} of the scheduler's {file_name(number)} is another one"
+                        )
+                for batch in batches:
+                    yield from file.records_of(batch)
+
+    def jobs(self) -> Iterator[tuple[Command, Location, int]]:
+        """The jobs that there are, each as the command that adds it, where it stands, how often it was rescheduled."""
+        if not self.directory.is_dir():
+            return
+        for name, jobs in replay_scheduler(Journal(self.directory)).items():
+            if name != SCHEDULER:
+                log.warning("jobs of another scheduler are left alone scheduler=%s jobs=%d", name, len(jobs))
+                continue
+            for job in jobs:
+                add = AddScheduledJob(
+                    name,
+                    job.job_id,
+                    job.start_time,
+                    job.cron_entry,
+                    job.delay,
+                    job.period,
+                    job.repeat,
+                    None,
+                    job.next_execution_time,
+                )
+                yield add, job.location, job.rescheduled_count
 
     def clean(self, index: Index, checkpoint: Callable[[], object]) -> None:
         """Remove the oldest files if most of what the journal holds is over. The jobs in them are written again first.
@@ -131,7 +167,7 @@ class SchedulerJournal:
             return
         commands: list[Command] = [remarks.copied(len(rows))]
         for row in rows:
-            add = self.reader.read(Location(row.file, row.offset, row.size))
+            add = self.reader.read(KahaDBLocation(row.file, row.offset, row.size))
             if not isinstance(add, AddScheduledJob):
                 raise StoreError(f"the job {row.job_id} cannot be read any more: its file stays")
             commands.append(add._replace(repeat=row.repeat, next_execution_time=row.due_ms))
@@ -161,112 +197,3 @@ class SchedulerJournal:
             appender.open()
             self._appender = appender
         return self._appender
-
-
-class JobChanges:
-    """What a commit does to jobs: as a part of a write.
-
-    Args:
-        changes: jobs to keep, and those that are fired.
-        payloads: of those to keep, their messages.
-    """
-
-    takes_room = True
-
-    def __init__(self, changes: Sequence[JobChange], payloads: Sequence[bytes]) -> None:
-        self._changes = changes
-        self._payloads = payloads
-        self.size = sum(map(len, payloads)) + 256 * len(changes)
-
-    def looks(self) -> Sequence[int]:
-        """No message."""
-        return ()
-
-    def plan(self, plan: Plan) -> None:
-        """The scheduler's commands. Raises `StoreError` when a job is there already, or is not due as it is said."""
-        now = dict(plan.jobs)
-        commands: list[Command] = []
-        payloads = iter(self._payloads)
-        for change in self._changes:
-            known = now[change.job_id] if change.job_id in now else plan.index.job(change.job_id)
-            if isinstance(change, ScheduledJob):
-                if known is not None:
-                    raise StoreError(f"there is a job {change.job_id} already")
-                commands.append(job_command(change, next(payloads)))
-                now[change.job_id] = _row(change)
-                continue
-            if known is None or known.due_ms != change.due_ms:
-                raise StoreError(f"the job {change.job_id} is not due at {change.due_ms}")
-            commands += _fired(plan, known, change)
-            advanced = None
-            if change.next_due_ms is not None:
-                advanced = known._replace(due_ms=change.next_due_ms, repeat=change.repeat)
-            now[change.job_id] = advanced
-        plan.jobs.update(now)
-        for command in commands:
-            plan.record(command)
-
-
-class RemoveJobs:
-    """Remove jobs, as a part of a write.
-
-    Args:
-        command: of the scheduler.
-    """
-
-    size = 256
-    takes_room = False
-
-    def __init__(self, command: RemoveScheduledJob | RemoveScheduledJobs) -> None:
-        self._command = command
-
-    def looks(self) -> Sequence[int]:
-        """No message."""
-        return ()
-
-    def plan(self, plan: Plan) -> None:
-        """One command, if there is a job."""
-        command = self._command
-        if isinstance(command, RemoveScheduledJob):
-            known = plan.index.job(command.job_id or "")
-            if known is not None:
-                plan.record(command._replace(next_execution_time=known.due_ms))
-        elif plan.index.job_count():
-            plan.record(command)
-
-
-def job_command(job: ScheduledJob, payload: bytes) -> AddScheduledJob:
-    """What the journal has of a job."""
-    return AddScheduledJob(
-        SCHEDULER,
-        job.job_id,
-        max(0, job.due_ms - job.delay_ms),
-        job.cron,
-        job.delay_ms,
-        job.period_ms,
-        job.repeat,
-        payload,
-        job.due_ms,
-    )
-
-
-def _row(job: ScheduledJob) -> JobRow:
-    return JobRow(job.job_id, job.due_ms, job.delay_ms, job.period_ms, job.repeat, job.cron, 0, 0, 0, 0)
-
-
-def _fired(plan: Plan, known: JobRow, fired: FiredJob) -> list[Command]:
-    """The commands of a firing."""
-    if fired.next_due_ms is None:
-        return [RemoveScheduledJob(SCHEDULER, known.job_id, known.due_ms)]
-    if fired.repeat == repeat_after(known):
-        return [RescheduleJob(SCHEDULER, known.job_id, known.due_ms, fired.next_due_ms, known.rescheduled + 1)]
-    # A broker counts down by itself; what it would not count to is written anew.
-    if known.file:
-        add = plan.read_job(Location(known.file, known.offset, known.size))
-    else:
-        added = [one for one in plan.commands if isinstance(one, AddScheduledJob) and one.job_id == known.job_id]
-        add = added[-1]
-    if not isinstance(add, AddScheduledJob):
-        raise StoreError(f"the job {known.job_id} cannot be read any more")
-    again = add._replace(repeat=fired.repeat, next_execution_time=fired.next_due_ms)
-    return [RemoveScheduledJob(SCHEDULER, known.job_id, known.due_ms), again]

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from jdbcstore.errors import ConfigurationError, IndexDamaged, JournalDamaged, StoreError
-from jdbcstore.store.journal.kahadb import remarks
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.ackmap import read_ack_map
-from jdbcstore.store.journal.kahadb.commands import AckMessageFileMap, ProducerAudit, RewrittenDataFile, Trace
 from jdbcstore.store.journal.kahadb.diagnosis import Pins
 from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in, what_it_is
-from jdbcstore.store.journal.kahadb.journal import Journal, Location, Record, up_to
+from jdbcstore.store.journal.kahadb.journal import Journal, KahaDBLocation, Location, Record, up_to
 from jdbcstore.store.journal.kahadb.pagefile import IndexPlace, PageFile
-from jdbcstore.store.journal.kahadb.replay import Replay
-from jdbcstore.store.journal.kahadb.state import State
+from jdbcstore.store.journal.replay import Replay
+from jdbcstore.store.journal.state import State
 
 __all__ = ["NOBODY", "Survey", "lock_holder", "open_journal", "survey"]
 
@@ -152,7 +152,7 @@ class Survey:
         with self.journal.opened(place.file) as source:
             source.seek(place.offset)
             size = int.from_bytes(source.read(4), "big", signed=True)
-        command = self.journal.read(Location(place.file, place.offset, max(size, 0)))
+        command = self.journal.read(KahaDBLocation(place.file, place.offset, max(size, 0)))
         if not isinstance(command, AckMessageFileMap) or command.ack_message_file_map is None:
             raise JournalDamaged("no map of acknowledgements stands here")
         return command.ack_message_file_map

@@ -32,7 +32,7 @@ from jdbcstore.store.disk import DiskFile, force_directory, make_directory, mode
 from jdbcstore.store.journal.file_errors import writing
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.leveldb.committer import Committer
-from jdbcstore.store.journal.leveldb.directory_kind import refuse_another_store
+from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
 from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveMessage
 from jdbcstore.store.journal.leveldb.loading import Loaded, load
 from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LevelDBFormat
@@ -129,7 +129,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         committer: Committer | None = getattr(self, "committer", None)
         if committer is not None and not committer.has_ended(_SETTLE_S):
             raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")
-        refuse_another_store(self.directory)
+        refuse_what_is_no_leveldb_store(self.directory)
         self._become_master()
         try:
             self._open()
@@ -167,6 +167,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         self.committer.start()
         try:
             self._restore(loaded.displaced)
+            self._decide_what_is_in_doubt()
         except BaseException:
             self.stop()
             raise
@@ -198,6 +199,16 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             done = self._submit(Restore(displaced), is_alone=True)
         done.result()
         log.warning("%s: messages that ActiveMQ had lost are there again count=%d", self.directory, len(displaced))
+
+    def _decide_what_is_in_doubt(self) -> None:
+        """As ``purgeRecoveredXATransactionStrategy`` says."""
+        strategy = self.options.purge_recovered_xa_transaction_strategy
+        for xid in list(self.reading().transactions) if strategy != "NEVER" else ():
+            log.warning("decided about a transaction in doubt transaction=%s outcome=%s", xid, strategy)
+            decide = (
+                self._transactions.commit_prepared if strategy == "COMMIT" else self._transactions.rollback_prepared
+            )
+            decide(xid).result()
 
     def stop(self) -> None:
         live, self._live = self._live, None

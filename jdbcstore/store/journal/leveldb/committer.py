@@ -44,6 +44,8 @@ __all__ = ["Committer"]
 log = logging.getLogger(__name__)
 
 _PARTS_MAX: Final = 4000
+#: Where files go that are not needed, if they are kept.
+_ARCHIVE: Final = "archive"
 #: A snapshot takes at most one part in so many of the time.
 _REST: Final = 20
 
@@ -86,8 +88,9 @@ class Committer(CommitTarget[Write]):
         # A snapshot of ActiveMQ's may be less than what the log holds: only our own lets files go.
         self._snapshot = self._clean_end = -1
         self._before = before
-        self._files = JournalDirectory(writer.directory, file_name, file_number, None)
-        limits = BatchLimits(_PARTS_MAX, options.batch_bytes_max, is_strict=True)
+        archive = Path(options.directory_archive or directory / _ARCHIVE) if options.archive_data_logs else None
+        self._files = JournalDirectory(writer.directory, file_name, file_number, archive)
+        limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
         cancels = options.concurrent_store_and_dispatch_queues
         self._commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
         #: As `GroupCommit` says.
@@ -247,7 +250,7 @@ class Committer(CommitTarget[Write]):
         remarks = self._remarks()
         if remarks:  # first, so that they are never missing behind a snapshot
             self._write(remarks)
-        if not self._options.sync:
+        if self._options.journal_disk_sync_strategy == "NEVER":
             self._writer.force()
         logs = [one for one in self._files.numbers() if one <= position]
         entries = index_entries(self._live, self._reader, logs, self._wire_version, self._before)

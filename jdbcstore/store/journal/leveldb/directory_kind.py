@@ -10,7 +10,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.leveldb.log import file_number
 from jdbcstore.store.journal.leveldb.recovery import STASH, VERSION_FILE, stashed
 
-__all__ = ["is_leveldb", "refuse_another_store"]
+__all__ = ["is_leveldb", "refuse_what_is_no_leveldb_store"]
 
 _INDEX: Final = re.compile(r"([0-9a-fA-F]{16}|dirty|plist|temp)\.index")
 _KAHADB: Final = re.compile(r"db-\d+\.log")
@@ -25,7 +25,7 @@ def is_leveldb(directory: Path) -> bool:
     return VERSION_FILE in names or any(file_number(name) is not None or _INDEX.fullmatch(name) for name in names)
 
 
-def refuse_another_store(directory: Path) -> None:
+def refuse_what_is_no_leveldb_store(directory: Path) -> None:
     """Make sure that a directory is a LevelDB store that may be written, or may become one; nothing is changed.
 
     Args:

@@ -283,6 +283,8 @@ class LevelDBFormat:
     number_max: Final = _POSITION_MAX
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = b""
+    ends_with_data: Final = False
+    file_head: Final = b""
 
     def file_name(self, number: int) -> str:
         """As `file_name`."""

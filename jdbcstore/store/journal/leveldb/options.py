@@ -1,152 +1,104 @@
-"""Options of the LevelDB store, named as ActiveMQ's, with their units at the end, and with its defaults."""
+"""Options of the LevelDB store, named as ActiveMQ's (``levelDB`` of 5.16), with its defaults."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
-from jdbcstore.store.lease import LockerOptions
+from jdbcstore.store.journal.kahadb.options import (
+    ActiveMQOption,
+    KahaDBOptions,
+    as_boolean,
+    as_integer,
+    as_size,
+)
 
-__all__ = ["LevelDBOptions"]
+__all__ = ["LEVELDB_OPTIONS", "LevelDBOptions"]
 
 _COMPRESSIONS: Final = ("AS_FOUND", "NONE", "SNAPPY")
 _INT_MAX: Final = (1 << 31) - 1
-_LOG_LEAST_BYTES: Final = 1024
+_INDEX: Final = "the index is in memory, and its snapshots are written at once"
+_CHECKED: Final = "every record is checked"
+_PRODUCERS: Final = "how far producers came is remembered for producer_memory_s, however many there are"
+_LOCKED: Final = "an attribute of every store with a lock"
+
+
+def _syncs(text: str) -> str:
+    return "ALWAYS" if as_boolean(text) else "NEVER"
+
+
+#: All of ActiveMQ 5.16 by their names there, but for `directory`.
+LEVELDB_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
+    "logDirectory": ActiveMQOption("", str.strip, "log_directory"),
+    "sync": ActiveMQOption("true", _syncs, "journal_disk_sync_strategy", "true is ALWAYS, false is NEVER"),
+    "logSize": ActiveMQOption("104857600", as_size, "journal_max_file_length_bytes"),
+    "verifyChecksums": ActiveMQOption("false", as_boolean, about=_CHECKED),
+    "paranoidChecks": ActiveMQOption("false", as_boolean, about=_CHECKED),
+    "indexFactory": ActiveMQOption(
+        "org.fusesource.leveldbjni.JniDBFactory, org.iq80.leveldb.impl.Iq80DBFactory", str.strip, about=_INDEX
+    ),
+    "indexMaxOpenFiles": ActiveMQOption("1000", as_integer, about=_INDEX),
+    "indexBlockRestartInterval": ActiveMQOption("16", as_integer, about=_INDEX),
+    "indexWriteBufferSize": ActiveMQOption("6291456", as_size, about=_INDEX),
+    "indexBlockSize": ActiveMQOption("4096", as_size, about=_INDEX),
+    "indexCacheSize": ActiveMQOption("268435456", as_size, about=_INDEX),
+    "indexCompression": ActiveMQOption("snappy", str.strip, about=_INDEX),
+    "logCompression": ActiveMQOption("none", str.strip, "log_compression"),
+    "flushDelay": ActiveMQOption(
+        "0",
+        as_integer,
+        about="what waits is written together, and what is acknowledged before that is not written, without a delay",
+    ),
+    "asyncBufferSize": ActiveMQOption("4194304", as_size, about="the broker's memory bounds what waits to be written"),
+    "monitorStats": ActiveMQOption("false", as_boolean, about="the broker has metrics"),
+    "autoCompactionRatio": ActiveMQOption("250", as_integer, about=_INDEX),
+    "failoverProducersAuditDepth": ActiveMQOption("2048", as_integer, about=_PRODUCERS),
+    "maxFailoverProducersToTrack": ActiveMQOption("64", as_integer, about=_PRODUCERS),
+    "readThreads": ActiveMQOption("10", as_integer, about="it stands in ActiveMQ's documentation only"),
+    "useLock": ActiveMQOption("true", as_boolean, "use_lock", _LOCKED),
+    "lockKeepAlivePeriod": ActiveMQOption("0", as_integer, "lock_keep_alive_period_ms", _LOCKED),
+    "lockAcquireSleepInterval": ActiveMQOption("10000", as_integer, "lock_acquire_sleep_interval_ms", _LOCKED),
+    "failIfLocked": ActiveMQOption("false", as_boolean, "fail_if_database_is_locked", "of the locker"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LevelDBOptions:
-    """How a LevelDB store is kept. Where ActiveMQ has an option it has this name in camel case, and this default.
+class LevelDBOptions(KahaDBOptions):
+    """How a LevelDB store is kept: as a KahaDB store is, with the defaults of ``levelDB``.
 
     Args:
         log_directory: where the files of the log are; empty for the store's directory.
-        sync: force to the disk what was written before anybody is told that it is stored.
-        log_size_bytes: a unit of work that would make a file of the log longer begins the next one.
         log_compression: whether messages are written as Snappy blocks. The log does not tell, so a broker that reads it
             has to know: ``AS_FOUND`` does as the newest message does, ``NONE``, ``SNAPPY``.
-        cleanup_interval_ms: how often files of the log are looked for that are not needed (ActiveMQ: 10 seconds); 0 is
-            never.
         snapshot_interval_ms: the least time between two snapshots of the index while messages come; there is one when
-            a collection was removed, since ActiveMQ's own replay ends there, and at the end.
-        concurrent_store_and_dispatch_queues: let a message of a queue that is acknowledged before it was written skip
-            the log, as ActiveMQ's ``flushDelay`` does.
-        use_lock: make sure that one broker at most uses the directory.
-        lock_keep_alive_period_ms: how often the master looks whether the lock is still its own; 0 is never, but for
-            every write, which does.
-        lock_acquire_sleep_interval_ms: how often a standby tries to get the lock.
-        fail_if_locked: end instead of waiting for the lock.
-        lease_holder_id: what the master calls itself in the lock file, usually the broker's name.
-        store_open_wire_version: of new messages in a new directory; else they are written as the newest one there.
-        virtual_topic_consumers: queues that are to be known although they are empty, several separated by commas, with
-            wildcards; empty for none. (ActiveMQ knows all queues that ever were.)
-        message_bytes_max: the largest stored message.
-        batch_bytes_max: the largest unit of work, unless one message or transaction is larger.
-        transaction_messages_max: the most messages that one transaction adds, removes and acknowledges.
-        transaction_bytes_max: the most message bytes in one transaction.
-        producer_memory_s: how long the number of a producer's last message is remembered after it was sent.
+            a collection was removed, since ActiveMQ's own replay ends there, when a file of the log is begun, and at
+            the end.
 
     Raises:
         ConfigurationError: a value that nothing can be done with.
     """
 
+    store: ClassVar[str] = "LevelDB"
+
     log_directory: str = ""
-    sync: bool = True
-    log_size_bytes: int = 100 << 20
     log_compression: str = "AS_FOUND"
-    cleanup_interval_ms: int = 10_000
     snapshot_interval_ms: int = 5000
-    concurrent_store_and_dispatch_queues: bool = True
-    use_lock: bool = True
-    lock_keep_alive_period_ms: int = 0
-    lock_acquire_sleep_interval_ms: int = 10_000
-    fail_if_locked: bool = False
-    lease_holder_id: str = "jdbcstore"
-    store_open_wire_version: int = 11
-    virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
-    message_bytes_max: int = 100 << 20
-    batch_bytes_max: int = 4 << 20
-    transaction_messages_max: int = 10_000
-    transaction_bytes_max: int = 100 << 20
-    producer_memory_s: float = 24 * 3600.0
+    journal_max_file_length_bytes: int = 100 << 20
+    cleanup_interval_ms: int = 10_000
 
     def __post_init__(self) -> None:
+        super(LevelDBOptions, self).__post_init__()  # slots make another class of this one
         compression = self.log_compression.strip().upper()
         if compression not in _COMPRESSIONS:
             raise ConfigurationError(
                 f"log_compression must be one of {', '.join(_COMPRESSIONS)}, got {self.log_compression!r}"
             )
         object.__setattr__(self, "log_compression", compression)
-        for name, least, most in (
-            ("log_size_bytes", _LOG_LEAST_BYTES, _INT_MAX),
-            ("cleanup_interval_ms", 0, _INT_MAX),
-            ("snapshot_interval_ms", 0, _INT_MAX),
-            ("lock_keep_alive_period_ms", 0, _INT_MAX),
-            ("lock_acquire_sleep_interval_ms", 1, _INT_MAX),
-            ("store_open_wire_version", 1, 12),
-            ("message_bytes_max", 1, _INT_MAX // 2),
-            ("batch_bytes_max", 1, _INT_MAX // 2),
-            ("transaction_messages_max", 1, _INT_MAX),
-            ("transaction_bytes_max", 1, _INT_MAX // 2),
-            ("producer_memory_s", 1, _INT_MAX),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise ConfigurationError(f"{name} must be {least} to {most}, got {getattr(self, name)}")
+        if not 0 <= self.snapshot_interval_ms <= _INT_MAX:
+            raise ConfigurationError(f"snapshot_interval_ms must be 0 to {_INT_MAX}, got {self.snapshot_interval_ms}")
 
-    # -- as the engine's writer asks -----------------------------------------------------------------------------
-
-    @property
-    def journal_max_file_length_bytes(self) -> int:
-        """As `log_size_bytes`."""
-        return self.log_size_bytes
-
-    @property
-    def journal_disk_sync_strategy(self) -> str:
-        """As `sync`."""
-        return "ALWAYS" if self.sync else "NEVER"
-
-    @property
-    def journal_disk_sync_interval_ms(self) -> int:
-        """Not used."""
-        return 1000
-
-    @property
-    def preallocation_scope(self) -> str:
-        """Files are made as long as they will be."""
-        return "ENTIRE_JOURNAL"
-
-    @property
-    def preallocation_strategy(self) -> str:
-        """By their length alone, as ActiveMQ does."""
-        return "SPARSE_FILE"
-
-    @property
-    def check_for_corrupt_journal_files(self) -> bool:
-        """Recovery reads what is there and tells."""
-        return False
-
-    @property
-    def ignore_missing_journal_files(self) -> bool:
-        """Files go when nobody needs them."""
-        return True
-
-    # -- as the store asks ---------------------------------------------------------------------------------------
-
-    def is_kept(self, queue: Destination) -> bool:
-        """Whether a queue is to be known although it is empty."""
-        names = (name.strip() for name in self.virtual_topic_consumers.split(","))
-        return any(Queue(name).matches(queue) for name in names if name)
-
-    @property
-    def lock(self) -> LockerOptions:
-        """The options of the directory's locker. The lock of a file knows no lease; it is as long as it has to be."""
-        alive_ms, sleep_ms = self.lock_keep_alive_period_ms, self.lock_acquire_sleep_interval_ms
-        return LockerOptions(
-            lease_ms=max(LockerOptions().lease_ms, 2 * alive_ms + 1, sleep_ms),
-            lock_keep_alive_period_ms=alive_ms,
-            lock_acquire_sleep_interval_ms=sleep_ms,
-            lease_holder_id=self.lease_holder_id,
-            fail_if_locked=self.fail_if_locked,
-        )
+    @classmethod
+    def activemq_options(cls) -> Mapping[str, ActiveMQOption]:
+        return LEVELDB_OPTIONS

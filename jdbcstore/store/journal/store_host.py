@@ -1,15 +1,15 @@
-"""What the parts of the store get of its adapter (`jdbcstore.store.journal.kahadb.adapter`), which makes them."""
+"""What the parts of the store get of its adapter (`jdbcstore.store.journal.adapter`), which makes them."""
 
 from __future__ import annotations
 
 import threading
 from typing import Protocol
 
-from jdbcstore.store.journal.kahadb.committer import Committer
-from jdbcstore.store.journal.kahadb.index import Index
-from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.record_reader import RecordReader
-from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
+from jdbcstore.store.journal.committer import Committer
+from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.record_reader import RecordReader
+from jdbcstore.store.journal.scheduling import Scheduling
+from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
 
 __all__ = ["StoreHost"]
 
@@ -23,7 +23,11 @@ class StoreHost(Protocol):
     wire_version: int
 
     @property
-    def options(self) -> KahaDBOptions:
+    def format(self) -> StoreFormat:
+        """Of the journal."""
+
+    @property
+    def options(self) -> StoreOptions:
         """Limits and rules."""
 
     @property
@@ -35,7 +39,7 @@ class StoreHost(Protocol):
         """Reads messages."""
 
     @property
-    def scheduler(self) -> SchedulerJournal:
+    def scheduler(self) -> Scheduling:
         """The journal of scheduled messages."""
 
     @property

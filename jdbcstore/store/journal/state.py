@@ -1,6 +1,6 @@
 """What a broker knows of a KahaDB directory: destinations, their messages and subscriptions, transactions in doubt.
 
-Messages are not in it, only where they stand; `jdbcstore.store.journal.kahadb.journal.Journal.message` gets one.
+Messages are not in it, only where they stand; `jdbcstore.store.journal.records.AnyJournal.message` gets one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import TransactionId
 from jdbcstore.openwire import unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo
-from jdbcstore.store.journal.kahadb.journal import Damage, Location
+from jdbcstore.store.journal.records import Damage, Location
 from jdbcstore.store.journal.sequences import SequenceSet
 
 __all__ = [

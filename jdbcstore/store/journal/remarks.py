@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from jdbcstore.store.journal.kahadb.commands import Trace
+from jdbcstore.store.journal.commands import Trace
 
 __all__ = [
     "PREFIX",

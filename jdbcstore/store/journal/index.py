@@ -29,7 +29,7 @@ from jdbcstore.errors import StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.disk import DiskFile, force_directory, mode_like, remove
 from jdbcstore.store.journal.journal_format import BatchPlace
-from jdbcstore.store.journal.kahadb.known import (
+from jdbcstore.store.journal.known import (
     Known,
     KnownDestination,
     KnownSubscription,

@@ -1,7 +1,7 @@
 """A queue that is to be known although it is empty, such as one that a virtual topic sends to.
 
 ActiveMQ's journal does not tell of a queue without messages; only the index of its broker does. Ours remarks it
-(`jdbcstore.store.journal.kahadb.remarks`). A broker that makes its index anew makes a queue of every message that it
+(`jdbcstore.store.journal.remarks`). A broker that makes its index anew makes a queue of every message that it
 reads, also of one whose transaction is rolled back: so such a one, without content, stands behind the remark.
 """
 
@@ -11,9 +11,9 @@ from typing import Final
 
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ConnectionId, LocalTransactionId
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, Rollback
-from jdbcstore.store.journal.kahadb.known import destination_name
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import AddMessage, Command, Rollback
+from jdbcstore.store.journal.known import destination_name
 
 __all__ = ["KEEPING", "keeping"]
 

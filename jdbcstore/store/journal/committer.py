@@ -23,6 +23,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from jdbcstore import faults
@@ -37,16 +38,16 @@ from jdbcstore.errors import (
 )
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.applier import Applier
-from jdbcstore.store.journal.kahadb.cleanup import Cleanup
-from jdbcstore.store.journal.kahadb.commands import Command
-from jdbcstore.store.journal.kahadb.compaction import Compaction
-from jdbcstore.store.journal.kahadb.index import Index
-from jdbcstore.store.journal.kahadb.journal import Journal, Location
-from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
-from jdbcstore.store.journal.kahadb.work import Part, Plan, Write
+from jdbcstore.store.journal.applier import Applier
+from jdbcstore.store.journal.cleanup import Cleanup
+from jdbcstore.store.journal.commands import Command
+from jdbcstore.store.journal.compaction import Compaction
+from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.scheduling import Scheduling
+from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
+from jdbcstore.store.journal.work import Part, Plan, Write
 from jdbcstore.store.lease import boot_time_ns
 
 __all__ = ["Committer"]
@@ -73,19 +74,23 @@ class Committer(CommitTarget[Write]):
         let_go: called when nothing is written any more.
         forget: told the number of a journal file before it is removed.
         producer_memory_ms: how long it is remembered how far a producer came.
+        store_format: of the journal.
+        archive: where files go that are not needed; None removes them.
     """
 
     def __init__(
         self,
         index: Index,
-        appender: Appender,
-        options: KahaDBOptions,
+        appender: JournalWriter[Location],
+        options: StoreOptions,
         read: Callable[[Location], Command],
-        scheduler: SchedulerJournal,
+        scheduler: Scheduling,
         prove: Callable[[], object],
         let_go: Callable[[], object],
         forget: Callable[[int], object],
         producer_memory_ms: int,
+        store_format: StoreFormat,
+        archive: Path | None,
     ) -> None:
         self._index = index
         self._appender = appender
@@ -95,6 +100,7 @@ class Committer(CommitTarget[Write]):
         self._prove = prove
         self._let_go = let_go
         self._producer_memory_ms = producer_memory_ms
+        self._format = store_format
         self._applier = Applier(index)
         limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
         cancels = options.concurrent_store_and_dispatch_queues
@@ -104,8 +110,10 @@ class Committer(CommitTarget[Write]):
         self.submit_remove: Final = self._commits.submit_remove
         self.has_ended: Final = self._commits.has_ended
         self._checkpoint_due_s = 0.0
-        self._cleanup = Cleanup(index, appender, options, forget)
-        self._compaction = Compaction(index, self._cleanup, lambda: Journal(appender.directory), self.submit)
+        self._cleanup = Cleanup(index, appender, options, forget, store_format, archive)
+        self._compaction = Compaction(
+            index, self._cleanup, lambda: store_format.journal(appender.directory), self.submit
+        )
         self._cleanup.compact = self._compaction.start
         self._cleanup_due_s = 0.0
         self._is_dirty = False
@@ -220,8 +228,9 @@ class Committer(CommitTarget[Write]):
 
     def _write_part(self, part: Part) -> None:
         """Make something durable that nobody has submitted. In the thread, in a task."""
-        plan = Plan(self._index, part.looks(), self._read, self._scheduler.reader.read)
+        plan = Plan(self._index, part.looks(), self._read, self._scheduler.reader.read, self._format)
         part.plan(plan)
+        plan.close_write(0)
         payloads = plan.finish()
         if payloads:
             self._prove_or_break()
@@ -257,15 +266,17 @@ class Committer(CommitTarget[Write]):
         """The records of a batch. What cannot be done is refused: it is alone, or its first part says so, so that no
         record of it is in the plan."""
         looks = [one for write in batch for part in write.parts for one in part.looks()]
-        plan = Plan(self._index, looks, self._read, self._scheduler.reader.read)
+        plan = Plan(self._index, looks, self._read, self._scheduler.reader.read, self._format)
         for write in list(batch):
             let_down = write.let_down() if write.follows else None  # by one that was refused just now
             if let_down is not None:
                 self._commits.refuse(write, let_down)
                 continue
             try:
+                first = len(plan.payloads)
                 for part in write.parts:
                     part.plan(plan)
+                plan.close_write(first)
             except StoreError as error:
                 self._commits.refuse(write, error)
         return plan
@@ -301,7 +312,7 @@ class Committer(CommitTarget[Write]):
             raise OutcomeUnknown(f"in the journal, but not in the index: {error}") from error
         self._is_dirty = True
 
-    def _schedule(self, plan: Plan) -> list[Location]:
+    def _schedule(self, plan: Plan) -> Sequence[Location]:
         """Give the scheduler's journal what belongs there; after a kill, the next start does it."""
         commands = plan.scheduled() if plan.is_scheduling else []
         return self._scheduler.append(commands) if commands else []

@@ -1,4 +1,4 @@
-"""Scheduled messages, as a store of jobs over the journal of `jdbcstore.store.journal.kahadb.scheduler_journal`."""
+"""Scheduled messages, as a store of jobs over the journal of `jdbcstore.store.journal.scheduling`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreE
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
-from jdbcstore.store.journal.kahadb.applier import SCHEDULER
-from jdbcstore.store.journal.kahadb.commands import AddScheduledJob, RemoveScheduledJob, RemoveScheduledJobs
-from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import JobRow
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.scheduler_journal import JobChanges, RemoveJobs, job_command
-from jdbcstore.store.journal.kahadb.store_host import StoreHost
-from jdbcstore.store.journal.kahadb.work import Write
+from jdbcstore.store.journal.applier import SCHEDULER
+from jdbcstore.store.journal.commands import AddScheduledJob, RemoveScheduledJob, RemoveScheduledJobs
+from jdbcstore.store.journal.index import JobRow
+from jdbcstore.store.journal.job_changes import JobChanges, RemoveJobs, job_command
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_host import StoreHost
+from jdbcstore.store.journal.work import Write
 
-__all__ = ["KahaDBJobStore"]
+__all__ = ["JournalJobStore"]
 
 _REPEATS_MAX: Final = (1 << 31) - 1
 
 
-class KahaDBJobStore(JobStore):
+class JournalJobStore(JobStore):
     """The jobs of one adapter.
 
     Args:
@@ -52,7 +51,7 @@ class KahaDBJobStore(JobStore):
             )
         if not -1 <= job.repeat <= _REPEATS_MAX:
             raise StoreError(f"a job cannot be repeated {job.repeat} times")
-        encode(job_command(job, b""))  # its texts can be written
+        self._adapter.format.encode(job_command(job, b""))  # its texts can be written
         return data
 
     def remove_job(self, job_id: str) -> Completion[None]:

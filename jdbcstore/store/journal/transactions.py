@@ -1,4 +1,4 @@
-"""Transactions of the KahaDB store: what is prepared is in the journal as brokers write it, under its XA id.
+"""Transactions of a journal: what is prepared is in the journal as brokers write it, under its XA id.
 
 Local transactions, and XA transactions that are committed at once, need none of that: they are one batch.
 """
@@ -12,29 +12,28 @@ from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
-from jdbcstore.store.journal.kahadb.index import Operation, Row
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.known import subscription_text
-from jdbcstore.store.journal.kahadb.messages import KahaDBMessageStore
-from jdbcstore.store.journal.kahadb.store_host import StoreHost
-from jdbcstore.store.journal.kahadb.topics import KahaDBTopicMessageStore
-from jdbcstore.store.journal.kahadb.work import Decide, Meant, PrepareAll, Write
+from jdbcstore.store.journal.index import Operation, Row
+from jdbcstore.store.journal.messages import JournalMessageStore
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_host import StoreHost
+from jdbcstore.store.journal.topics import JournalTopicMessageStore
+from jdbcstore.store.journal.work import Decide, Meant, PrepareAll, Write
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 
-__all__ = ["KahaDBTransactionStore"]
+__all__ = ["JournalTransactionStore"]
 
 
 class TransactionHost(StoreHost, Protocol):
     """A store that is open, as its transactions see it."""
 
-    def own(self, store: MessageStore) -> KahaDBMessageStore:
+    def own(self, store: MessageStore) -> JournalMessageStore:
         """A store that was made here and is open. Raises `StoreError` when it is another."""
 
-    def own_topic(self, store: TopicMessageStore) -> KahaDBTopicMessageStore:
+    def own_topic(self, store: TopicMessageStore) -> JournalTopicMessageStore:
         """The same, of a topic."""
 
 
-class KahaDBTransactionStore(BufferedTransactionStore):
+class JournalTransactionStore(BufferedTransactionStore):
     """Created by the adapter only.
 
     Args:
@@ -47,13 +46,13 @@ class KahaDBTransactionStore(BufferedTransactionStore):
         super().__init__(
             adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
         )
-        self._kahadb = host
+        self._host = host
 
     def is_prepared(self, transaction_id: XATransactionId) -> bool:
-        return transaction_id in self._kahadb.reading().prepared()
+        return transaction_id in self._host.reading().prepared()
 
     def prepared_transactions(self) -> list[PreparedTransaction]:
-        index = self._kahadb.reading()
+        index = self._host.reading()
         with index.lock:  # of one moment
             found = [(xid, self._rows(index.operations(id))) for xid, id in index.prepared().items()]
             keys = {one.id: one.info.key for known in index.known for one in known.subscriptions.values()}
@@ -76,17 +75,17 @@ class KahaDBTransactionStore(BufferedTransactionStore):
         ]
 
     def _rows(self, operations: list[Operation]) -> list[tuple[Operation, Row]]:
-        index = self._kahadb.reading()
+        index = self._host.reading()
         return [(one, row) for one in operations if (row := index.row(one.sequence)) is not None]
 
     def _message(self, row: Row) -> Message:
-        return self._kahadb.reader.message(Location(row.file, row.offset, row.size), row.sequence)
+        return self._host.reader.message(Location(row.file, row.offset, row.size), row.sequence)
 
     def _destination(self, row: Row) -> Destination:
-        return self._kahadb.reading().known.by_id(row.destination).destination
+        return self._host.reading().known.by_id(row.destination).destination
 
     def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
-        adapter, xid = self._kahadb, transaction.transaction_id
+        adapter, xid = self._host, transaction.transaction_id
         assert isinstance(xid, XATransactionId)
         adapter.require_open()
         targets = []
@@ -96,7 +95,7 @@ class KahaDBTransactionStore(BufferedTransactionStore):
             targets.append((own, message, own.prepare(message, xid)))
         removes = [(adapter.own(store).known, Meant.of(one)) for store, one in transaction.removes]
         done = [
-            (adapter.own_topic(store).known, subscription_text(key), one)
+            (adapter.own_topic(store).known, adapter.format.subscription_text(key), one)
             for store, key, one in transaction.acknowledged
         ]
         completion: Completion[None] = Completion()
@@ -108,7 +107,7 @@ class KahaDBTransactionStore(BufferedTransactionStore):
         return completion
 
     def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
-        adapter, index = self._kahadb, self._kahadb.reading()
+        adapter, index = self._host, self._host.reading()
         completion: Completion[None] = Completion()
         with adapter.order:
             operations = index.operations(index.prepared()[transaction_id])
@@ -120,7 +119,7 @@ class KahaDBTransactionStore(BufferedTransactionStore):
     def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
         completion: Completion[None] = Completion()
         part = Decide(transaction_id, (), commits=False)
-        self._kahadb.committer.submit(Write(completion, parts=(part,), is_alone=True))
+        self._host.committer.submit(Write(completion, parts=(part,), is_alone=True))
         return completion
 
 

@@ -15,19 +15,17 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId, told_apart
 from jdbcstore.message import Message
-from jdbcstore.openwire import marshal
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import LAST_SEQUENCE, PRIORITY_LEVELS, Cursor, MessageStore, Page
-from jdbcstore.store.journal.kahadb.applier import Hint, level_of
-from jdbcstore.store.journal.kahadb.commands import AddMessage
-from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import VISIBLE, Index, PageRow
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.known import KnownDestination
-from jdbcstore.store.journal.kahadb.store_host import StoreHost
-from jdbcstore.store.journal.kahadb.work import Add, Meant, Part, Purge, Remove, Update, Write
+from jdbcstore.store.journal.applier import Hint, level_of
+from jdbcstore.store.journal.commands import AddMessage
+from jdbcstore.store.journal.index import VISIBLE, Index, PageRow
+from jdbcstore.store.journal.known import KnownDestination
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_host import StoreHost
+from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update, Write
 
-__all__ = ["KahaDBMessageStore", "PreparedAdd", "Probe"]
+__all__ = ["JournalMessageStore", "PreparedAdd", "Probe"]
 
 #: Reads the next rows of one level: behind a sequence, so many.
 Probe: TypeAlias = Callable[[int, int, int], list[PageRow]]
@@ -40,7 +38,7 @@ class PreparedAdd(NamedTuple):
     payload: bytes
 
 
-class KahaDBMessageStore(MessageStore):
+class JournalMessageStore(MessageStore):
     """One queue. Created by the adapter only."""
 
     def __init__(self, adapter: StoreHost, destination: Destination, index: Index, *, prioritized: bool) -> None:
@@ -90,13 +88,13 @@ class KahaDBMessageStore(MessageStore):
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
         options = self._adapter.options
-        data = marshal(message, self._adapter.wire_version)
+        data = self._adapter.format.marshal(message, self.destination, self._adapter.wire_version)
         if len(data) > options.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
             )
         command = AddMessage(xid, self.destination, str(message_id), data, message.priority, self.prioritized)
-        return PreparedAdd(command, encode(command))
+        return PreparedAdd(command, self._adapter.format.encode(command))
 
     def number(self, message: Message) -> int:
         """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""

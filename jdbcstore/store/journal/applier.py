@@ -8,7 +8,7 @@ Within a batch it makes no difference whether messages are first added, then ack
 order: a record is about a message that was there when it was written. So adds, acknowledgements and removes are
 collected and done in bulk, up to the next record of another kind.
 
-The rules are those of `jdbcstore.store.journal.kahadb.replay`. Only what this store writes has to be understood here: a
+The rules are those of `jdbcstore.store.journal.replay`. Only what this store writes has to be understood here: a
 directory in which a broker was is replayed there.
 """
 
@@ -23,9 +23,9 @@ from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.store.journal.kahadb import index as sql
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import index as sql
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import (
     AddMessage,
     AddScheduledJob,
     Command,
@@ -41,9 +41,9 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.index import HIDDEN, VISIBLE, WAITING, Index, JobRow, Operation, Row, id_hash
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
+from jdbcstore.store.journal.index import HIDDEN, VISIBLE, WAITING, Index, JobRow, Operation, Row, id_hash
+from jdbcstore.store.journal.known import DEFAULT_LEVEL, KnownDestination, KnownSubscription, named_destination
+from jdbcstore.store.journal.records import Location
 
 __all__ = ["Applied", "Applier", "ForeignRecord", "Hint", "level_of"]
 

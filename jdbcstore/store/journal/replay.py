@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import TransactionId, XATransactionId
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Commit,
     Prepare,
@@ -35,8 +35,9 @@ from jdbcstore.store.journal.kahadb.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.journal import DAMAGES_MAX, AnyJournal, Damage, Location, Record
-from jdbcstore.store.journal.kahadb.state import (
+from jdbcstore.store.journal.records import DAMAGES_MAX, AnyJournal, Location, Record
+from jdbcstore.store.journal.sequences import SequenceSet
+from jdbcstore.store.journal.state import (
     Acknowledgement,
     LastAck,
     LostByBroker,
@@ -47,7 +48,6 @@ from jdbcstore.store.journal.kahadb.state import (
     StoredTransaction,
     Tier,
 )
-from jdbcstore.store.journal.sequences import SequenceSet
 
 __all__ = ["Replay", "replay"]
 
@@ -441,8 +441,7 @@ class Replay:
 
     def _damaged(self, location: Location, what: str) -> None:
         if len(self.state.damages) < DAMAGES_MAX:
-            end = location.offset + location.size
-            self.state.damages.append(Damage(location.file, location.offset, end, what))
+            self.state.damages.append(location.damage(what))
         else:
             self.state.damages_unlisted += 1
 

@@ -22,23 +22,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.commands import Subscription
+from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_directory import JournalDirectory, candidates, unneeded
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.appender import Appender
-from jdbcstore.store.journal.kahadb.commands import Subscription
-from jdbcstore.store.journal.kahadb.index import Index
-from jdbcstore.store.journal.kahadb.journal import file_name, file_number
-from jdbcstore.store.journal.kahadb.kept_queue import keeping
-from jdbcstore.store.journal.kahadb.known import KnownDestination, KnownSubscription
-from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.work import Part, Plan
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kept_queue import keeping
+from jdbcstore.store.journal.known import KnownDestination, KnownSubscription
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
+from jdbcstore.store.journal.work import Part, Plan
 
 __all__ = ["Cleanup"]
 
 log = logging.getLogger(__name__)
 
-#: ActiveMQ's name for where archived files are.
-_ARCHIVE: Final = "data-archive"
 #: Files that one cleanup removes; what is left goes with the next.
 _FILES_MAX: Final = 200
 #: Producers that one cleanup writes again; while there are more, nothing is removed.
@@ -60,19 +58,24 @@ class Cleanup:
         appender: of the journal.
         options: where files go.
         forget: told the number of a file before it goes.
+        store_format: of the journal.
+        archive: where files go that are not needed; None removes them.
     """
 
     def __init__(
-        self, index: Index, appender: Appender, options: KahaDBOptions, forget: Callable[[int], object]
+        self,
+        index: Index,
+        appender: JournalWriter[Location],
+        options: StoreOptions,
+        forget: Callable[[int], object],
+        store_format: StoreFormat,
+        archive: Path | None,
     ) -> None:
         self._index = index
         self._appender = appender
         self._options = options
         self._forget = forget
-        archive = options.directory_archive or appender.directory / _ARCHIVE
-        self._files = JournalDirectory(
-            appender.directory, file_name, file_number, Path(archive) if options.archive_data_logs else None
-        )
+        self._files = JournalDirectory(appender.directory, store_format.file_name, store_format.file_number, archive)
         #: No queue is known by a record before this file.
         self._known_from = 0
         #: Called when acknowledgements are to be written again.

@@ -24,15 +24,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.applier import SCHEDULER_COMMANDS, Hint
-from jdbcstore.store.journal.kahadb.cleanup import Cleanup
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.applier import SCHEDULER_COMMANDS, Hint
+from jdbcstore.store.journal.cleanup import Cleanup
+from jdbcstore.store.journal.commands import (
     AckMessageFileMap,
     AddMessage,
     ProducerAudit,
@@ -41,10 +42,10 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.index import Index, id_hash
-from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile, Location, Record
-from jdbcstore.store.journal.kahadb.kept_queue import KEEPING
-from jdbcstore.store.journal.kahadb.work import Plan, Write
+from jdbcstore.store.journal.index import Index, id_hash
+from jdbcstore.store.journal.kept_queue import KEEPING
+from jdbcstore.store.journal.records import DirectoryJournal, Location, Record
+from jdbcstore.store.journal.work import Plan, Write
 
 __all__ = ["Compaction"]
 
@@ -77,7 +78,7 @@ class Compaction:
     """
 
     def __init__(
-        self, index: Index, cleanup: Cleanup, journal: Callable[[], Journal], submit: Callable[[Write], object]
+        self, index: Index, cleanup: Cleanup, journal: Callable[[], DirectoryJournal], submit: Callable[[Write], object]
     ) -> None:
         self._index = index
         self._cleanup = cleanup
@@ -128,9 +129,9 @@ class Compaction:
                     copies = self._compact(number, needed_for)
                 except _Stays as reason:
                     self._stays[number] = needed_for
-                    log.debug("db-%d.log stays: %s", number, reason)
+                    log.debug("journal file %d stays: %s", number, reason)
                 else:
-                    log.info("acknowledgements of db-%d.log were written again records=%d", number, copies)
+                    log.info("acknowledgements of journal file %d were written again records=%d", number, copies)
                     return number
         except _Stopped:
             pass
@@ -151,7 +152,7 @@ class Compaction:
         return len(copies)
 
     def _copies(
-        self, journal: Journal, number: int, needed_for: Collection[int]
+        self, journal: DirectoryJournal, number: int, needed_for: Collection[int]
     ) -> list[tuple[Location, RemoveMessage]]:
         """The acknowledgements of a file that are still needed."""
         removed: set[int] = set()
@@ -188,12 +189,13 @@ class Compaction:
                     raise _Stays("more than half of it is needed")
         return copies
 
-    def _records(self, journal: Journal, number: int) -> Iterator[Record]:
+    def _records(self, journal: DirectoryJournal, number: int) -> Iterator[Record]:
         if number not in journal.files:
             return
         with journal.opened(number) as source:
-            file = JournalFile(source, number)
-            for place, record in enumerate(file.records()):
+            file = journal.file(source, number)
+            records = chain.from_iterable(map(file.records_of, file.batches()))
+            for place, record in enumerate(records):
                 if place % _RECORDS_UNASKED == 0 and self._stopping.is_set():
                     raise _Stopped
                 yield record

@@ -131,6 +131,8 @@ class UpdateMessage(NamedTuple):
     """A stored message was written anew, in the place that it has."""
 
     message: AddMessage | None = None
+    is_again: bool = False
+    """Whether it is one that brokers did not know of, because an older one had its id. Not in a KahaDB journal."""
 
 
 class AddScheduledJob(NamedTuple):
@@ -189,7 +191,7 @@ class RewrittenDataFile(NamedTuple):
     rewrite_type: int = 0
     skip_if_source_exists: bool = True
     """Brokers leave the whole rest of this file out if so, also what is no copy.
-    `jdbcstore.store.journal.kahadb.replay` does not."""
+    `jdbcstore.store.journal.replay` does not."""
 
 
 Command: TypeAlias = (

@@ -8,9 +8,10 @@ from pathlib import Path
 from jdbcstore.errors import CodecError, JournalDamaged
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
+from jdbcstore.store.journal.commands import AddMessage, Command, UpdateMessage
 from jdbcstore.store.journal.file_reader import FileReader, runs
-from jdbcstore.store.journal.kahadb.commands import AddMessage, Command, UpdateMessage
-from jdbcstore.store.journal.kahadb.journal import Location, command_at, file_name
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_format import StoreFormat
 
 __all__ = ["RecordReader"]
 
@@ -20,10 +21,13 @@ class RecordReader:
 
     Args:
         directory: of the journal.
+        store_format: of the journal.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._files = FileReader(directory, file_name)
+    def __init__(self, directory: Path, store_format: StoreFormat) -> None:
+        self._files = FileReader(directory, store_format.file_name)
+        self._command_at = store_format.command_at
+        self._message_of = store_format.message
 
     def read(self, location: Location) -> Command:
         """One record.
@@ -32,7 +36,7 @@ class RecordReader:
             JournalDamaged: there is no such record at this place, or no such file.
             StoreError: the file cannot be read.
         """
-        return command_at(self._files.read(*location), 0, location)
+        return self._command_at(self._files.read(*location), 0, location)
 
     def message(self, location: Location, sequence: int) -> Message:
         """The message that stands here.
@@ -49,7 +53,7 @@ class RecordReader:
             data = self._files.read(*location)
         except JournalDamaged as error:
             raise CodecError(str(error)) from error
-        return _message(data, 0, location, sequence)
+        return self._message(data, 0, location, sequence)
 
     def messages(self, places: Iterable[tuple[Location, int]]) -> Iterator[Message | CodecError]:
         """What `message` returns or raises for each of these. What stands together is read at once.
@@ -69,7 +73,7 @@ class RecordReader:
                 continue
             for location, sequence in run:
                 try:
-                    yield _message(data, location.offset - first.offset, location, sequence)
+                    yield self._message(data, location.offset - first.offset, location, sequence)
                 except CodecError as error:
                     yield error
 
@@ -81,18 +85,17 @@ class RecordReader:
         """Let go of all files."""
         self._files.close()
 
-
-def _message(data: bytes, o: int, location: Location, sequence: int) -> Message:
-    """The message of the record that stands at `o`. Raises `CodecError`."""
-    try:
-        command = command_at(data, o, location)
-    except JournalDamaged as error:
-        raise CodecError(str(error)) from error
-    add = command.message if isinstance(command, UpdateMessage) else command
-    if not isinstance(add, AddMessage):
-        raise CodecError(f"{location}: no message, but a record of {type(command).__name__}")
-    message = add.unmarshal()
-    if message.message_id is None:
-        message.message_id = MessageId(None, 0)
-    message.message_id.broker_sequence_id = sequence
-    return message
+    def _message(self, data: bytes, o: int, location: Location, sequence: int) -> Message:
+        """The message of the record that stands at `o`. Raises `CodecError`."""
+        try:
+            command = self._command_at(data, o, location)
+        except JournalDamaged as error:
+            raise CodecError(str(error)) from error
+        add = command.message if isinstance(command, UpdateMessage) else command
+        if not isinstance(add, AddMessage):
+            raise CodecError(f"{location}: no message, but a record of {type(command).__name__}")
+        message = self._message_of(add)
+        if message.message_id is None:
+            message.message_id = MessageId(None, 0)
+        message.message_id.broker_sequence_id = sequence
+        return message

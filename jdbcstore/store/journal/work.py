@@ -17,9 +17,9 @@ from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jobs import HELD_MS
-from jdbcstore.store.journal.kahadb import remarks
-from jdbcstore.store.journal.kahadb.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
-from jdbcstore.store.journal.kahadb.commands import (
+from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
+from jdbcstore.store.journal.commands import (
     AddMessage,
     Command,
     Commit,
@@ -32,11 +32,11 @@ from jdbcstore.store.journal.kahadb.commands import (
     Trace,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.encoding import encode
-from jdbcstore.store.journal.kahadb.index import HIDDEN, VISIBLE, Index, JobRow, Row
-from jdbcstore.store.journal.kahadb.journal import Location
-from jdbcstore.store.journal.kahadb.kept_queue import keeping
-from jdbcstore.store.journal.kahadb.known import KnownDestination, destination_name
+from jdbcstore.store.journal.index import HIDDEN, VISIBLE, Index, JobRow, Row
+from jdbcstore.store.journal.kept_queue import keeping
+from jdbcstore.store.journal.known import KnownDestination, destination_name
+from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.store_format import StoreFormat
 
 __all__ = [
     "Acknowledge",
@@ -145,6 +145,7 @@ class Plan:
         sequences: of messages that will be asked for.
         read: gives a record of the journal.
         read_job: gives a record of the scheduler's journal.
+        store_format: of the journal.
     """
 
     def __init__(
@@ -153,10 +154,12 @@ class Plan:
         sequences: Sequence[int],
         read: Callable[[Location], Command],
         read_job: Callable[[Location], Command],
+        store_format: StoreFormat,
     ) -> None:
         self.index: Final = index
         self.read: Final = read
         self.read_job: Final = read_job
+        self.format: Final = store_format
         #: Jobs that are changed in this batch; None for those that are gone.
         self.jobs: dict[str, JobRow | None] = {}
         #: Whether the scheduler's journal gets something, too.
@@ -172,7 +175,7 @@ class Plan:
 
     def record(self, command: Command, hint: Hint | None = None) -> None:
         """One record."""
-        self.payloads.append(encode(command))
+        self.payloads.append(self.format.encode(command))
         if type(command) in SCHEDULER_COMMANDS:
             self.is_scheduling = True
         self.commands.append(command)
@@ -252,14 +255,19 @@ class Plan:
             (hint.expiration for hint in self.hints if hint is not None and hint.sequence == row.sequence), None
         )
         hint = Hint(0, self.index.expiration(row.sequence) if expiration is None else expiration, row)
-        self.record(UpdateMessage(add._replace(transaction=None)), hint)
+        self.record(UpdateMessage(add._replace(transaction=None), is_again=True), hint)
+
+    def close_write(self, first: int) -> None:
+        """All records from this one on are of one write: they happen together, for brokers of the format, too."""
+        if len(self.payloads) - first > 1:
+            self.payloads[first:] = self.format.together(self.commands[first:], self.payloads[first:])
 
     def finish(self) -> list[bytes]:
         """The payloads of all records; none if nothing is to be done."""
         numbers, first = self.numbers, self.index.written + 1
         if numbers and (numbers[0] != first or numbers[-1] - first + 1 != len(numbers)):
             trace = remarks.sequences(numbers)
-            self.payloads.insert(0, encode(trace))
+            self.payloads.insert(0, self.format.encode(trace))
             self.commands.insert(0, trace)
             self.hints.insert(0, None)
         return self.payloads
@@ -462,7 +470,7 @@ class Purge(_Small):
         if known.destination.is_topic:
             for row in plan.index.rows_of(known.id):
                 _acknowledge_for_all(plan, known, row)
-        elif plan.index.is_in_doubt(known.id):
+        elif plan.index.is_in_doubt(known.id) or not plan.format.removes_destinations:
             # A broker would forget what is in doubt with the destination.
             for row in plan.index.rows_of(known.id):
                 plan.say_which(known, row)
@@ -484,7 +492,7 @@ class Forget(Purge):
             plan.record(Subscription(known.destination, text))
         if known.is_kept:
             plan.record(remarks.released(destination_name(known.destination)))
-            if not known.count:
+            if not known.count and plan.format.removes_destinations:
                 plan.record(RemoveDestination(known.destination))  # or a broker's rebuild knows it
 
 
@@ -497,7 +505,9 @@ class DeleteAll(_Small):
         for xid in plan.index.prepared():
             plan.record(Rollback(xid))
         for known in plan.index.known:
-            if known.count or known.subscriptions or known.is_kept or plan.index.is_in_doubt(known.id):
+            if not plan.format.removes_destinations:
+                Forget(known).plan(plan)
+            elif known.count or known.subscriptions or known.is_kept or plan.index.is_in_doubt(known.id):
                 plan.record(RemoveDestination(known.destination))
             if known.is_kept:
                 plan.record(remarks.released(destination_name(known.destination)))

@@ -10,16 +10,16 @@ from jdbcstore.errors import CodecError, ConfigurationError, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
-from jdbcstore.store.journal.kahadb.index import PageRow
-from jdbcstore.store.journal.kahadb.known import KnownSubscription, info_bytes, subscription_text
-from jdbcstore.store.journal.kahadb.messages import KahaDBMessageStore
-from jdbcstore.store.journal.kahadb.work import Acknowledge, Forget, Meant, Subscribe, Unsubscribe, Write
+from jdbcstore.store.journal.index import PageRow
+from jdbcstore.store.journal.known import KnownSubscription, info_bytes
+from jdbcstore.store.journal.messages import JournalMessageStore
+from jdbcstore.store.journal.work import Acknowledge, Forget, Meant, Subscribe, Unsubscribe, Write
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["KahaDBTopicMessageStore"]
+__all__ = ["JournalTopicMessageStore"]
 
 
-class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
+class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
     """One topic. Created by the adapter only."""
 
     @property
@@ -39,11 +39,11 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
                 self._adapter.committer.submit(Write(completion))
                 return completion
             for other in asked:
-                if other != info.key and subscription_text(other) == text:
+                if other != info.key and self._adapter.format.subscription_text(other) == text:
                     raise ConfigurationError(
                         f"client {info.key.client_id!r} with subscription {info.key.subscription_name!r} cannot be"
-                        f" told from client {other.client_id!r} with {other.subscription_name!r}: KahaDB writes both"
-                        f" {text!r}"
+                        f" told from client {other.client_id!r} with {other.subscription_name!r}:"
+                        f" {self._adapter.format.name} writes both {text!r}"
                     )
 
             def undo() -> None:
@@ -67,7 +67,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
                     if known is not None:
                         asked.setdefault(key, known)
 
-            return self.submit_alone(Unsubscribe(self.known, subscription_text(key)), undo)
+            return self.submit_alone(Unsubscribe(self.known, self._adapter.format.subscription_text(key)), undo)
 
     def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
         return self.known.asked.get(key)
@@ -87,7 +87,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
             raise ConfigurationError(
                 f"a subscription to {info.destination} cannot be kept by the store of {self.destination}"
             )
-        text = subscription_text(info.key)
+        text = self._adapter.format.subscription_text(info.key)
         try:
             text.encode()
             return text, info_bytes(info, self._adapter.wire_version)
@@ -104,7 +104,9 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
 
     def acknowledgement(self, key: SubscriptionKey, *message_ids: MessageId) -> Acknowledge:
         """What is submitted when a subscription has acknowledged messages."""
-        return Acknowledge(self.known, subscription_text(key), [Meant.of(one) for one in message_ids])
+        return Acknowledge(
+            self.known, self._adapter.format.subscription_text(key), [Meant.of(one) for one in message_ids]
+        )
 
     def recover_next_subscription_messages(
         self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int
@@ -127,7 +129,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore, TopicMessageStore):
             raise StoreError(
                 f"{self.destination} has no durable subscription {key.subscription_name!r} of client {key.client_id!r}"
             )
-        return self.known.subscriptions.get(subscription_text(key))
+        return self.known.subscriptions.get(self._adapter.format.subscription_text(key))
 
 
 def _asks_the_same(one: SubscriptionInfo, other: SubscriptionInfo) -> bool:

@@ -1,0 +1,72 @@
+"""The AMQ store: `jdbcstore.store.journal.adapter` on a directory that brokers 5.0 to 5.8 keep, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
+from jdbcstore.store.journal.amq.format import AMQ
+from jdbcstore.store.journal.amq.options import AMQOptions
+from jdbcstore.store.journal.amq.recovery import JOURNAL, open_index, release_subscriptions
+from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
+from jdbcstore.store.journal.records import Location
+
+__all__ = ["AMQPersistenceAdapter", "refuse_what_is_no_amq_store"]
+
+#: ActiveMQ's name for where archived files are.
+_ARCHIVE: Final = "archive"
+
+
+class AMQPersistenceAdapter(JournalPersistenceAdapter):
+    """The directory of an AMQ store.
+
+    Args:
+        directory: the one with ``journal`` and ``kr-store`` in it; made if it is not there.
+        options: how it is kept.
+    """
+
+    options: AMQOptions
+    scheduler: SchedulerJournal
+
+    def __init__(self, directory: Path | str, options: AMQOptions | None = None) -> None:
+        directory, options = Path(directory), options or AMQOptions()
+        archive = Path(options.directory_archive or directory / _ARCHIVE) if options.archive_data_logs else None
+        scheduler = SchedulerJournal(directory, options)
+        super().__init__(directory, directory / JOURNAL, archive, AMQ, options, scheduler)
+
+    def _refuse_another_store(self) -> None:
+        refuse_what_is_no_amq_store(self.directory)
+
+    def _open_index(self, appender: JournalWriter[Location]) -> Index:
+        return open_index(self.directory, self.options, self.scheduler, appender)
+
+    def _forget(self, number: int) -> None:
+        # What ended a subscription may stand in this file.
+        if self._index is not None:
+            release_subscriptions(self.directory, self._index)
+        super()._forget(number)
+
+
+def refuse_what_is_no_amq_store(directory: Path) -> None:
+    """Make sure that a directory is an AMQ store or may become one; nothing is changed.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory} is no directory: give the one that holds 'journal' and 'kr-store'")
+    names = {path.name for path in directory.iterdir()}
+    if any(name.startswith("db-") and name.endswith(".log") for name in names):
+        raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...), not an AMQ store: use kahadb:")
+    if "store-version.txt" in names:
+        raise ConfigurationError(f"{directory} holds a LevelDB store, not an AMQ store: use leveldb:")
+    if any(AMQ.file_number(name) is not None for name in names):
+        raise ConfigurationError(
+            f"{directory} holds the journal itself (data-1, ...): give the directory above it, with 'kr-store' in it"
+        )

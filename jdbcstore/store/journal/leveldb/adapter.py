@@ -162,7 +162,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             self.wire_version,
             self._locker.prove,
             let_go,
-            found.index,
+            found,
         )
         self.committer.start()
         try:

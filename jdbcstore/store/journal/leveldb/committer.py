@@ -36,6 +36,7 @@ from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveSubs
 from jdbcstore.store.journal.leveldb.log import file_name, file_number
 from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.leveldb.recovery import Recovered
 from jdbcstore.store.journal.leveldb.snapshot import index_entries, snapshot_path, write_snapshot
 from jdbcstore.store.journal.leveldb.work import Plan, Write
 
@@ -62,7 +63,7 @@ class Committer(CommitTarget[Write]):
         wire_version: of what is marshalled.
         prove: raises `LeaseLost` if we are not master.
         let_go: called when nothing is written any more.
-        before: what stands in the newest snapshot.
+        found: what was found at the start.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Committer(CommitTarget[Write]):
         wire_version: int,
         prove: Callable[[], object],
         let_go: Callable[[], object],
-        before: dict[bytes, bytes],
+        found: Recovered,
     ) -> None:
         self._directory = directory
         self._live = live
@@ -87,7 +88,9 @@ class Committer(CommitTarget[Write]):
         self._let_go = let_go
         # A snapshot of ActiveMQ's may be less than what the log holds: only our own lets files go.
         self._snapshot = self._clean_end = -1
-        self._before = before
+        if found.clean_end == found.end:
+            self._snapshot, self._clean_end = found.snapshot or 0, found.end
+        self._before = found.index
         archive = Path(options.directory_archive or directory / _ARCHIVE) if options.archive_data_logs else None
         self._files = JournalDirectory(writer.directory, file_name, file_number, archive)
         limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
@@ -253,7 +256,8 @@ class Committer(CommitTarget[Write]):
         if self._options.journal_disk_sync_strategy == "NEVER":
             self._writer.force()
         logs = [one for one in self._files.numbers() if one <= position]
-        entries = index_entries(self._live, self._reader, logs, self._wire_version, self._before)
+        ours = f"{position:x} {sum(self._writer.end):x}".encode()
+        entries = index_entries(self._live, self._reader, logs, self._wire_version, self._before, ours)
         write_snapshot(self._directory, position, entries)
         self._snapshot, self._clean_end = position, sum(self._writer.end)
 

@@ -4,7 +4,8 @@
 whatever the index says. ActiveMQ replays from its snapshot and ends at the first removed collection (see
 `jdbcstore.store.journal.leveldb.state`), so its index may have lost what the log still has. Where the log begins in the
 middle or has a gap, because files went that nobody needed, acknowledgements went with them: then the newest snapshot
-that can be read says what is there, and the log from its position on. Without a snapshot the log says what it can.
+that can be read says what is there, and the log from its position on; so does one that this store has written, which
+says so itself. Without a snapshot the log says what it can.
 
 A replicated store that was being copied keeps what it had before in ``stash``; like a master, we believe that.
 """
@@ -27,9 +28,12 @@ from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.records import QUEUE, TOPIC
 from jdbcstore.store.journal.leveldb.state import Collection, State
 
-__all__ = ["STASH", "VERSION_FILE", "Recovered", "recover", "require_version", "stashed"]
+__all__ = ["OURS", "STASH", "VERSION_FILE", "Recovered", "recover", "require_version", "stashed"]
 
 VERSION_FILE: Final = "store-version.txt"
+#: The key in a snapshot that says that this store has written it: its position, and where the log was complete. One
+#: that ActiveMQ made of it has another position.
+OURS: Final = b":jdbcstore"
 STASH: Final = "stash"
 _VERSION: Final = re.compile(r"activemq_leveldb_store:(\d+)")
 
@@ -55,6 +59,14 @@ class Recovered:
     snapshot: int | None = None
     index: dict[bytes, bytes] = field(default_factory=dict)
     is_from_index: bool = False
+
+    @property
+    def clean_end(self) -> int:
+        """Where the log ended for good when this store wrote the snapshot; -1 if it did not."""
+        position, _, end = self.index.get(OURS, b"").partition(b" ")
+        if self.snapshot is None or position != f"{self.snapshot:x}".encode():
+            return -1
+        return int(end, 16)
 
     @property
     def end(self) -> int:
@@ -92,7 +104,7 @@ def recover(directory: Path, log_directory: Path | None = None) -> Recovered:
             " log; say where it is (logDirectory)"
         )
     gap = _gap(files)
-    if gap is not None and found.snapshot is not None:
+    if (gap is not None or found.clean_end >= 0) and found.snapshot is not None:
         found.is_from_index = True
         index_state(found.index, found.state)
     elif gap is not None:

@@ -32,6 +32,7 @@ from jdbcstore.store.journal.leveldb.records import (
     SubscriptionRecord,
     XaAck,
 )
+from jdbcstore.store.journal.leveldb.recovery import OURS
 from jdbcstore.store.journal.leveldb.varints import tagged_varint
 
 __all__ = ["index_entries", "snapshot_path", "write_snapshot"]
@@ -87,7 +88,12 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def index_entries(
-    live: Live, reader: MessageReader, logs: Sequence[int], wire_version: int, before: dict[bytes, bytes]
+    live: Live,
+    reader: MessageReader,
+    logs: Sequence[int],
+    wire_version: int,
+    before: dict[bytes, bytes],
+    ours: bytes,
 ) -> Iterator[tuple[bytes, bytes]]:
     """What the index holds: collections, entries, counters.
 
@@ -97,6 +103,7 @@ def index_entries(
         logs: positions of the files of the log.
         wire_version: of marshalled acknowledgements.
         before: counters of the snapshot before, whose producers are kept.
+        ours: what says that this store has written it.
     """
     meta: list[tuple[int, int, int | None]] = []
     yield b":dirty", b"true"
@@ -128,6 +135,7 @@ def index_entries(
     yield b":logs", log_positions(logs)
     if b":producer_ids" in before:
         yield b":producer_ids", before[b":producer_ids"]
+    yield OURS, ours
     yield b":dirty", b"false"
 
 

@@ -28,8 +28,9 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
-from jdbcstore.store.disk import DiskFile, force_directory, make_directory, mode_like
+from jdbcstore.store.disk import make_directory
 from jdbcstore.store.journal.file_errors import writing
+from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.leveldb.committer import Committer
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
@@ -178,7 +179,8 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             make_directory(self.log_directory)
             path = self.directory / VERSION_FILE
             if not path.exists():
-                _write_file(path, _VERSION)
+                with replaced_file(path, FILE_PATTERN) as file:
+                    file.write(_VERSION, 0)
         found = recover(self.directory, self.log_directory)
         for remark in found.state.remarks:
             log.warning("%s: %s", self.directory, remark)
@@ -434,16 +436,6 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
 def _waiting(where: LiveDestination, sequence: int) -> list[SubscriptionKey]:
     """The subscriptions that have not acknowledged a message."""
     return [key for key, one in where.subscriptions.items() if sequence in one.pending.all]
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    file = DiskFile(path, create=True, mode=mode_like(path.parent, FILE_PATTERN))
-    try:
-        file.write(data, 0)
-        file.sync()
-    finally:
-        file.close()
-    force_directory(path.parent)
 
 
 def _check_name(destination: Destination) -> None:

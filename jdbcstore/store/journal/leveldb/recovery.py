@@ -128,6 +128,8 @@ def require_version(directory: Path) -> None:
         return
     with reading(str(path)):
         text = path.read_text("utf-8", "replace").strip()
+    if not text:  # a broker was killed when it began
+        return
     found = _VERSION.fullmatch(text)
     if found is None or int(found[1]) != 1:
         raise ConfigurationError(f"{path} says {text[:60]!r}, and only activemq_leveldb_store:1 is known")

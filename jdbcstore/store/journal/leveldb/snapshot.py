@@ -6,7 +6,6 @@ LevelDB opens. It is written beside its place and moved there when it is on the 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Final
 
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
-from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move
+from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move, remove_tree
 from jdbcstore.store.journal.leveldb.index_files import VersionEdit, batch, written_log
 from jdbcstore.store.journal.leveldb.index_reader import snapshots
 from jdbcstore.store.journal.leveldb.java_counters import collection_meta, log_positions, log_references
@@ -55,8 +54,7 @@ def write_snapshot(directory: Path, position: int, entries: Iterable[tuple[bytes
         OSError: it cannot be written, or there is one for this position; the one before is still there.
     """
     temporary = directory / _TEMPORARY
-    if temporary.exists():
-        shutil.rmtree(temporary)
+    remove_tree(temporary)  # of a start that was killed
     make_directory(temporary)
     count = 0
 
@@ -75,7 +73,7 @@ def write_snapshot(directory: Path, position: int, entries: Iterable[tuple[bytes
     move(temporary, snapshot_path(directory, position))
     for other, path in snapshots(directory).items():
         if other != position:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jdbcstore.config.urls import is_kahadb, kahadb_options, open_store, store_file, store_url
+from jdbcstore.config.urls import is_journal_url, journal_options, open_store, store_file, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.amq.adapter import refuse_what_is_no_amq_store
+from jdbcstore.store.journal.amq.directory_view import AMQView
+from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.directory_view import KahaDBView
 
@@ -23,11 +26,14 @@ def check_url(url: str) -> None:
         ConfigurationError: the URL is wrong, names a store in memory, or a SQLite file or a directory that is not
             there.
     """
-    if is_kahadb(url):
-        directory, _ = kahadb_options(url)
+    if is_journal_url(url):
+        directory, options = journal_options(url)
         if not directory.is_dir():
             raise ConfigurationError(f"there is no directory {directory}")
-        refuse_another_store(directory, ignores_missing=True)
+        if isinstance(options, AMQOptions):
+            refuse_what_is_no_amq_store(directory)
+        else:
+            refuse_another_store(directory, ignores_missing=True)
         return
     if url.startswith("memory:"):
         raise ConfigurationError("a store in memory can be looked into by its own process only")
@@ -39,18 +45,18 @@ def check_url(url: str) -> None:
 
 
 def is_journal(source: str) -> bool:
-    """Whether a source names a KahaDB directory rather than a SQL store.
+    """Whether a source names a directory with a journal rather than a SQL store.
 
     Raises:
         ConfigurationError: it names neither.
     """
-    if source.startswith("kahadb:"):
+    if is_journal_url(source):
         return True
     if "://" not in source or source.startswith(("file:", "hdfs:", "s3:", "s3a:", "gs:")):
         path = Path(source.removeprefix("file:"))
         if "://" not in source.removeprefix("file:") and not path.is_dir():
             raise ConfigurationError(
-                f"{source} is neither a directory with a KahaDB journal nor the URL of a store (sqlite:///FILE,"
+                f"{source} is neither a directory with a journal nor the URL of a store (sqlite:///FILE,"
                 " postgresql://…, mysql://…, mariadb://…)"
             )
         return True
@@ -67,8 +73,10 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         StoreError: it cannot be opened.
     """
     check_url(url)
-    if is_kahadb(url):
-        with KahaDBView(kahadb_options(url)[0]) as view:
+    if is_journal_url(url):
+        directory, of_journal = journal_options(url)
+        is_amq = isinstance(of_journal, AMQOptions)
+        with AMQView(directory) if is_amq else KahaDBView(directory) as view:
             yield view
         return
     options = JdbcOptions(

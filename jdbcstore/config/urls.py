@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from jdbcstore.store.jdbc.location import StoreLocation
 
 __all__ = [
-    "is_journal",
-    "is_kahadb",
+    "is_journal_url",
     "journal_options",
     "kahadb_options",
     "open_engine",
@@ -117,7 +116,7 @@ def shown_url(text: str) -> str:
     Raises:
         ConfigurationError: it is not one.
     """
-    if text.startswith("memory:") or is_journal(text):
+    if text.startswith("memory:") or is_journal_url(text):
         return text
     url = store_url(text)
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
@@ -165,7 +164,7 @@ def open_store(
     """
     if text in ("memory:", "memory://"):
         return MemoryPersistenceAdapter()
-    if is_journal(text):
+    if is_journal_url(text):
         return _open_journal(text, options if isinstance(options, KahaDBOptions) else None, locker)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
@@ -207,12 +206,7 @@ def open_spool() -> PersistenceAdapter:
     return Spool(Path(tempfile.mkdtemp(prefix="jdbcstore-spool-")))
 
 
-def is_kahadb(text: str) -> bool:
-    """Whether a URL names a KahaDB directory."""
-    return text.startswith(_KAHADB)
-
-
-def is_journal(text: str) -> bool:
+def is_journal_url(text: str) -> bool:
     """Whether a URL names a directory with a journal, of whatever format."""
     return text.startswith(tuple(_JOURNALS))
 

@@ -12,7 +12,7 @@ import resource
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, ClassVar, Final, TypeVar
 
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError, StoreUnavailable
@@ -21,13 +21,17 @@ from jdbcstore.message import Message
 from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.journal import remarks
+from jdbcstore.store.journal.amq.adapter import is_amq_store, refuse_what_is_no_amq_store
+from jdbcstore.store.journal.amq.decoding import message_of
+from jdbcstore.store.journal.amq.store_journal import StoreJournal
 from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
-from jdbcstore.store.journal.kahadb.journal import AnyJournal, Damage, Journal, JournalFile, Location, Record
+from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY
 from jdbcstore.store.journal.known import named_destination
+from jdbcstore.store.journal.records import AnyJournal, AnyJournalFile, Damage, DirectoryJournal, Location, Record
 from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.store.journal.state import State, StoredDestination, StoredSubscription, Tier
@@ -36,6 +40,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 __all__ = [
     "JournalContents",
     "added_at",
+    "contents_of_amq_store",
     "contents_of_journals",
     "is_prioritized",
     "scheduler_in",
@@ -70,13 +75,37 @@ def contents_of_journals(
     """
     refuse_another_store(directory, ignores_missing=True)
     with ExitStack() as stack:
-        opened = stack.enter_context(_all_opened(directory))
+        opened = stack.enter_context(_all_opened(directory, _OpenedJournal))
         if not opened.files:
             raise ConfigurationError(f"{directory} {what_it_is(directory)}")
         other = Path(directory).parent / "txStore"
-        tx_store = stack.enter_context(_all_opened(other)) if other.is_dir() else None
-        jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler))
+        tx_store = stack.enter_context(_all_opened(other, _OpenedJournal)) if other.is_dir() else None
+        jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
         yield JournalContents(opened, jobs, tx_store, is_live=_is_locked(directory), skips_damage=skips_damage)
+
+
+@contextmanager
+def contents_of_amq_store(
+    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False
+) -> Iterator[JournalContents]:
+    """The contents of an AMQ store as they are now.
+
+    Args:
+        directory: the one with ``journal`` and ``kr-store`` in it.
+        scheduler: the directory of the scheduler's journal; None if there is none.
+        skips_damage: whether what cannot be read is left out and listed.
+
+    Raises:
+        ConfigurationError: there is no journal, or it is another store's.
+        StoreError: it cannot be read, or is damaged.
+    """
+    refuse_what_is_no_amq_store(directory)
+    if not is_amq_store(directory):
+        raise ConfigurationError(f"{directory} is no AMQ store: it holds no journal (journal/data-1, ...)")
+    with ExitStack() as stack:
+        opened = stack.enter_context(_all_opened(directory, _OpenedAMQJournal))
+        jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
+        yield AMQContents(opened, jobs, None, is_live=_is_locked(directory), skips_damage=skips_damage)
 
 
 def scheduler_of(directory: Path) -> Path | None:
@@ -90,11 +119,12 @@ def scheduler_in(directory: Path) -> Path | None:
     return found if found.is_dir() and Journal(found).files else None
 
 
-class _OpenedJournal(Journal):
+class _Opened(DirectoryJournal):
     """A journal whose files are open, and stay what they are."""
 
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
-        super().__init__(directory)
+    def open_all(self, stack: ExitStack) -> None:
+        """Open them."""
+        directory = self.directory
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = soft + len(self.files)
         if len(self.files) + _DESCRIPTORS_LEFT > soft:
@@ -113,13 +143,25 @@ class _OpenedJournal(Journal):
         yield self._sources[number]
 
 
+class _OpenedJournal(_Opened, Journal):
+    """Of KahaDB."""
+
+
+class _OpenedAMQJournal(_Opened, StoreJournal):
+    """Of an AMQ store."""
+
+
+OpenedT = TypeVar("OpenedT", _OpenedJournal, _OpenedAMQJournal)
+
+
 @contextmanager
-def _all_opened(directory: Path) -> Iterator[_OpenedJournal]:
+def _all_opened(directory: Path, kind: type[OpenedT]) -> Iterator[OpenedT]:
     """A broker deletes only files that nobody needs any more, but perhaps between our listing and our opening."""
     for attempt in range(_LISTINGS):
         with ExitStack() as stack:
             try:
-                journal = _OpenedJournal(directory, stack)
+                journal = kind(directory)
+                journal.open_all(stack)
             except FileNotFoundError as error:
                 if attempt == _LISTINGS - 1:
                     raise StoreError(f"cannot read {error.filename}: {error.strerror}") from error
@@ -154,16 +196,25 @@ def _empty_queues(directory: Path) -> set[Destination]:
 class JournalContents(Contents):
     """The contents of a KahaDB directory. Made by `contents_of_journals` only."""
 
+    #: Of its URL.
+    scheme: ClassVar[str] = "kahadb:"
+
     def __init__(
-        self, journal: Journal, jobs: Journal | None, tx_store: Journal | None, *, is_live: bool, skips_damage: bool
+        self,
+        journal: DirectoryJournal,
+        jobs: Journal | None,
+        tx_store: Journal | None,
+        *,
+        is_live: bool,
+        skips_damage: bool,
     ) -> None:
-        self.name = f"kahadb:{journal.directory}"
+        self.name = f"{self.scheme}{self._store_directory(journal)}"
         self.is_live = is_live
         self.damages = Damages(are_skipped=skips_damage)
         self._journal = journal
         self._jobs = jobs
         self._with_priority: set[Destination] = set()
-        self._known = _empty_queues(journal.directory)
+        self._known = self._empty_queues(journal)
         self._producers: dict[str, int] = {}
         # The two journals are not of one moment. A job that is fired in between is here twice rather than not at all.
         self._scheduled = None if jobs is None else replay_scheduler(jobs)
@@ -180,7 +231,20 @@ class JournalContents(Contents):
             if isinstance(destination, Topic)
             for key, one in stored.subscriptions.items()
         }
-        self._files: dict[int, JournalFile] = {}
+        self._files: dict[int, AnyJournalFile] = {}
+
+    def _store_directory(self, journal: DirectoryJournal) -> Path:
+        return journal.directory
+
+    def _empty_queues(self, journal: DirectoryJournal) -> set[Destination]:
+        """Queues that a Java broker knows; the journal tells only of those that had a message."""
+        return _empty_queues(journal.directory)
+
+    def _correct(self, progress: Replay) -> None:
+        """Apply what is known better than by the journal."""
+
+    def _message_of(self, add: AddMessage) -> Message:
+        return add.unmarshal()
 
     def _replayed(self, tx_store: AnyJournal | None) -> State:
         journal = self._journal
@@ -188,6 +252,7 @@ class JournalContents(Contents):
         progress.apply(self._looked_at(journal.records()))
         if tx_store is not None:
             progress.decide(tx_store)
+        self._correct(progress)
         state = progress.finish()
         self._meet(journal, sorted([*journal.damages, *state.damages]))
         return state
@@ -217,7 +282,7 @@ class JournalContents(Contents):
             case "producers", _:
                 self._producers.clear()
 
-    def _meet(self, journal: Journal, damages: Sequence[Damage]) -> None:
+    def _meet(self, journal: DirectoryJournal, damages: Sequence[Damage]) -> None:
         last = max(journal.files, default=0)
         for damage in damages:
             # The last batch of a broker that was killed, or that is writing it just now.
@@ -271,9 +336,9 @@ class JournalContents(Contents):
         file = self._files.get(location.file)
         if file is None:
             with self._journal.opened(location.file) as source:
-                file = self._files[location.file] = JournalFile(source, location.file, chunk_bytes=_LOOK_BYTES)
+                file = self._files[location.file] = self._journal.file(source, location.file, chunk_bytes=_LOOK_BYTES)
         try:
-            message = added_at(file, location).unmarshal()
+            message = self._message_of(added_at(file, location))
             require_id(message)
         except (CodecError, ConfigurationError, JournalDamaged) as error:
             self.damages.meet(f"{location}: {what}", error)
@@ -334,7 +399,26 @@ class JournalContents(Contents):
         return {ProducerId.parse(one): last for one, last in self._producers.items() if not one.startswith(MARKER)}
 
 
-def added_at(file: JournalFile, location: Location) -> AddMessage:
+class AMQContents(JournalContents):
+    """The contents of an AMQ store. Made by `contents_of_amq_store` only."""
+
+    scheme = "amq:"
+
+    def _store_directory(self, journal: DirectoryJournal) -> Path:
+        return journal.directory.parent
+
+    def _empty_queues(self, journal: DirectoryJournal) -> set[Destination]:
+        return set()
+
+    def _correct(self, progress: Replay) -> None:
+        assert isinstance(self._journal, StoreJournal)
+        self._journal.correct(progress)
+
+    def _message_of(self, add: AddMessage) -> Message:
+        return message_of(add)
+
+
+def added_at(file: AnyJournalFile, location: Location) -> AddMessage:
     """The message that stands at a place, as it was added or changed.
 
     Raises:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.config.inspection import check_url, is_journal
-from jdbcstore.config.urls import kahadb_options
+from jdbcstore.config.urls import is_journal_url, journal_options, kahadb_options
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.contents_copier import ContentsCopier
 from jdbcstore.migration.directories import check_directory, directory_target
-from jdbcstore.migration.journals import contents_of_journals, scheduler_of
+from jdbcstore.migration.journals import contents_of_amq_store, contents_of_journals, scheduler_of
 from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.plan import MigrationPlan
@@ -24,10 +24,12 @@ from jdbcstore.migration.progress import Showing
 from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
+from jdbcstore.store.journal.amq.adapter import is_amq_store
 
 __all__ = ["migrate", "migrate_contents"]
 
 _KAHADB: Final = "kahadb:"
+_AMQ: Final = "amq:"
 
 
 def migrate(
@@ -45,9 +47,9 @@ def migrate(
     It may be run again after anything, and goes on where it stopped. Until it is complete no broker gets the target.
 
     Args:
-        source: the URL of a SQL store, or ``kahadb:DIRECTORY``. A broker may be at work on it: what is migrated is what
-            is there when the migration begins.
-        target: the same, of an empty store; what is missing of it is made.
+        source: the URL of a SQL store, ``kahadb:DIRECTORY`` or ``amq:DIRECTORY``. A broker may be at
+            work on it: what is migrated is what is there when the migration begins.
+        target: of an empty SQL store, or ``kahadb:DIRECTORY``; what is missing of it is made.
         is_dry: only say what would be done.
         skips_damage: leave out what cannot be read, and list it.
         prioritized: destinations whose messages are ordered by priority, beside those that show it; wildcards too.
@@ -92,7 +94,9 @@ def migrate_contents(contents: Contents, target: ContentsTarget, showing: Showin
 
 def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> AbstractContextManager[Contents]:
     if is_journal(source):
-        directory = kahadb_options(source)[0] if source.startswith(_KAHADB) else Path(source)
+        directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
+        if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
+            return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
         return contents_of_journals(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
     check_url(source)
     return contents_of_tables(location_of(source), skips_damage=skips_damage)
@@ -104,10 +108,20 @@ def _named(contents: Contents, patterns: Collection[Destination]) -> frozenset[D
 
 
 def _name(target: str) -> str:
+    _refuse_target(target)
     return f"{_KAHADB}{kahadb_options(target)[0]}" if target.startswith(_KAHADB) else str(location_of(target))
 
 
+def _refuse_target(target: str) -> None:
+    if target.startswith(_AMQ):
+        raise ConfigurationError(
+            f"{target} is no target: nobody should begin with an AMQ store any more. Migrate to"
+            " kahadb:DIRECTORY or to a SQL store"
+        )
+
+
 def _checked(target: str) -> str:
+    _refuse_target(target)
     return check_directory(target) if target.startswith(_KAHADB) else check_table_target(target)
 
 

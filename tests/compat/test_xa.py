@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore.config.urls import is_kahadb, open_engine, open_store
+from jdbcstore.config.urls import is_journal_url, open_engine, open_store
 from jdbcstore.destination import Queue
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
@@ -107,7 +107,7 @@ def in_order(numbers: list[int], *, prioritized: bool) -> list[int]:
 
 def test_what_java_prepared_is_decided_here(place: tuple[str, bool], class_path: str, tmp_path: Path) -> None:
     url, prioritized = place
-    if not is_kahadb(url):
+    if not is_journal_url(url):
         engine = open_engine(url)
         upgrade_schema(engine)  # ActiveMQ's own key on PostgreSQL has no room for subscriptions to prioritised topics
         engine.dispose()
@@ -194,7 +194,7 @@ def test_what_we_prepared_is_decided_there(place: tuple[str, bool], class_path: 
         on_queue = in_order([n for n in range(COUNT) if n not in taken[:2]] + [100, 101, 102], prioritized=prioritized)
         assert store.waiting() == on_queue
         of_ann = in_order([n for n in range(COUNT) if n not in acked] + [200, 201], prioritized=prioritized)
-        if prioritized and not is_kahadb(url):
+        if prioritized and not is_journal_url(url):
             # Committing what it has recovered, ActiveMQ's JDBC store makes one number the mark of all priorities: what
             # it would have lost by that it delivers again.
             assert set(store.left(ANN)) >= set(of_ann)

@@ -22,8 +22,9 @@ from jdbcstore.testing.messages import text_message
 from tests.power.recording import Recorder
 from tests.power.states import State, states
 from tests.power.trace import Trace
-from tests.unit.kahadb.test_kahadb_power import FAST, PRODUCER, Session, foreign, opened, watched_index
+from tests.unit.kahadb.test_kahadb_power import FAST, PRODUCER, Case, Session, foreign, opened, short, watched_index
 
+CASE: Final = Case(short, KahaDBOptions(virtual_topic_consumers=""))
 SMALL: Final = KahaDBOptions(journal_max_file_length_bytes=2048, preallocation_scope="NONE")
 LOOKS_MAX: Final = 60
 THERE: Final = {"A 2", "A 3", "subscription", "T 10", "job 20"}
@@ -87,7 +88,7 @@ def _wrong(state: State, folder: Path, there: set[str]) -> str | None:
         return "it is not there, although it was said to be" if "done" in state.notes else None
     folder.mkdir()
     state.write(folder)
-    found = opened(folder, KahaDBOptions(virtual_topic_consumers=""))
+    found = opened(folder, CASE)
     shutil.rmtree(folder)
     return None if found == there else f"found {sorted(found)}"
 
@@ -125,4 +126,4 @@ def test_what_an_interrupted_repair_has_left_is_written_anew(tmp_path: Path) -> 
             path.unlink()
     _repair(tmp_path)
     assert not left.exists()
-    assert opened(tmp_path, KahaDBOptions(virtual_topic_consumers="")) == THERE - {"job 20"}
+    assert opened(tmp_path, CASE) == THERE - {"job 20"}

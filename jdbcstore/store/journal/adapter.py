@@ -198,6 +198,9 @@ class JournalPersistenceAdapter(PersistenceAdapter):
         """The index, up to date with the journal; the format's `jdbcstore.store.journal.recovery.Predecessor`."""
         raise NotImplementedError
 
+    def _finish(self, index: Index) -> None:
+        """Everything is written and the store stops."""
+
     def _forget(self, number: int) -> None:
         """A file of the journal goes."""
         self.reader.forget(number)
@@ -222,6 +225,7 @@ class JournalPersistenceAdapter(PersistenceAdapter):
         try:
             self._appender.close()
             self.scheduler.close()
+            self._finish(index)
         finally:
             index.close()
             self._resign()

@@ -71,6 +71,9 @@ class Predecessor(Protocol):
             StoreError: it cannot be written. The broker's index is as good as before.
         """
 
+    def correct(self, progress: Replay) -> None:
+        """Apply what is known better than by the journal, behind its last record."""
+
     def noted(self) -> Noted:
         """What is noted while the journal is read; new."""
 
@@ -315,6 +318,7 @@ def _replayed(directory: Path, before: Predecessor) -> tuple[State, Noted]:
     journal = before.journal(directory)
     progress = Replay(journal.files)
     progress.apply(noted.noting(journal.records()))
+    before.correct(progress)
     noted.last = journal.last_batch
     state = progress.finish()
     state.damages = [*journal.damages, *state.damages]

@@ -18,6 +18,7 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.disk import Disk, DiskFile
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.kahadb import adapter as adapter_module
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.appender import Appender
@@ -31,10 +32,31 @@ FAST = KahaDBOptions(
 )
 
 
-def written(directory: Path, seed: int, doings: int) -> list[tuple[tuple[int, int], dict[str, Any]]]:
-    """Do something after a checkpoint, end without another one; what was there after each step, and where it ended."""
-    adapter = KahaDBPersistenceAdapter(directory, FAST)
-    todo = Doings(seed)
+def kahadb(directory: Path) -> KahaDBPersistenceAdapter:
+    return KahaDBPersistenceAdapter(directory, FAST)
+
+
+def written(
+    directory: Path,
+    seed: int,
+    doings: int,
+    store: Callable[[Path], JournalPersistenceAdapter] = kahadb,
+    start: int = 0,
+    *,
+    twins: bool = True,
+) -> list[tuple[tuple[int, int], dict[str, Any]]]:
+    """Do something after a checkpoint, end without another one; what was there after each step, and where it ended.
+
+    Args:
+        directory: of the store.
+        seed: of what is done.
+        doings: how much.
+        store: makes one.
+        start: where the first batch of a file begins.
+        twins: whether ids come twice.
+    """
+    adapter = store(directory)
+    todo = Doings(seed, twins=twins)
     with adapter:
         for _ in range(30):
             todo.do(adapter)
@@ -46,7 +68,7 @@ def written(directory: Path, seed: int, doings: int) -> list[tuple[tuple[int, in
         state = dump(adapter)
         end, batch = adapter._appender.end, state["position"]
         if step and end != states[-1][0]:  # else a crash may leave half of a step
-            assert (batch.file, batch.offset) in (states[-1][0], (end[0], 0)), "more than one batch"
+            assert (batch.file, batch.offset) in (states[-1][0], (end[0], start)), "more than one batch"
         states.append((end, state))
         scheduled = directory / "scheduler"
         if scheduled.is_dir():  # it never has what the other journal has not

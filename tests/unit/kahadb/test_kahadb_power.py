@@ -27,6 +27,7 @@ from jdbcstore.errors import JdbcStoreError, OutcomeUnknown
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.contract import Commit
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.index import FILE_NAME, Index
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
@@ -78,7 +79,7 @@ class Session:
         adapter: of the directory ``store`` below what is recorded.
     """
 
-    def __init__(self, recorder: Recorder, adapter: KahaDBPersistenceAdapter) -> None:
+    def __init__(self, recorder: Recorder, adapter: JournalPersistenceAdapter) -> None:
         self.recorder = recorder
         self.adapter = adapter
 
@@ -177,7 +178,7 @@ class Session:
             self.add(number)
 
 
-def facts(adapter: KahaDBPersistenceAdapter) -> set[str]:
+def facts(adapter: JournalPersistenceAdapter) -> set[str]:
     """What is in a store, once each."""
     found: list[str] = []
     index = adapter.reading()
@@ -194,9 +195,9 @@ def facts(adapter: KahaDBPersistenceAdapter) -> set[str]:
     return set(found)
 
 
-def opened(folder: Path, options: KahaDBOptions) -> set[str]:
+def opened(folder: Path, case: Case) -> set[str]:
     """What a store is found to hold, and that it goes on."""
-    adapter = KahaDBPersistenceAdapter(folder / "store", options)
+    adapter = case.store(folder / "store", case.options)
     adapter.start()
     try:
         found = facts(adapter)
@@ -327,12 +328,14 @@ class Case:
         options: how.
         is_started: whether the store is when the work begins.
         all_subsets: see `states`.
+        store: of which kind it is.
     """
 
     work: Work
     options: KahaDBOptions = SMALL
     is_started: bool = True
     all_subsets: int = 6
+    store: Callable[[Path, Any], JournalPersistenceAdapter] = KahaDBPersistenceAdapter
 
 
 CASES: Final = {
@@ -377,10 +380,14 @@ def watched_index(recorder: Recorder) -> Iterator[None]:
 @cache
 def recorded(name: str) -> Trace:
     """The trace of a case."""
-    case = CASES[name]
+    return record(CASES[name])
+
+
+def record(case: Case) -> Trace:
+    """What a case does to its directory."""
     folder = Path(tempfile.mkdtemp(dir=FAST))
     recorder = Recorder(folder, foreign)
-    adapter = KahaDBPersistenceAdapter(folder / "store", case.options)
+    adapter = case.store(folder / "store", case.options)
     with watched_index(recorder), recorder.recording() as trace:
         if case.is_started:
             adapter.start()
@@ -414,7 +421,7 @@ def _wrong(state: State, folder: Path, case: Case) -> str | None:
     folder.mkdir()
     state.write(folder)
     try:
-        return Expected(state.notes).wrong(opened(folder, case.options))
+        return Expected(state.notes).wrong(opened(folder, case))
     except (JdbcStoreError, OSError, sqlite3.Error, LookupError, ValueError, AssertionError) as error:
         return f"it does not open: {error!r}"
     finally:

@@ -18,6 +18,7 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Commit, Cursor
 from jdbcstore.store.jobs import FiredJob, ScheduledJob
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.commands import AddMessage, Trace
 from jdbcstore.store.journal.index import FILE_NAME
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
@@ -39,7 +40,7 @@ KEYS = [SubscriptionKey("ann", "news"), SubscriptionKey("bob", "news")]
 TOPIC = Topic("T")
 
 
-def dump(adapter: KahaDBPersistenceAdapter) -> dict[str, Any]:
+def dump(adapter: JournalPersistenceAdapter) -> dict[str, Any]:
     """Everything that an index says, with names instead of its own numbers."""
     adapter.last_producer_sequence_id(ProducerId("", 0, 0))  # behind all that was submitted
     index = adapter.reading()
@@ -89,7 +90,7 @@ class Doings:
         text = "x" * self.random.randint(0, 300)
         return text_message(self.number, text, priority=priority, expiration=expiration)
 
-    def do(self, adapter: KahaDBPersistenceAdapter) -> None:
+    def do(self, adapter: JournalPersistenceAdapter) -> None:
         queues = [adapter.queue_message_store(Queue(name), prioritized=name == "B") for name in "AB"]
         topic = adapter.topic_message_store(TOPIC, prioritized=True)
         store = self.random.choice([*queues, topic])
@@ -118,7 +119,7 @@ class Doings:
         if hasattr(done, "result"):
             done.result(30)
 
-    def schedule(self, adapter: KahaDBPersistenceAdapter) -> Any:
+    def schedule(self, adapter: JournalPersistenceAdapter) -> Any:
         """Jobs and a message in one commit."""
         adds = [(adapter.queue_message_store(Queue("A")), self.message())]
         jobs = []
@@ -129,7 +130,7 @@ class Doings:
             jobs.append(ScheduledJob(str(self.number), self.message(), due_ms, 1, 10, repeat, cron))
         return adapter.commit_together(Commit(adds=adds, jobs=jobs))
 
-    def fire(self, adapter: KahaDBPersistenceAdapter, queue: Any) -> Any:
+    def fire(self, adapter: JournalPersistenceAdapter, queue: Any) -> Any:
         jobs = adapter.job_store().jobs(None, 3, 1 << 20).jobs
         if not jobs:
             return None
@@ -152,7 +153,7 @@ class Doings:
         found = store.recover_next_messages(Cursor(), 5, 1 << 20).messages
         return store.add_message(found[-1]) if found else None
 
-    def prepare(self, adapter: KahaDBPersistenceAdapter, present: list[MessageId]) -> Any:
+    def prepare(self, adapter: JournalPersistenceAdapter, present: list[MessageId]) -> Any:
         self.number += 1
         transaction = adapter.transaction_store().begin(XATransactionId(-4, str(self.number).encode(), b"b"))
         topic = adapter.topic_message_store(TOPIC, prioritized=True)
@@ -164,7 +165,7 @@ class Doings:
             transaction.acknowledge(topic, KEYS[0], message_id)
         return transaction.prepare()
 
-    def decide(self, adapter: KahaDBPersistenceAdapter) -> Any:
+    def decide(self, adapter: JournalPersistenceAdapter) -> Any:
         store = adapter.transaction_store()
         prepared = store.prepared_transactions()
         if not prepared:
@@ -190,7 +191,7 @@ def test_behind_a_kill_everything_is_as_it_was(tmp_path: Path, seed: int) -> Non
     adapter.stop()
 
 
-def contents(adapter: KahaDBPersistenceAdapter, *, prioritized: bool = False) -> dict[Destination, Any]:
+def contents(adapter: JournalPersistenceAdapter, *, prioritized: bool = False) -> dict[Destination, Any]:
     """What readers of a store see."""
     found: dict[Destination, Any] = {}
     for destination in adapter.destinations():

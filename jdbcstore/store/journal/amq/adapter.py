@@ -8,14 +8,17 @@ from typing import Final
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.amq.format import AMQ
+from jdbcstore.store.journal.amq.journal import file_number
 from jdbcstore.store.journal.amq.options import AMQOptions
-from jdbcstore.store.journal.amq.recovery import JOURNAL, open_index, release_subscriptions
+from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptions
+from jdbcstore.store.journal.amq.store_journal import JOURNAL
 from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
 
-__all__ = ["AMQPersistenceAdapter", "refuse_what_is_no_amq_store"]
+__all__ = ["AMQPersistenceAdapter", "is_amq_store", "refuse_what_is_no_amq_store"]
 
 #: ActiveMQ's name for where archived files are.
 _ARCHIVE: Final = "archive"
@@ -44,11 +47,20 @@ class AMQPersistenceAdapter(JournalPersistenceAdapter):
     def _open_index(self, appender: JournalWriter[Location]) -> Index:
         return open_index(self.directory, self.options, self.scheduler, appender)
 
+    def _finish(self, index: Index) -> None:
+        release_subscriptions(self.directory, index)
+
     def _forget(self, number: int) -> None:
         # What ended a subscription may stand in this file.
         if self._index is not None:
             release_subscriptions(self.directory, self._index)
         super()._forget(number)
+
+
+def is_amq_store(directory: Path) -> bool:
+    """Whether a directory holds the journal of an AMQ store. Raises `StoreError` when it cannot be read."""
+    journal = directory / JOURNAL
+    return journal.is_dir() and bool(journal_files(journal, file_number))
 
 
 def refuse_what_is_no_amq_store(directory: Path) -> None:

@@ -192,7 +192,14 @@ class Decoder:
             raise Malformed("a message that ends within its head")
         priority, self._priority = self._priority, None
         is_again, self._is_again = self._is_again, False
-        add = AddMessage(transaction, destination, message_id, data[start:end], priority or 4, priority is not None)
+        add = AddMessage(
+            transaction,
+            destination,
+            message_id,
+            data[start:end],
+            4 if priority is None else priority,
+            priority is not None,
+        )
         if is_again:
             return UpdateMessage(add)
         if isinstance(transaction, LocalTransactionId):
@@ -297,10 +304,10 @@ def _carried(message: Message) -> Command:
 def _command(data: bytes) -> Command:
     """A command as KahaDB writes it."""
     try:
-        length, size = varint(data, 1)
-        if 1 + size + length != len(data) or data[0] >= len(COMMANDS):
+        length, start = varint(data, 1)
+        if start + length != len(data) or data[0] >= len(COMMANDS):
             raise Malformed("a command that is cut off")
-        return READERS[data[0]](data, 1 + size, len(data))
+        return READERS[data[0]](data, start, len(data))
     except (IndexError, MalformedCommand) as error:
         raise Malformed(f"a command that cannot be read: {error}") from None
 

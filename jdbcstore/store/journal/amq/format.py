@@ -13,6 +13,7 @@ from jdbcstore.store.journal.amq.decoding import message_of, subscription_text
 from jdbcstore.store.journal.amq.encoding import Payload
 from jdbcstore.store.journal.amq.journal import (
     BATCH_HEAD_SIZE,
+    FILE_BYTES_MAX,
     FILE_NUMBER_MAX,
     FILE_PATTERN,
     AMQLocation,
@@ -30,8 +31,6 @@ from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["AMQ", "AMQFormat"]
 
-#: Offsets are ints of Java.
-_FILE_BYTES_MAX: Final = (1 << 31) - 1
 _FILE_HEAD: Final = encoding.encode(Trace("jdbcstore file"))
 
 
@@ -42,7 +41,7 @@ class AMQFormat:
     removes_destinations: Final = False
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX
-    file_bytes_max: Final = _FILE_BYTES_MAX
+    file_bytes_max: Final = FILE_BYTES_MAX
     end_mark: Final = b""
     #: A broker that replays stops where zeros begin, and does not start with an empty file.
     ends_with_data: Final = True

@@ -43,6 +43,7 @@ from jdbcstore.store.journal.records import CHUNK_BYTES, DAMAGES_MAX, Batch, Dam
 
 __all__ = [
     "BATCH_HEAD_SIZE",
+    "FILE_BYTES_MAX",
     "FILE_NUMBER_MAX",
     "FILE_PATTERN",
     "FRAME_SIZE",
@@ -64,6 +65,8 @@ _FILE_NAME: Final = re.compile(r"data-(\d{1,10})", re.ASCII)
 FILE_PATTERN: Final = "data-*"
 #: Numbers of files are ints of Java.
 FILE_NUMBER_MAX: Final = (1 << 31) - 1
+#: So are offsets.
+FILE_BYTES_MAX: Final = (1 << 31) - 1
 
 #: Size of the record, its type, 21 bytes that are reserved, the mark.
 _HEAD: Final = struct.Struct(">ib21s3s")

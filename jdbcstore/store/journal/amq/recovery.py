@@ -6,19 +6,16 @@ count any more (`jdbcstore.store.journal.amq.reference_store`).
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from jdbcstore.errors import CodecError
-from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.journal import recovery
 from jdbcstore.store.journal.amq.control_file import forget_places
-from jdbcstore.store.journal.amq.decoding import message_of, subscription_text
+from jdbcstore.store.journal.amq.decoding import message_of
 from jdbcstore.store.journal.amq.format import AMQ
-from jdbcstore.store.journal.amq.journal import FILE_PATTERN, AMQLocation, Journal
+from jdbcstore.store.journal.amq.journal import FILE_PATTERN, Journal
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.amq.reference_store import (
     ReferenceStore,
@@ -26,66 +23,19 @@ from jdbcstore.store.journal.amq.reference_store import (
     mark_as_not_clean,
     read_reference_store,
 )
-from jdbcstore.store.journal.commands import AddMessage, Command, Rollback, Subscription
+from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.commands import AddMessage, Command
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
-from jdbcstore.store.journal.records import CHUNK_BYTES, Location, Record
+from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.recovery import Noted
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
-from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["JOURNAL", "StoreJournal", "made_anew", "open_index", "release_subscriptions"]
+__all__ = ["made_anew", "open_index", "release_subscriptions"]
 
 log = logging.getLogger(__name__)
-
-#: Of the journal, in the directory of the store.
-JOURNAL = "journal"
-#: The reference store as a file of the journal: before all others.
-_REFERENCE_STORE_FILE = 0
-
-
-class StoreJournal(Journal):
-    """The journal of a store, behind the durable subscriptions of its reference store: brokers replay it that way.
-
-    Args:
-        directory: of the whole store.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        super().__init__(Path(directory) / JOURNAL)
-        self.reference_store = read_reference_store(Path(directory))
-
-    def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
-        return itertools.chain(self.subscriptions(), super().records(chunk_bytes=chunk_bytes))
-
-    def subscriptions(self) -> Iterator[Record]:
-        """The durable subscriptions of the reference store, as records in front of the first."""
-        for place, (info, data) in enumerate(self.reference_store.subscriptions):
-            if info.destination is not None:
-                text = subscription_text(SubscriptionKey(info.client_id or "", info.subscription_name or ""))
-                yield AMQLocation(_REFERENCE_STORE_FILE, place, 0), Subscription(info.destination, text, False, data)
-
-    def corrections(self, state: State) -> list[Command]:
-        """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt
-        that were rolled back."""
-        store = self.reference_store
-        if not store.is_clean or store.damage is not None:
-            return []
-        there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
-        gone: list[Command] = [
-            Subscription(destination, text)
-            for destination, stored in state.destinations.items()
-            for text, one in stored.subscriptions.items()
-            if (one.info.client_id, one.info.subscription_name, destination) not in there
-        ]
-        if store.prepared is not None:
-            gone += [
-                Rollback(xid)
-                for xid in state.prepared
-                if isinstance(xid, XATransactionId) and xid not in store.prepared
-            ]
-        return gone
 
 
 def open_index(
@@ -159,6 +109,7 @@ class _Broker:
         self._directory = directory
         self._options = options
         self._appender = appender
+        self._corrections: list[Command] = []
 
     def left(self) -> str | None:
         """A reference store that is clean, or that the index is to be made anew."""
@@ -170,16 +121,19 @@ class _Broker:
         return "forceRecoverReferenceStore is set" if self._options.force_recover_index else None
 
     def complete(self, state: State, noted: Noted) -> bool:
-        """Write what a clean reference store knows better."""
-        corrections = StoreJournal(self._directory).corrections(state)
-        if not corrections:
+        """Write what a clean reference store knew better."""
+        if not self._corrections:
             return False
         assert self._appender is not None
-        for command in corrections:
+        for command in self._corrections:
             log.warning("written to the journal, what only the reference store told: %s", command)
-        self._appender.append([AMQ.encode(command) for command in corrections])
+        self._appender.append([AMQ.encode(command) for command in self._corrections])
         self._appender.force()
         return True
+
+    def correct(self, progress: Replay) -> None:
+        """What a clean reference store knows better."""
+        self._corrections = StoreJournal(self._directory).correct(progress)
 
     def noted(self) -> Noted:
         """Messages of brokers of that time."""

@@ -13,13 +13,14 @@ Here our own index takes its place. Of the broker's three things count:
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.errors import CodecError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo
@@ -30,10 +31,14 @@ from jdbcstore.store.journal.file_errors import writing
 
 __all__ = ["DIRECTORY", "ReferenceStore", "keep_subscriptions", "mark_as_not_clean", "read_reference_store"]
 
+log = logging.getLogger(__name__)
+
 #: In the directory of the store.
 DIRECTORY: Final = "kr-store"
 _STATE: Final = "state"
 _STORE_STATE: Final = "store-state"
+#: Of a state that is being made.
+_NEW: Final = "state.jdbcstore"
 #: Container ids, as Java writes them: name of the container, id of the list or map.
 _LISTS: Final = (b"\x00\x04kaha", b"durableSubscribers")
 _INDEX_VERSION: Final = 7
@@ -90,7 +95,7 @@ def read_reference_store(directory: Path) -> ReferenceStore:
         found.subscriptions = [(info, data) for _, info, data in _subscriptions(kaha)]
         if found.is_clean:
             found.prepared = _prepared(Container(state, "transactions-state"))
-    except KahaDamaged as error:
+    except StoreError as error:
         found.damage, found.prepared = str(error), None
     return found
 
@@ -152,18 +157,19 @@ def mark_as_not_clean(store: ReferenceStore) -> None:
                 _write(path, offset, _FLAG.pack(0))
                 store.is_clean = False
             return
-        make_directory(state)
-        if any(state.iterdir()):  # not a state that a broker would take for one
+        if state.exists() and any(state.iterdir()):  # nothing that a broker would take for a state
             move(state, state.with_name(f"{_STATE}.damaged.{state.stat().st_mtime_ns}"))
-            make_directory(state)
+        new = state.with_name(_NEW)
+        make_directory(new)
         for name, data in blank_state():
-            file = DiskFile(state / name, create=True)
+            file = DiskFile(new / name, create=not (new / name).exists())
             try:
                 file.write(data, 0)
                 file.sync()
             finally:
                 file.close()
-        force_directory(state)
+        force_directory(new)
+        move(new, state)  # a part of it would be an empty one for a broker
 
 
 def keep_subscriptions(directory: Path, kept: Collection[tuple[str, str]]) -> None:
@@ -176,18 +182,19 @@ def keep_subscriptions(directory: Path, kept: Collection[tuple[str, str]]) -> No
     Raises:
         StoreError: it cannot be read or written.
     """
-    kaha = Container(directory / DIRECTORY / _STATE, "kaha")
     while True:
-        gone = [
-            item
-            for item, info, _ in (_subscriptions(kaha) if kaha.exists else ())
-            if (info.client_id, info.subscription_name) not in kept
-        ]
+        kaha = Container(directory / DIRECTORY / _STATE, "kaha")
+        try:
+            gone = [
+                item for item, info, _ in _subscriptions(kaha) if (info.client_id, info.subscription_name) not in kept
+            ]
+        except StoreError as error:
+            log.warning("the list of durable subscriptions of brokers cannot be read, and stays as it is: %s", error)
+            return
         if not gone:
             return
         with writing(str(kaha.path)):
             _write(kaha.path, *kaha.link(gone[-1]))
-        kaha = Container(directory / DIRECTORY / _STATE, "kaha")
 
 
 def _write(path: Path, offset: int, data: bytes) -> None:

@@ -1,30 +1,20 @@
-"""Looking into a KahaDB directory, also one that a broker is running on: nothing is locked, nothing is changed.
-
-The journal is replayed into an index of its own, in a folder for temporary files. So it is what the journal said at
-that moment, and it takes as long as reading the journal does.
-"""
+"""Looking into a KahaDB directory (`jdbcstore.store.journal.directory_view`)."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, cast
 
-from jdbcstore.errors import StoreError
-from jdbcstore.identifiers import ProducerId
-from jdbcstore.store.journal.committer import Committer
-from jdbcstore.store.journal.index import FILE_NAME
+from jdbcstore.store.journal.directory_view import DirectoryView
+from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.recovery import made_anew
-from jdbcstore.store.journal.transactions import JournalTransactionStore
 
 __all__ = ["KahaDBView"]
 
 
-class KahaDBView(KahaDBPersistenceAdapter):
+class KahaDBView(DirectoryView, KahaDBPersistenceAdapter):
     """A KahaDB directory, to read.
 
     Args:
@@ -33,47 +23,9 @@ class KahaDBView(KahaDBPersistenceAdapter):
 
     def __init__(self, directory: Path | str) -> None:
         super().__init__(directory, KahaDBOptions(use_lock=False, virtual_topic_consumers=""))
-        self._folder: Path | None = None
 
-    def start(self) -> None:
-        if self._index is not None:
-            raise StoreError("the store is started already")
+    def _refuse_another_store(self) -> None:
         refuse_another_store(self.directory, ignores_missing=True)
-        folder = self._folder = Path(tempfile.mkdtemp(prefix="jdbcstore-kahadb-"))
-        try:
-            self._index = made_anew(folder / FILE_NAME, self.directory, self.options)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        self._transactions = JournalTransactionStore(self, self)
-        self.committer = cast(Committer, _NothingIsWritten())
 
-    def stop(self) -> None:
-        index, self._index = self._index, None
-        if index is not None:
-            index.close()
-            self.reader.close()
-            self.scheduler.close()
-            self._stores.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-    def abandon(self) -> None:
-        self.stop()
-
-    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        return self.reading().last_of_producer(str(producer_id))
-
-
-class _NothingIsWritten:
-    """In the place of what writes."""
-
-    def require_sound(self) -> None:
-        """It is."""
-
-    def submit(self, *_: Any) -> None:
-        """Refuse."""
-        raise StoreError("the directory was opened to look into it: nothing can be written")
-
-    submit_remove = submit
+    def _made_anew(self, path: Path) -> Index:
+        return made_anew(path, self.directory, self.options)

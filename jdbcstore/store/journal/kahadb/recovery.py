@@ -25,6 +25,7 @@ from jdbcstore.store.journal.kahadb.rebuild import make_rebuild_complete
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.recovery import Noted
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
 
 __all__ = ["made_anew", "open_index"]
@@ -98,6 +99,9 @@ class _Broker:
         return make_rebuild_complete(
             self._directory, brokers, self._appender, state, noted.remarked.known, self._options.is_kept
         )
+
+    def correct(self, progress: Replay) -> None:
+        """What the broker's index knows better is written to the journal instead."""
 
     def noted(self) -> Noted:
         """As KahaDB's are."""

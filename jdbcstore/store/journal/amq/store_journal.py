@@ -1,0 +1,75 @@
+"""The journal of an AMQ store with what only its reference store tells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.journal.amq.decoding import subscription_text
+from jdbcstore.store.journal.amq.journal import FILE_BYTES_MAX, AMQLocation, Journal
+from jdbcstore.store.journal.amq.reference_store import read_reference_store
+from jdbcstore.store.journal.commands import Command, Rollback, Subscription
+from jdbcstore.store.journal.records import CHUNK_BYTES, Record
+from jdbcstore.store.journal.replay import Replay
+from jdbcstore.store.journal.state import State
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["JOURNAL", "StoreJournal"]
+
+#: Of the journal, in the directory of the store.
+JOURNAL: Final = "journal"
+#: The reference store as a file of the journal: before all others.
+_REFERENCE_STORE_FILE: Final = 0
+
+
+class StoreJournal(Journal):
+    """The journal of a store, behind the durable subscriptions of its reference store: brokers replay it that way.
+
+    Args:
+        directory: of the whole store.
+    """
+
+    def __init__(self, directory: Path | str) -> None:
+        super().__init__(Path(directory) / JOURNAL)
+        self.reference_store = read_reference_store(Path(directory))
+
+    def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
+        return itertools.chain(self.subscriptions(), super().records(chunk_bytes=chunk_bytes))
+
+    def subscriptions(self) -> Iterator[Record]:
+        """The durable subscriptions of the reference store, as records in front of the first."""
+        for place, (info, data) in enumerate(self.reference_store.subscriptions):
+            if info.destination is not None:
+                text = subscription_text(SubscriptionKey(info.client_id or "", info.subscription_name or ""))
+                yield AMQLocation(_REFERENCE_STORE_FILE, place, 0), Subscription(info.destination, text, False, data)
+
+    def correct(self, progress: Replay) -> list[Command]:
+        """Apply, behind the last record, what a clean reference store knows better than the journal; what that was."""
+        end = AMQLocation(max(self.files, default=0), FILE_BYTES_MAX, 0)
+        corrections = self.corrections(progress.finish())
+        progress.apply([(end, command) for command in corrections])
+        return corrections
+
+    def corrections(self, state: State) -> list[Command]:
+        """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt
+        that were rolled back."""
+        store = self.reference_store
+        if not store.is_clean or store.damage is not None:
+            return []
+        there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
+        gone: list[Command] = [
+            Subscription(destination, text)
+            for destination, stored in state.destinations.items()
+            for text, one in stored.subscriptions.items()
+            if (one.info.client_id, one.info.subscription_name, destination) not in there
+        ]
+        if store.prepared is not None:
+            gone += [
+                Rollback(xid)
+                for xid in state.prepared
+                if isinstance(xid, XATransactionId) and xid not in store.prepared
+            ]
+        return gone

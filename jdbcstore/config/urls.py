@@ -19,6 +19,7 @@ from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
@@ -66,7 +67,11 @@ _KAHADB: Final = "kahadb:"
 #: Scheme and user; hosts; database; parameters.
 _SEVERAL_HOSTS: Final = re.compile(r"([\w+]+://(?:[^/?]*@)?)([^/?@,]+(?:,[^/?@,]+)+)(?:/([^?]*))?(?:\?(.*))?")
 #: URLs of journals, and the options of each.
-_JOURNALS: Final[dict[str, type[KahaDBOptions]]] = {_KAHADB: KahaDBOptions, "amq:": AMQOptions}
+_JOURNALS: Final[dict[str, type[KahaDBOptions]]] = {
+    _KAHADB: KahaDBOptions,
+    "amq:": AMQOptions,
+    "leveldb:": LevelDBOptions,
+}
 _PASSWORD_CHARS_MAX: Final = 4096
 
 
@@ -111,7 +116,8 @@ def _examples() -> str:
     from jdbcstore.store.jdbc.dialect import databases
 
     others = "".join(f", {scheme}:…" for scheme in other_stores())
-    return f"use {', '.join(database.example for database in databases())}{others}, kahadb:DIRECTORY, amq:DIRECTORY or memory:"
+    journals = ", ".join(f"{scheme}DIRECTORY" for scheme in _JOURNALS)
+    return f"use {', '.join(database.example for database in databases())}{others}, {journals} or memory:"
 
 
 def store_file(url: URL) -> Path | None:
@@ -201,6 +207,12 @@ def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) 
 
         refuse_what_is_no_amq_store(directory)
         return AMQPersistenceAdapter(directory, found)
+    if isinstance(found, LevelDBOptions):
+        from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
+        from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+
+        refuse_what_is_no_leveldb_store(directory)
+        return LevelDBPersistenceAdapter(directory, found)
     from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 

@@ -33,6 +33,7 @@ __all__ = [
     "mode_like",
     "move",
     "remove",
+    "remove_tree",
     "rewrite",
 ]
 
@@ -243,6 +244,20 @@ def remove(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory and all that is in it, if it is there. Nothing is forced."""
+    try:
+        entries = list(os.scandir(path))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            remove_tree(Path(entry.path))
+        else:
+            os.unlink(entry.path)
+    os.rmdir(path)
 
 
 def mode_like(directory: Path, pattern: str) -> int:

@@ -241,6 +241,14 @@ class Recorder:
                 self._nodes.pop(found[2])
                 self.trace.ops.append(Removed(found[0], found[1]))
 
+    def rmdir(self, path: Any) -> None:
+        with self._through():
+            os.rmdir(path)
+            found = self._recorded(path)
+            if found is not None:
+                self._nodes.pop(found[2])
+                self.trace.ops.append(Removed(found[0], found[1]))
+
     def mkdir(self, path: Any, mode: int = 0o777) -> None:
         with self._through():
             os.mkdir(path, mode)

@@ -1,0 +1,448 @@
+"""The LevelDB store: a log that ActiveMQ reads, too, what is in it in memory, one thread that commits.
+
+A message on its way in: `messages` makes a record of it and gives it its number, `committer` writes it with others as
+one unit of work (`work`) and lets it be seen (`live`). On its way out: memory says where it stands, `message_reader`
+reads it there. At the start `recovery` reads the directory and `loading` makes it usable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import ConfigurationError, SchemaMismatch, StoreClosed, StoreError, StoreUnavailable
+from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import (
+    Commit,
+    Expired,
+    ExpiredPage,
+    Locker,
+    MessageStore,
+    PersistenceAdapter,
+    TopicMessageStore,
+    TransactionStore,
+)
+from jdbcstore.store.disk import make_directory
+from jdbcstore.store.journal.file_errors import writing
+from jdbcstore.store.journal.file_replacement import replaced_file
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.leveldb.committer import Committer
+from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveMessage
+from jdbcstore.store.journal.leveldb.loading import Loaded, load
+from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LevelDBFormat
+from jdbcstore.store.journal.leveldb.message_reader import MessageReader
+from jdbcstore.store.journal.leveldb.messages import LevelDBMessageStore, PreparedAdd
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.leveldb.recovery import VERSION_FILE, Recovered, recover
+from jdbcstore.store.journal.leveldb.topics import LevelDBTopicMessageStore
+from jdbcstore.store.journal.leveldb.transactions import LevelDBTransactionStore
+from jdbcstore.store.journal.leveldb.work import (
+    Acknowledge,
+    Add,
+    Came,
+    DeleteAll,
+    Forget,
+    Keep,
+    Part,
+    Remove,
+    Restore,
+    Write,
+)
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
+from jdbcstore.store.unlocked import NoLocker
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["LevelDBPersistenceAdapter"]
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = b"activemq_leveldb_store:1"
+#: How long to wait for a disk that did not answer when the store was abandoned.
+_SETTLE_S: Final = 30.0
+
+
+class LevelDBPersistenceAdapter(PersistenceAdapter):
+    """A LevelDB directory.
+
+    Args:
+        directory: of the store; made if it is not there.
+        options: how it is kept.
+    """
+
+    def __init__(self, directory: Path | str, options: LevelDBOptions | None = None) -> None:
+        self.directory: Final = Path(directory)
+        self.options: Final = options or LevelDBOptions()
+        self.log_directory: Final = Path(self.options.log_directory or self.directory)
+        #: Held while a number is given out and its message submitted: messages are committed in the order of their
+        #: numbers.
+        self.order: Final = threading.Lock()
+        self.reader: MessageReader
+        self.committer: Committer
+        #: In which OpenWire version messages are written, and whether as Snappy blocks: as the newest one there.
+        self.wire_version = self.options.store_open_wire_version
+        self.is_compressed = False
+        self._writer: JournalWriter[int]
+        self._live: Live | None = None
+        self._stores: dict[Destination, LevelDBMessageStore] = {}
+        self._transactions: LevelDBTransactionStore
+        self._locker: Final = (
+            SharedFileLocker(directory, self.options.lock, file_pattern=FILE_PATTERN)
+            if self.options.use_lock
+            else NoLocker(self.options.lock)
+        )
+        self._acquired_itself = False
+
+    # -- mastership ----------------------------------------------------------------------------------------------
+
+    def locker(self) -> Locker:
+        """The adapter's locker, the same from construction on: the shared file lock, which Java brokers take, too.
+
+        Who wants to wait for mastership acquires it first, then calls `start`; the way back is `stop`, then
+        `Locker.release`. `start` acquires and in the end releases by itself what nobody has acquired before.
+        """
+        return self._locker
+
+    def _become_master(self) -> None:
+        locker = self._locker
+        if isinstance(locker, SharedFileLocker) and locker.lease is None:
+            if locker.acquire() is None:
+                raise locker.held_by_another()
+            self._acquired_itself = True
+
+    def _resign(self) -> None:
+        if self._acquired_itself:
+            self._acquired_itself = False
+            self._locker.release()
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """As the contract says. Raises `ConfigurationError` when the directory is another store's."""
+        if self._live is not None:
+            raise StoreError("the store is started already")
+        committer: Committer | None = getattr(self, "committer", None)
+        if committer is not None and not committer.has_ended(_SETTLE_S):
+            raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")
+        refuse_what_is_no_leveldb_store(self.directory)
+        self._become_master()
+        try:
+            self._open()
+        except BaseException:
+            self._resign()
+            raise
+
+    def _open(self) -> None:
+        let_go = self._locker.hold()
+        writer = self._writer = JournalWriter(self.log_directory, LevelDBFormat(), self.options)
+        try:
+            found = self._recover()
+            # First: what a kill has left behind the last whole unit must never be read as part of a later one.
+            writer.open()
+            self.reader = MessageReader(self.log_directory, {*found.files, writer.end[0]})
+            loaded = load(found, self.reader, self.options)
+        except BaseException:
+            writer.abandon()
+            let_go()
+            raise
+        self._live = live = loaded.live
+        self._look(loaded)
+        self._transactions = LevelDBTransactionStore(self, self)
+        self.committer = Committer(
+            self.directory,
+            live,
+            writer,
+            self.reader,
+            self.options,
+            self.wire_version,
+            self._locker.prove,
+            let_go,
+            found,
+        )
+        self.committer.start()
+        try:
+            self._restore(loaded.displaced)
+            self._decide_what_is_in_doubt()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _recover(self) -> Recovered:
+        with writing(str(self.directory)):
+            make_directory(self.directory)
+            make_directory(self.log_directory)
+            path = self.directory / VERSION_FILE
+            if not path.exists():
+                with replaced_file(path, FILE_PATTERN) as file:
+                    file.write(_VERSION, 0)
+        found = recover(self.directory, self.log_directory)
+        for remark in found.state.remarks:
+            log.warning("%s: %s", self.directory, remark)
+        return found
+
+    def _look(self, loaded: Loaded) -> None:
+        self.wire_version = loaded.wire_version or self.options.store_open_wire_version
+        told = self.options.log_compression
+        self.is_compressed = told == "SNAPPY" or (told == "AS_FOUND" and loaded.is_compressed)
+
+    def _restore(self, displaced: list[tuple[LiveDestination, LiveMessage]]) -> None:
+        """Messages that ActiveMQ had lost get new numbers."""
+        if not displaced:
+            return
+        with self.order:
+            for _, message in displaced:
+                message.sequence = self.next_sequence()
+            done = self._submit(Restore(displaced), is_alone=True)
+        done.result()
+        log.warning("%s: messages that ActiveMQ had lost are there again count=%d", self.directory, len(displaced))
+
+    def _decide_what_is_in_doubt(self) -> None:
+        """As ``purgeRecoveredXATransactionStrategy`` says."""
+        strategy = self.options.purge_recovered_xa_transaction_strategy
+        for xid in list(self.reading().transactions) if strategy != "NEVER" else ():
+            log.warning("decided about a transaction in doubt transaction=%s outcome=%s", xid, strategy)
+            decide = (
+                self._transactions.commit_prepared if strategy == "COMMIT" else self._transactions.rollback_prepared
+            )
+            decide(xid).result()
+
+    def stop(self) -> None:
+        live, self._live = self._live, None
+        if live is None:
+            return
+        self.committer.stop()
+        self._stores.clear()
+        self.reader.close()
+        try:
+            self._writer.close()
+        finally:
+            self._resign()
+
+    def abandon(self) -> None:
+        """As the contract says. The log is closed by the thread that writes it, when the disk answers."""
+        live, self._live = self._live, None
+        if live is None:
+            return
+        self.committer.abandon()
+        self._stores.clear()
+        self.reader.close()
+        self._resign()
+
+    def reading(self) -> Live:
+        """What is there, to read.
+
+        Raises:
+            StoreClosed: stopped.
+            StoreUnavailable: a write failed in a way that leaves open what is stored.
+        """
+        live = self.opened()
+        self.committer.require_sound()
+        return live
+
+    def opened(self) -> Live:
+        """The same, whatever happened. Raises `StoreClosed` unless started."""
+        live = self._live
+        if live is None:
+            raise StoreClosed("the store is stopped; start it first")
+        return live
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def destinations(self) -> set[Destination]:
+        return {
+            one.destination
+            for one in list(self.opened().destinations.values())
+            if one.count > 0 or one.subscriptions or one.is_kept
+        }
+
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> LevelDBMessageStore:
+        live = self.opened()
+        store = self._stores.get(queue)
+        if store is None:
+            _check_name(queue)
+            with self.order:
+                store = self._stores.setdefault(queue, LevelDBMessageStore(self, queue, prioritized=prioritized))
+            where = live.of(queue)
+            if not where.is_kept and self.options.is_kept(queue):
+                where.is_kept = True
+                self._submit(Keep(where))
+        return store
+
+    def remove_queue_message_store(self, queue: Queue) -> None:
+        self._stores.pop(queue, None)
+
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> LevelDBTopicMessageStore:
+        """As `SupportsTopics`."""
+        self.opened()
+        store = self._stores.get(topic)
+        if store is None:
+            _check_name(topic)
+            with self.order:
+                store = self._stores.setdefault(topic, LevelDBTopicMessageStore(self, topic, prioritized=prioritized))
+        assert isinstance(store, LevelDBTopicMessageStore)
+        return store
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """As `SupportsTopics`."""
+        self._stores.pop(topic, None)
+
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        if isinstance(destination, Topic):
+            done = self.topic_message_store(destination).remove_everything()
+        else:
+            _check_name(destination)
+            done = self._submit(Forget(self.opened().of(destination)), is_alone=True)
+        self._stores.pop(destination, None)
+        return done
+
+    def transaction_store(self) -> TransactionStore:
+        """As `SupportsTransactions`."""
+        self.opened()
+        return self._transactions
+
+    def clean_up(self) -> int:
+        """As `SupportsTopics`; there is never anything left."""
+        self.opened()
+        return 0
+
+    def remove_unneeded_files(self) -> list[int]:
+        """Look at once for files of the log that are not needed. Waits until it is done.
+
+        Returns:
+            The positions of those that are gone.
+        """
+        self.opened()
+        gone: list[int] = []
+        self.committer.run(lambda: gone.extend(self.committer.remove_unneeded_files()))
+        return gone
+
+    def stored_bytes(self) -> dict[Destination, int]:
+        """How many bytes of the log the messages of each destination take."""
+        live = self.reading()
+        with live.lock:
+            return {
+                one.destination: sum(message.length for message in one.messages.values())
+                for one in live.destinations.values()
+                if one.messages
+            }
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def next_sequence(self) -> int:
+        """The next number. The caller holds `order`."""
+        live = self.opened()
+        live.given += 1
+        return live.given
+
+    def _submit(self, *parts: Part, is_alone: bool = False) -> Completion[None]:
+        completion: Completion[None] = Completion()
+        self.committer.submit(Write(completion, parts=parts, is_alone=is_alone))
+        return completion
+
+    def commit_together(self, commit: Commit) -> Completion[None]:
+        self.opened()
+        if commit.jobs:
+            raise SchemaMismatch(
+                "a LevelDB directory keeps no scheduled messages: ActiveMQ keeps them in a store of their own; migrate"
+                " to a KahaDB directory or a database to schedule messages (jdbcstore migrate)"
+            )
+        if commit.taken is not None:
+            raise StoreError("a LevelDB directory is not loaded in bulk: send the messages to its broker")
+        targets = [(self.own(store), message) for store, message in commit.adds]
+        records = [
+            (store, message, made if isinstance(made, PreparedAdd) else store.prepare(message))
+            for (store, message), made in zip_longest(targets, commit.prepared)
+        ]
+        removes = [(self.own(store).where, message_id) for store, message_id in commit.removes]
+        done = [(self.own_topic(store).where, key, message_id) for store, key, message_id in commit.acknowledged]
+        now_ms = time.time_ns() // 1_000_000
+        came = [Came(str(producer), last, now_ms) for producer, last in commit.producers.items()]
+        completion: Completion[None] = Completion()
+        with self.order:
+            added: list[Add] = []
+            for store, message, record in records:
+                if store.is_needed:
+                    added.append(store.add_of(message, record))
+                else:
+                    store.number(message)
+            parts: list[Part] = [*added, *came]
+            parts += [Remove(where, [message_id]) for where, message_id in removes]
+            # Perhaps messages that have got their numbers just now.
+            parts += [Acknowledge(where, key, [message_id]) for where, key, message_id in done]
+            may_cancel = 0
+            if len(added) == 1 and not removes and not done and added[0].where.destination.is_queue:
+                may_cancel = added[0].message.sequence
+            self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
+        return completion
+
+    def own(self, store: MessageStore) -> LevelDBMessageStore:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
+        if not isinstance(store, LevelDBMessageStore) or self._stores.get(store.destination) is not store:
+            raise StoreError(f"{store!r} is not an open store of this adapter")
+        return store
+
+    def own_topic(self, store: TopicMessageStore) -> LevelDBTopicMessageStore:
+        """The same, of a topic."""
+        own = self.own(store)
+        if not isinstance(own, LevelDBTopicMessageStore):
+            raise StoreError(f"{own.destination} is no topic: it has no durable subscriptions")
+        return own
+
+    def delete_all_messages(self) -> None:
+        live = self.opened()
+        with self.order:
+            for where in list(live.destinations.values()):
+                where.asked.clear()
+            done = self._submit(DeleteAll(), is_alone=True)
+        done.result()
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        live = self.reading()
+        found: list[Expired] = []
+        with live.lock:
+            rows = live.expired(now_ms, messages_max, after)
+            for _, sequence, where in rows:
+                message = where.messages[sequence]
+                if sequence in where.hidden:
+                    continue
+                keys = _waiting(where, sequence)
+                if keys or not where.destination.is_topic:
+                    found.append(Expired(where.destination, sequence, message.level, keys))
+        is_end = len(rows) < messages_max
+        return ExpiredPage(found, None if is_end else (rows[-1][0], rows[-1][1]))
+
+    def last_message_broker_sequence_id(self) -> int:
+        return self.opened().given
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        self._submit().result()  # behind what was submitted before
+        live, name = self.reading(), str(producer_id)
+        with live.lock:
+            return max(live.seen.get(name, -1), live.producers.get(name, (-1, 0))[0])
+
+    def checkpoint(self) -> None:
+        self.opened()
+        self.committer.require_sound()
+
+
+def _waiting(where: LiveDestination, sequence: int) -> list[SubscriptionKey]:
+    """The subscriptions that have not acknowledged a message."""
+    return [key for key, one in where.subscriptions.items() if sequence in one.pending.all]
+
+
+def _check_name(destination: Destination) -> None:
+    name = destination.qualified_name
+    if destination.is_composite or destination.is_wildcard:
+        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name!r} has characters that the log does not take") from None

@@ -1,0 +1,150 @@
+"""Directories of the real store, whole and damaged, against what the real one found in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import plyvel
+import pytest
+
+from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.store.journal.leveldb.index_reader import read_index
+from jdbcstore.store.journal.leveldb.log import log_files
+from jdbcstore.store.journal.leveldb.recovery import recover
+from tests.unit.leveldb.directories import SAMPLE, contents
+
+INDEX = "0000000000034565.index"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLE, tmp_path / "leveldb"))
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SAMPLE / "expected.json").read_text())["as_left"]
+    return {name: found[name] for name in ("queues", "durable_receive", "xa")}
+
+
+def test_a_directory_is_what_its_broker_left(expected: dict[str, Any]) -> None:
+    assert contents(SAMPLE) == expected
+    assert recover(SAMPLE).state.remarks == []
+
+
+def test_without_its_index_nothing_is_lost_though_the_original_loses_half(
+    directory: Path, expected: dict[str, Any]
+) -> None:
+    for path in directory.glob("*.index"):
+        shutil.rmtree(path)
+    assert contents(directory) == expected
+    (remark,) = recover(directory).state.remarks
+    assert "position 0x2c80" in remark
+    assert "127 units of work" in remark
+
+
+def test_where_the_first_files_are_gone_the_index_says_what_is_there(directory: Path) -> None:
+    first, second, *_ = log_files(directory).values()
+    second.unlink()
+    found = recover(directory)
+    assert found.is_from_index
+    assert [one.name for one in found.state.collections.values() if one.type == 1] == [
+        "queue://Q.ONE",
+        "queue://Q.TWO",
+        "queue://Q.BIG",
+    ]
+    first.unlink()
+    assert recover(directory).is_from_index
+
+
+def test_without_first_files_and_index_the_log_says_what_it_can(directory: Path) -> None:
+    next(iter(log_files(directory).values())).unlink()
+    for path in directory.glob("*.index"):
+        shutil.rmtree(path)
+    found = recover(directory)
+    assert contents(directory)["queues"]["queue://Q.BIG"] == [
+        "ID:vm-36697-1795176087262-2:1:1:4:59",
+        "ID:vm-36697-1795176087262-2:1:1:4:60",
+    ]
+    assert any("acknowledged may come back" in remark for remark in found.state.remarks)
+    assert any("is queue://Q.BIG, as its messages say" in remark for remark in found.state.remarks)
+
+
+def test_every_cut_of_the_log_leaves_a_prefix_of_its_units(directory: Path) -> None:
+    path = next(iter(log_files(directory).values()))
+    for other in list(log_files(directory).values())[1:]:
+        other.unlink()
+    for one in directory.glob("*.index"):
+        shutil.rmtree(one)
+    data = path.read_bytes()
+    units = 0
+    for end in range(1, 3000, 7):
+        path.write_bytes(data[:end])
+        found = recover(directory)
+        assert found.end <= end
+        assert found.state.units >= units
+        units = found.state.units
+        path.write_bytes(data[:end] + bytes(5000))  # made ahead; a unit may end in zeros
+        assert found.end <= recover(directory).end < end + 8
+
+
+def test_damage_in_the_middle_costs_what_is_damaged(directory: Path, expected: dict[str, Any]) -> None:
+    path = list(log_files(directory).values())[1]
+    data = bytearray(path.read_bytes())
+    data[9 * 3288 + 100] ^= 1  # the body of a message that is gone
+    path.write_bytes(data)
+    assert contents(directory) == expected
+    assert any("does not fit its checksum" in remark for remark in recover(directory).state.remarks)
+    data[9 * 3288 : 9 * 3288 + 40] = b"\xff" * 40  # and what says how long it is
+    path.write_bytes(data)
+    found = recover(directory)
+    assert any("cannot be read" in remark for remark in found.state.remarks)
+    assert contents(directory)["queues"]["queue://Q.ONE"] == expected["queues"]["queue://Q.ONE"]
+
+
+def test_a_log_elsewhere(directory: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in log_files(directory).values():
+        path.rename(logs / path.name)
+    assert contents(directory, logs) == expected
+    with pytest.raises(StoreError, match="logDirectory"):
+        recover(directory)
+
+
+def test_a_slave_that_was_copying_has_what_it_had_before(directory: Path, expected: dict[str, Any]) -> None:
+    stash = directory / "stash"
+    stash.mkdir()
+    for path in list(directory.iterdir()):
+        if path != stash:
+            path.rename(stash / path.name)
+    shutil.copy(stash / "0000000000000000.log", directory)
+    (directory / "nodeid.txt").write_text("n1")
+    assert contents(directory) == expected
+    assert "stash" in recover(directory).state.remarks[0]
+
+
+def test_another_version_is_refused(directory: Path) -> None:
+    (directory / "store-version.txt").write_text("activemq_leveldb_store:2")
+    with pytest.raises(ConfigurationError, match="activemq_leveldb_store:1"):
+        recover(directory)
+
+
+def test_an_index_is_what_leveldb_says_of_it_with_tables_and_snappy(directory: Path) -> None:
+    index = directory / INDEX
+    with plyvel.DB(str(index)) as database:
+        original = dict(database)
+    assert read_index(index) == original
+    with plyvel.DB(str(index), compression="snappy") as database:
+        for n in range(3000):
+            database.put(b"k%06d" % n, b"value" * 10 + b"%d" % n)
+        for n in range(0, 3000, 3):
+            database.delete(b"k%06d" % n)
+        database.compact_range()
+        database.put(b"k000001", b"again")
+        changed = dict(database)
+    assert list(index.glob("*.ldb"))
+    assert read_index(index) == changed

@@ -82,6 +82,7 @@ class Channel(virtual.Channel):
     """One channel of a `jdbcstore.adapters.celery.transport.Transport`."""
 
     connection: Host
+    closed: bool
     supports_fanout = True
     do_restore = False
     QoS = QoS

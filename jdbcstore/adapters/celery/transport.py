@@ -192,7 +192,8 @@ class Transport(virtual.Transport):
         self.switchboard.route()
         ready = [(delivery, channel) for channel in list(self.channels) for delivery in channel.ready()]
         ready.sort(key=lambda pair: -pair[0].priority)
-        return sum([channel.hand_over(delivery) for delivery, channel in ready if not channel.closed]) > 0
+        handed_over = [channel.hand_over(delivery) for delivery, channel in ready if not channel.closed]
+        return any(handed_over)
 
     # -- kombu's event loop --------------------------------------------------------------------------------------
 

@@ -263,7 +263,7 @@ class Channel(virtual.Channel):
         limit = self._qos.prefetch_count
         for queue in dict.fromkeys(queue for queue, _, _ in self._consuming.values()):
             consumption = self.consumption(queue)
-            room = max(limit - consumption.unsettled, 0) if limit else len(consumption.ready)
+            room = max(limit - len(consumption.unsettled), 0) if limit else len(consumption.ready)
             ready = sorted(consumption.ready, key=lambda delivery: -delivery.priority)
             found += [*self.connection.broadcasts.of(queue), *ready[:room]]
         return found
@@ -284,7 +284,7 @@ class Channel(virtual.Channel):
         tag = next(self._tags)
         if delivery.consumption is not None:
             delivery.consumption.is_fresh = False
-            delivery.consumption.unsettled += 1
+            delivery.consumption.unsettled.add(tag)
         self._unsettled[tag] = delivery
         message = self.Message(unmarshal(delivery.frame, tag, delivery.queue), channel=self)
         if no_ack:
@@ -310,7 +310,7 @@ class Channel(virtual.Channel):
         for tag in [tag for tag in self._unsettled if tag <= delivery_tag] if multiple else [delivery_tag]:
             delivery = self._unsettled.pop(tag, None)
             if delivery is not None and delivery.consumption is not None:
-                self._settle(delivery.consumption, [ack(delivery)])
+                self._settle(tag, delivery.consumption, [ack(delivery)])
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
         """It was not consumed: it goes to the end of its queue, or becomes a dead letter."""
@@ -323,12 +323,12 @@ class Channel(virtual.Channel):
         elif requeue:
             with self.connection.switchboard.transaction(f"requeue-{uuid()}") as frames:
                 frames += [again(delivery), ack(delivery)]
-            self._settle(delivery.consumption, [])
+            self._settle(delivery_tag, delivery.consumption, [])
         else:
-            self._settle(delivery.consumption, [nack(delivery)])
+            self._settle(delivery_tag, delivery.consumption, [nack(delivery)])
 
-    def _settle(self, consumption: Consumption, frames: list[Any]) -> None:
-        consumption.settle(frames, is_last=self._consumer_of(consumption.queue) is None)
+    def _settle(self, tag: int, consumption: Consumption, frames: list[Any]) -> None:
+        consumption.settle(tag, frames, is_last=self._consumer_of(consumption.queue) is None)
         self.connection.has_room()
 
     def basic_recover(self, requeue: bool = False) -> None:

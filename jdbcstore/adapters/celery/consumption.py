@@ -63,8 +63,8 @@ class Consumption:
         self._switchboard = switchboard
         #: Not handed over yet, in their order.
         self.ready: deque[Delivery] = deque()
-        #: How many are handed over and not settled.
-        self.unsettled = 0
+        #: What is handed over and not settled, by the channel's numbers; other threads may settle it.
+        self.unsettled: set[int] = set()
         self._ids: list[str] = []
         self._granted = 0
         #: Whether nothing was handed over since the last subscription.
@@ -81,7 +81,7 @@ class Consumption:
         """Let so many messages be here unacknowledged; 0 is no limit."""
         if not prefetch:
             prefetch = _UNLIMITED
-            if self._granted and self.unsettled >= self._granted:
+            if self._granted and len(self.unsettled) >= self._granted:
                 prefetch = self._granted * 2
         missing = min(prefetch, _GRANTED_MAX) - self._granted
         if missing > 0:
@@ -112,9 +112,9 @@ class Consumption:
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def settle(self, frames: list[tuple[str, Mapping[str, str], bytes]], *, is_last: bool) -> None:
-        """Say these frames, which settle one message. Nobody consumes any more if it `is_last`."""
-        self.unsettled -= 1
+    def settle(self, tag: int, frames: list[tuple[str, Mapping[str, str], bytes]], *, is_last: bool) -> None:
+        """Say these frames, which settle a message. Nobody consumes any more if it `is_last`."""
+        self.unsettled.discard(tag)
         if is_last and not self.unsettled:
             ids = self._forget_subscriptions()
             # With the ACK, so that no other message comes in between, only to go back.

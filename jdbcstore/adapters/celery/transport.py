@@ -135,7 +135,7 @@ class Transport(virtual.Transport):
             login=client.userid,
             passcode=password,
             send_ms=beat_ms,
-            expect_ms=beat_ms or _DEFAULTS.expect_ms,
+            expect_ms=min(beat_ms or _DEFAULTS.expect_ms, _DEFAULTS.expect_ms),
             connect_timeout_s=client.connect_timeout or _DEFAULTS.connect_timeout_s,
             request_timeout_s=client.transport_options.get("request_timeout_s", _DEFAULTS.request_timeout_s),
             tls=_tls_context(client.ssl),

@@ -34,7 +34,7 @@ lint: .venv/.test ## ruff, mypy, import-linter
 docs: .venv/.test ## the documentation as a site, in build/site; no network, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
-test-servers: ## install database servers, Java and ActiveMQ for the tests
+test-servers: | .venv/bin/python ## install database servers, Java and ActiveMQ for the tests
 	scripts/install-test-servers
 
 benchmark: test-servers .venv/.test ## compare with ActiveMQ on this machine, with ARGS

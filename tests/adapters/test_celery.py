@@ -1,0 +1,203 @@
+"""Celery over our transport: real workers in processes of their own, real brokers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, chord
+from celery.exceptions import TaskRevokedError
+
+from tests.adapters.worker import Worker, environment
+from tests.broker_process import BrokerProcess
+from tests.servers.server import free_port
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A store that a standby takes over soon."""
+    return f"sqlite:///{tmp_path / 'broker.db'}?lease_ms=3000&lock_acquire_sleep_interval_ms=200"
+
+
+@pytest.fixture
+def broker(store: str, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """The master."""
+    with BrokerProcess(store, tmp_path) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker_url(broker: BrokerProcess) -> str:
+    """Of the master."""
+    return f"jdbcstore://127.0.0.1:{broker.port}/"
+
+
+def program(broker_url: str, folder: Path) -> Celery:
+    """A program that sends tasks, and does not know them."""
+    app = Celery("program", broker=broker_url, backend=environment(broker_url, folder)["TEST_RESULTS"])
+    app.conf.task_send_sent_event = True
+    return app
+
+
+def task(app: Celery, name: str, *args: object) -> Any:
+    """A task of the workers."""
+    return app.signature(f"tests.adapters.celery_app.{name}", args)
+
+
+@pytest.fixture
+def app(broker_url: str, tmp_path: Path) -> Iterator[Celery]:
+    """Of the master."""
+    app = program(broker_url, tmp_path)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def worker(broker_url: str, tmp_path: Path) -> Iterator[Worker]:
+    """One worker with two processes."""
+    with Worker(broker_url, tmp_path, "one", "-c", "2") as worker:
+        yield worker
+
+
+def lines(path: Path) -> list[str]:
+    """What tasks have noted."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_results_chords_retries_and_tasks_for_later(app: Celery, worker: Worker) -> None:
+    assert task(app, "add", 2, 3).delay().get(timeout=WAIT_S) == 5
+    summed = chord([task(app, "add", n, n) for n in range(10)], task(app, "total")).apply_async()
+    assert summed.get(timeout=WAIT_S) == 90
+    assert task(app, "second_try").delay().get(timeout=WAIT_S) == 1
+    began_s = time.monotonic()
+    assert task(app, "add", 1, 1).apply_async(countdown=2).get(timeout=WAIT_S) == 2
+    assert time.monotonic() - began_s >= 2
+
+
+def test_remote_control_revokes_and_inspects(app: Celery, worker: Worker, tmp_path: Path) -> None:
+    assert app.control.ping(timeout=5) == [{worker.name: {"ok": "pong"}}]
+    inspect = app.control.inspect(timeout=5)
+    assert set(inspect.stats()) == {worker.name}
+    notes = tmp_path / "notes"
+    running = task(app, "note", str(notes), "long", 120).delay()
+    wait_until(lambda: lines(notes) == ["begin long"])
+    assert [task["id"] for task in inspect.active()[worker.name]] == [running.id]
+    running.revoke(terminate=True)
+    with pytest.raises(TaskRevokedError):
+        running.get(timeout=WAIT_S)
+    later = task(app, "add", 1, 1).apply_async(countdown=2)
+    later.revoke()
+    with pytest.raises(TaskRevokedError):
+        later.get(timeout=WAIT_S)
+
+
+def test_events_reach_who_listens(app: Celery, worker: Worker) -> None:
+    heard: list[str] = []
+    with app.connection() as connection:
+        receiver = app.events.Receiver(connection, handlers={"*": lambda event: heard.append(event["type"])})
+        listener = threading.Thread(target=receiver.capture, kwargs={"limit": None, "timeout": None})
+        listener.start()
+        try:
+            wait_until(lambda: "worker-heartbeat" in heard)
+            assert task(app, "add", 1, 1).delay().get(timeout=WAIT_S) == 2
+            wanted = {"task-sent", "task-received", "task-started", "task-succeeded"}
+            wait_until(lambda: wanted <= set(heard), lambda: str(heard))
+        finally:
+            receiver.should_stop = True
+            listener.join(WAIT_S)
+    assert not listener.is_alive()
+
+
+def test_the_task_of_a_worker_that_is_killed_runs_again(app: Celery, broker_url: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with Worker(broker_url, tmp_path, "first", "-c", "1") as first:
+        for n in range(5):
+            task(app, "note", str(notes), str(n), 1.0).delay()
+        wait_until(lambda: "begin 0" in lines(notes))
+        first.kill()
+    with Worker(broker_url, tmp_path, "second", "-c", "1"):
+        wait_until(lambda: {f"end {n}" for n in range(5)} <= set(lines(notes)))
+    assert lines(notes).count("begin 0") == 2
+
+
+def test_a_failover_under_load_loses_no_task(store: str, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with BrokerProcess(store, tmp_path) as master, ExitStack() as stack:
+        standby = BrokerProcess(store, tmp_path)
+        standby.start_standby()
+        stack.callback(standby.stop)
+        url = f"jdbcstore://127.0.0.1:{master.port},127.0.0.1:{standby.port}/"
+        app = program(url, tmp_path)
+        stack.callback(app.close)
+        stack.enter_context(Worker(url, tmp_path, "one", "-c", "2"))
+        sent: list[int] = []
+        refused: list[Exception] = []
+
+        def send() -> None:
+            for n in range(400):
+                try:
+                    task(app, "note", str(notes), str(n)).delay()
+                except Exception as error:  # noqa: BLE001  # whatever a program would have heard
+                    refused.append(error)
+                else:
+                    sent.append(n)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        wait_until(lambda: len(sent) >= 100)
+        master.kill()
+        sender.join(WAIT_S)
+        assert not sender.is_alive()
+        wait_until(lambda: {f"end {n}" for n in sent} <= set(lines(notes)), lambda: f"{len(set(lines(notes)))} lines")
+        assert len(sent) == 400, refused[:3]
+
+
+def test_a_broker_inside_of_a_program_is_found_by_the_others(tmp_path: Path) -> None:
+    url = f"jdbcstore+sqlite:///{tmp_path / 'laptop.db'}"
+    send = "from tests.adapters.celery_app import add; print(add.delay(2, 3).get(timeout=60))"
+    with Worker(url, tmp_path, "one", "-c", "1"):
+        command = [sys.executable, "-W", "ignore", "-c", send]
+        for _ in range(2):
+            done = subprocess.run(
+                command, env=environment(url, tmp_path), capture_output=True, text=True, timeout=WAIT_S, check=True
+            )
+            assert done.stdout.strip() == "5"
+
+
+def test_flower_shows_workers_and_tasks(app: Celery, worker: Worker, broker_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tests.adapters.celery_app", "flower"]
+    command += [f"--port={port}", "--address=127.0.0.1"]
+    env = {**environment(broker_url, tmp_path), "FLOWER_UNAUTHENTICATED_API": "true"}
+
+    def shown(what: str) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/{what}", timeout=20) as answer:
+                return json.load(answer)
+        except OSError:
+            return {}
+
+    with (tmp_path / "flower.log").open("wb") as log:
+        flower = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: worker.name in shown("workers?refresh=1"), (tmp_path / "flower.log").read_text)
+        done = task(app, "add", 1, 1).delay()
+        assert done.get(timeout=WAIT_S) == 2
+        wait_until(lambda: shown("tasks").get(done.id, {}).get("state") == "SUCCESS", lambda: str(shown("tasks")))
+    finally:
+        flower.terminate()
+        flower.wait(30)

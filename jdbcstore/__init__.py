@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         StoreReadOnly,
         StoreUnavailable,
         TransientStoreError,
+        UnknownDestination,
         UnknownTransaction,
     )
     from jdbcstore.identifiers import MessageId, ProducerId
@@ -150,6 +151,7 @@ __all__ = [
     "Topic",
     "Transaction",
     "TransientStoreError",
+    "UnknownDestination",
     "UnknownTransaction",
     "__version__",
     "connect",

@@ -9,6 +9,7 @@ from typing import Protocol
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.region_host import RegionHost
@@ -38,6 +39,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def authorization(self) -> Authorization | None:
         """Who may do what; None for everything."""
+
+    @property
+    def gate(self) -> Gate:
+        """Who may not send at the moment."""
 
     @property
     def durables(self) -> Durables:

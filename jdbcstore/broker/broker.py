@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.lifecycle import Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.mastership import Mastership
@@ -144,6 +145,9 @@ class Broker:
         self.client_ids: dict[str, Contender] = {}
         #: What runs beside it, in whatever state it is: started before it asks for mastership, stopped behind it.
         self.companions: list[Companion] = []
+        self.latencies = Latencies()
+        #: Answers a scrape of the health address: content type and body for what is accepted. None for nobody.
+        self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
         #: Who may not send at the moment.
         self.gate = Gate()
         #: Destinations that an operator wants to be there although nobody uses them.
@@ -212,7 +216,7 @@ class Broker:
         self._service = MasterService(self, calls)
         self._mastership = Mastership(self, self._service, locker, calls)
         if self.options.health_bind:
-            self._health = Health(self.options.health_bind, lambda: self.lifecycle.status)
+            self._health = Health(self.options.health_bind, lambda: self.lifecycle.status, self.metrics)
             await self._health.start()
         if self.authentication is not None:
             self.authentication.start(self._users_changed)

@@ -10,6 +10,7 @@ from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.gate import Gate
+from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.region_host import RegionHost
@@ -39,6 +40,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def authorization(self) -> Authorization | None:
         """Who may do what; None for everything."""
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long messages take."""
 
     @property
     def gate(self) -> Gate:

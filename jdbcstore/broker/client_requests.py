@@ -178,6 +178,10 @@ class ClientRequests:
             self._is_over_uncommitted = True
             self.hold()
 
+    def took(self, seconds: float) -> None:
+        """An answer to a message or a commit took so long."""
+        self._broker.latencies.send.add(seconds)
+
     def answered(self, size: int, request: object, error: BaseException | None) -> None:
         """The store has answered."""
         self._uncommitted_bytes -= size

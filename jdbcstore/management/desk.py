@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
@@ -117,14 +117,26 @@ class Desk:
     async def publish(self, message: Message) -> MessageId:
         """Give the broker a message, and wait until it is safe. Returns its id. Raises what the store raises."""
         broker = self.broker
-        if self._producer is None:
-            self._producer = ProducerId(broker.next_connection_id(), 1, 1)
-        message.message_id = MessageId(self._producer, next(self._numbers))
-        message.producer_id = self._producer
+        message.message_id = self._next_id()
+        message.producer_id = message.message_id.producer_id
         answered = broker.loop.create_future()
         broker.publish(message, None, partial(_answer, answered))
         await answered
         return message.message_id
+
+    def _next_id(self) -> MessageId:
+        if self._producer is None:
+            self._producer = ProducerId(self.broker.next_connection_id(), 1, 1)
+        return MessageId(self._producer, next(self._numbers))
+
+    async def restore(self, messages: Sequence[Message]) -> None:
+        """Store messages in one commit; those without an id get one. Raises what the store raises."""
+        answered = self.broker.loop.create_future()
+        for message in messages:
+            if message.message_id is None:
+                message.message_id = self._next_id()
+        self.broker.transfer(messages, [], partial(_answer, answered))
+        await answered
 
     async def remove_subscription(self, key: SubscriptionKey) -> None:
         """Remove a durable subscription that nobody uses. Raises ProtocolError, StoreError."""

@@ -56,6 +56,8 @@ T = TypeVar("T")
 #: What of a destination can be paused.
 SIDES: Final = ("consumers", "producers", "both")
 _SORTABLE: Final = tuple(name for name in DestinationView.__dataclass_fields__)
+#: Messages in one commit of `Management.restore`.
+_RESTORED_MAX: Final = 1000
 #: What a dead letter was told, and what does not hold any more when it is back.
 _TOLD: Final = ("dlqDeliveryFailureCause", "originalExpiration", "originalDeliveryMode")
 
@@ -86,6 +88,11 @@ class Management:
         return MasterView(
             self._broker.options.broker_name, status.state, since, status.reason, status.term, status.holder
         )
+
+    @property
+    def has_users(self) -> bool:
+        """Whether clients have to log in."""
+        return self._broker.authentication is not None
 
     def broker(self) -> BrokerView:
         """The broker as a whole, as far as the person may see destinations."""
@@ -293,6 +300,30 @@ class Management:
         for element in destination.elements():
             self._check(element, "send")
         return await self._audited("send", str(destination), sending)
+
+    async def restore(self, messages: Sequence[Message]) -> int:
+        """Store messages as they are, with their ids, in one commit; returns how many.
+
+        Args:
+            messages: each with its destination and id, as `jdbcstore.management.archive` gives them; at most 1000.
+
+        Raises:
+            ConfigurationError: they are too many, or one has no place.
+        """
+        self._require_master()
+        if len(messages) > _RESTORED_MAX:
+            raise ConfigurationError(f"restore at most {_RESTORED_MAX} messages at a time, got {len(messages)}")
+        names = {str(message.destination) for message in messages}
+        for message in messages:
+            if message.destination is None or not message.destination.is_storable or message.destination.is_temporary:
+                raise ConfigurationError(f"{message.destination} is no place for a message that is restored")
+            self._check(message.destination, "restore")
+
+        async def restoring() -> int:
+            await self._desk.restore(messages)
+            return len(messages)
+
+        return await self._audited("restore", f"{len(messages)} messages to {', '.join(sorted(names)[:5])}", restoring)
 
     def move(self, source: str, target: str, chosen: Filter, *, is_dry_run: bool = False) -> Operation:
         """Move messages to another queue: each is in one of them, whatever crashes, and never in both."""

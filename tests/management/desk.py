@@ -89,11 +89,18 @@ def managed(
         with running(broker) as address:
             yield Managed(broker, desk, address)
         return
+    with beside(broker):
+        yield Managed(broker, desk, ("", 0))
+
+
+@contextmanager
+def beside(broker: Broker) -> Iterator[None]:
+    """A broker that runs, in whatever state it is."""
     thread = threading.Thread(target=run_in_loop, args=(_live(broker, started := threading.Event()),))
     thread.start()
     try:
         assert started.wait(60)
-        yield Managed(broker, desk, ("", 0))
+        yield
     finally:
         broker.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(broker.stop()))
         thread.join(60)

@@ -23,11 +23,11 @@ from jdbcstore.errors import (
 )
 from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
-from jdbcstore.transport.web.api import PREFIX, Api, json_object
+from jdbcstore.management.values import Arguments, as_json
+from jdbcstore.transport.web.api import PREFIX, Api, json_answer, json_object
 from jdbcstore.transport.web.guard import Guard
 from jdbcstore.transport.web.identity import COOKIE, Forbidden, Identities, TooManyAttempts
 from jdbcstore.transport.web.metrics import Metrics
-from jdbcstore.transport.web.values import Arguments, as_json, json_answer
 
 __all__ = ["application"]
 

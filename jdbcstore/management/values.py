@@ -1,13 +1,10 @@
-"""Values of the management face as JSON, and what programs send as arguments of it."""
+"""Values of the management face as JSON has them, and arguments by their names."""
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-from starlette.responses import Response
 
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
@@ -16,7 +13,7 @@ from jdbcstore.management.filters import Filter
 from jdbcstore.management.views import MessagePage, MessageView
 from jdbcstore.message import BytesMessage, Message, TextMessage
 
-__all__ = ["Arguments", "as_json", "filter_of", "json_answer", "message_of", "page_as_json"]
+__all__ = ["Arguments", "as_json", "filter_of", "message_of", "page_as_json"]
 
 #: Characters of a body that a list of messages shows.
 _SHOWN_CHARACTERS: Final = 200
@@ -31,12 +28,6 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
     return value
-
-
-def json_answer(value: Any, status: int = 200) -> Response:
-    """An answer with JSON."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-    return Response(body, status, media_type="application/json")
 
 
 def page_as_json(page: MessagePage) -> dict[str, Any]:

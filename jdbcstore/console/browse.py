@@ -10,7 +10,7 @@ import click
 from jdbcstore.config.inspection import looking_into
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Destination, Queue, parse_destination
-from jdbcstore.errors import ConfigurationError
+from jdbcstore.errors import ConfigurationError, UnknownDestination
 from jdbcstore.management.described import body_of, described, kind_of, shown_time
 from jdbcstore.message import Message
 from jdbcstore.spelling import did_you_mean
@@ -50,11 +50,12 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
 
 
 def _nothing_in(queue: Queue, known: Iterable[Destination]) -> str:
+    """What to say of an empty queue. Raises UnknownDestination if there is no trace of it."""
     names = [str(destination) for destination in known]
     if str(queue) in names:
         return f"{queue} is empty"
     hint = did_you_mean(str(queue), names) or "; jdbcstore stats shows the destinations there are"
-    return f"there is no message in {queue}, and no other trace of it{hint}"
+    raise UnknownDestination(f"there is no message in {queue}, and no other trace of it{hint}")
 
 
 def _messages(store: MessageStore, limit: int) -> Iterator[Message]:

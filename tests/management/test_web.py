@@ -137,6 +137,17 @@ def test_a_page_of_another_site_reaches_nothing(broker: Served) -> None:
     assert broker.visitor.get("/api/v1/broker", Host="[::1]:1234").status == 200
 
 
+def test_a_browser_that_another_site_sends_reaches_nothing(broker: Served) -> None:
+    path = "/api/jolokia/exec/org.apache.activemq:type=Broker,brokerName=localhost/addQueue/X"
+    for site in ("cross-site", "same-site"):
+        assert broker.operator.get(path, Sec_Fetch_Site=site).status == 403
+    create = {"destination": "queue://X"}
+    assert broker.operator.post("/api/v1/create", create, Origin="http://localhost:1").status == 403
+    host, port = broker.operator.address
+    own = broker.operator.post("/api/v1/create", create, Origin=f"http://{host}:{port}")
+    assert own.status == 200
+
+
 def test_what_browsers_are_told(broker: Served) -> None:
     headers = broker.visitor.get("/").headers
     assert "default-src 'none'" in headers["content-security-policy"]

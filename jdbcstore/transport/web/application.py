@@ -27,7 +27,9 @@ from jdbcstore.management.values import Arguments, as_json
 from jdbcstore.transport.web.api import PREFIX, Api, json_answer, json_object
 from jdbcstore.transport.web.guard import Guard
 from jdbcstore.transport.web.identity import COOKIE, Forbidden, Identities, TooManyAttempts
+from jdbcstore.transport.web.jolokia import Jolokia
 from jdbcstore.transport.web.metrics import Metrics
+from jdbcstore.transport.web.xml_pages import XmlPages
 
 __all__ = ["application"]
 
@@ -78,6 +80,8 @@ def application(desk: Desk, token: str, hosts: str) -> Guard:
         Route("/metrics", exposed, methods=["GET"]),
         *_session_routes(identities, face),
         *Api(face_of).routes(),
+        *Jolokia(face_of).routes(),
+        *XmlPages(face_of).routes(),
     ]
     handlers = dict.fromkeys((JdbcStoreError, Forbidden, TooManyAttempts), _failed)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts, _BODY_BYTES_MAX)

@@ -55,6 +55,9 @@ class Guard:
         if not self._knows(headers.get("host", "")):
             await PlainTextResponse("unknown host: add it to web_hosts\n", 421)(scope, receive, send)
             return
+        if not _is_own(headers, scope["path"]):
+            await PlainTextResponse("another site may not ask this\n", 403)(scope, receive, send)
+            return
         announced = headers.get("content-length", "0")
         if not announced.isdigit() or int(announced) > self._body_bytes_max:
             await PlainTextResponse("the request is too large\n", 413)(scope, receive, send)
@@ -84,6 +87,15 @@ class Guard:
             return message
 
         return limited
+
+
+def _is_own(headers: Headers, path: str) -> bool:
+    """Whether no page of another site has a browser send this: another port of the same machine is another site, too.
+    Programs say nothing about that. To open a page by a link is fine."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        return False
+    return not path.startswith("/api/") or headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
 def _with_headers(send: Send) -> Send:

@@ -81,6 +81,13 @@ class WebServer:
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def url(self) -> str:
+        """The address for a browser."""
+        host, port = self.address
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
     async def start(self) -> None:
         """Listen. Raises JdbcStoreError if the address is taken or not ours."""
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 broker: .venv/.broker ## run the broker, with ARGS
-	@exec $(BIN)/jdbcstore broker $(ARGS)
+	@JDBCSTORE_WEB_BIND=$${JDBCSTORE_WEB_BIND-127.0.0.1:8161} exec $(BIN)/jdbcstore broker $(ARGS)
 
 test: test-servers lint docs ## install the test servers, lint, build the documentation, run every test; ARGS go to pytest
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)

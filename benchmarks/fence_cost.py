@@ -58,7 +58,7 @@ class Commits:
                 self.writer._fence = self.fence if is_fenced else None
                 writes = self._writes(rows)
                 began = time.perf_counter()
-                self.writer._commits.commit_now(writes)
+                self.writer.commits.commit_now(writes)
                 commits[is_fenced].append(time.perf_counter() - began)
                 writes[-1].completion.result()
                 raw, batch = raw_connection(self.writer._connect()), Batch(self._writes(rows))

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         TransactionRolledBack,
         TransientStoreError,
+        UnknownDestination,
         UnknownTransaction,
     )
     from jdbcstore.identifiers import LocalTransactionId, MessageId, ProducerId, XATransactionId
@@ -194,6 +195,7 @@ __all__ = [
     "TransactionRolledBack",
     "TransactionStore",
     "TransientStoreError",
+    "UnknownDestination",
     "UnknownTransaction",
     "XATransactionId",
     "__version__",

@@ -6,6 +6,7 @@ is master.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -25,6 +26,28 @@ _COMMANDS: Final = {
     "send": "jdbcstore.console.client:send",
     "receive": "jdbcstore.console.client:receive",
     "browse": "jdbcstore.console.browse:browse",
+    "queues": "jdbcstore.console.views:queues",
+    "topics": "jdbcstore.console.views:topics",
+    "connections": "jdbcstore.console.views:connections",
+    "subscriptions": "jdbcstore.console.views:subscriptions",
+    "watch": "jdbcstore.console.views:watch",
+    "top": "jdbcstore.console.views:top",
+    "move": "jdbcstore.console.actions:move",
+    "copy": "jdbcstore.console.actions:copy",
+    "retry": "jdbcstore.console.actions:retry",
+    "purge": "jdbcstore.console.actions:purge",
+    "delete": "jdbcstore.console.actions:delete",
+    "pause": "jdbcstore.console.actions:pause",
+    "resume": "jdbcstore.console.actions:resume",
+    "create": "jdbcstore.console.actions:create",
+    "unsubscribe": "jdbcstore.console.actions:unsubscribe",
+    "disconnect": "jdbcstore.console.actions:disconnect",
+    "drain": "jdbcstore.console.actions:drain",
+    "hand-over": "jdbcstore.console.actions:hand_over",
+    "export": "jdbcstore.console.archives:export",
+    "import": "jdbcstore.console.archives:import_",
+    "activemq": "jdbcstore.console.activemq:activemq",
+    "completion": "jdbcstore.console.completion:completion",
     "user": "jdbcstore.console.user:user",
     "stats": "jdbcstore.console.stats:stats",
     "schema": "jdbcstore.console.schema:schema",
@@ -73,6 +96,8 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the ``jdbcstore`` program."""
+    if "_JDBCSTORE_COMPLETE" in os.environ:  # a shell asks what may come next
+        cli.main(prog_name="jdbcstore")
     secrets = secrets_in(sys.argv)
     if secrets and not hide_secrets(secrets):
         click.echo(

@@ -26,6 +26,7 @@
     │   ├── LoginRefused          login or passcode is wrong; the text does not say which
     │   └── NotAuthorized         the user may not do this; the text says who, what and with which destination
     ├── SelectorError             a selector cannot be read; the text says where and what would be right
+    ├── UnknownDestination        there is no queue or topic of this name; the text says which ones are like it
     ├── ConnectionClosed          a connection to a broker in this process is closed, or there is none
     ├── ProtocolError             the peer's bytes break its protocol, or it asks for what cannot be done
     │   ├── ClientIdTaken         another client has the client id
@@ -70,6 +71,7 @@ __all__ = [
     "StoreUnavailable",
     "TransactionRolledBack",
     "TransientStoreError",
+    "UnknownDestination",
     "UnknownTransaction",
 ]
 
@@ -187,6 +189,10 @@ class SelectorError(JdbcStoreError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.expected, self.found, self.position)
+
+
+class UnknownDestination(JdbcStoreError):
+    """There is no queue or topic of this name; the text says which ones are like it."""
 
 
 class ConnectionClosed(JdbcStoreError):

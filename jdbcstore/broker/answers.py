@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final, Protocol
 
 from jdbcstore.broker.delivery import Delivery
@@ -19,6 +20,9 @@ class Asker(Protocol):
     def asked(self, size: int) -> None:
         """So many bytes are on their way to the store."""
 
+    def took(self, seconds: float) -> None:
+        """An answer to a message or a commit took so long."""
+
     def answered(self, size: int, request: object, error: BaseException | None) -> None:
         """The store has answered."""
 
@@ -33,13 +37,14 @@ class SendAnswer:
         undo: called if it fails, before the client is told.
     """
 
-    __slots__ = ("_client", "_request", "_size", "_undo")
+    __slots__ = ("_began_s", "_client", "_request", "_size", "_undo")
 
     def __init__(self, client: Asker, request: object, size: int, undo: Callable[[], object] | None = None) -> None:
         self._client = client
         self._request = request
         self._size = size
         self._undo = undo
+        self._began_s = perf_counter()
         client.asked(size)
 
     def __call__(self, error: BaseException | None) -> None:
@@ -47,6 +52,7 @@ class SendAnswer:
             if error is not None and self._undo is not None:
                 self._undo()
         finally:
+            self._client.took(perf_counter() - self._began_s)
             self._client.answered(self._size, self._request, error)
 
 

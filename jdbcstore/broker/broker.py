@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.blocking_calls import BlockingCalls
@@ -21,9 +21,11 @@ from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
+from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.lifecycle import Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.mastership import Mastership
@@ -71,7 +73,7 @@ from jdbcstore.store.memory import MemoryPersistenceAdapter
 if TYPE_CHECKING:
     from jdbcstore.broker.client import Client
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Companion"]
 
 #: How often destinations that nobody uses are looked for when there are too many.
 _TIDY_S: Final = 1.0
@@ -79,6 +81,16 @@ _TIDY_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Companion(Protocol):
+    """Something that runs beside a broker, in its event loop."""
+
+    async def start(self) -> None:
+        """Begin. Raises JdbcStoreError if it cannot; the broker does not start then."""
+
+    async def stop(self) -> None:
+        """Come to an end."""
 
 
 class Broker:
@@ -137,6 +149,15 @@ class Broker:
         self.client_ids: dict[str, Contender] = {}
         #: Clients by the connection id that they have chosen themselves.
         self.connection_ids: dict[str, Contender] = {}
+        #: What runs beside it, in whatever state it is: started before it asks for mastership, stopped behind it.
+        self.companions: list[Companion] = []
+        self.latencies = Latencies()
+        #: Answers a scrape of the health address: content type and body for what is accepted. None for nobody.
+        self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
+        #: Who may not send at the moment.
+        self.gate = Gate()
+        #: Destinations that an operator wants to be there although nobody uses them.
+        self.pinned: set[Destination] = set()
         self.is_running = False
         #: Whether there are as many queues and topics as clients may have.
         self.is_crowded = False
@@ -169,6 +190,7 @@ class Broker:
             router.preparing,
             router.move,
         )
+        self.transfer, self.dead_lettered = router.transfer, router.dead_lettered
         self.dead_letter_of, self.is_for_dead_letters = router.dead_letter_of, router.is_for_dead_letters
         self.dead_letter, self.dead_letter_arrival = router.dead_letter, router.dead_letter_arrival
         turns = Turns(self)
@@ -201,12 +223,13 @@ class Broker:
         self._service = MasterService(self, calls)
         self._mastership = Mastership(self, self._service, locker, calls)
         if self.options.health_bind:
-            self._health = Health(self.options.health_bind, lambda: self.lifecycle.status)
+            self._health = Health(self.options.health_bind, lambda: self.lifecycle.status, self.metrics)
             await self._health.start()
         if self.authentication is not None:
             self.authentication.start(self._users_changed)
         self.watchdog = Watchdog(self.loop, self.options.slow_callback_ms)
         self.watchdog.start()
+        await self._start_companions()
         self._run = asyncio.create_task(self._live(self._mastership))
         decided = asyncio.create_task(self.lifecycle.reached(State.MASTER, State.STANDBY))
         await asyncio.wait((self._run, decided), return_when=asyncio.FIRST_COMPLETED)
@@ -214,10 +237,27 @@ class Broker:
         if self._run.done():
             await self._run
 
+    async def _start_companions(self) -> None:
+        started = 0
+        try:
+            for started, companion in enumerate(self.companions):  # noqa: B007  # is read when one fails
+                await companion.start()
+        except BaseException:
+            for companion in self.companions[:started]:
+                await companion.stop()
+            if self._health is not None:
+                await self._health.stop()
+            if self.authentication is not None:
+                self.authentication.stop()
+            self.watchdog.stop()
+            raise
+
     async def _live(self, mastership: Mastership) -> None:
         try:
             await mastership.run()
         finally:
+            for companion in self.companions:
+                await companion.stop()
             if self.authentication is not None:
                 self.authentication.stop()
             if self._health is not None:
@@ -238,6 +278,12 @@ class Broker:
             self._mastership.stop()
         if self._run is not None:
             await asyncio.wait((self._run,))
+
+    def resign(self, rest_s: float) -> None:
+        """Give mastership to a standby; raises LockError if it cannot. See `Mastership.resign`."""
+        if self._mastership is None:
+            raise LockError("the broker does not run")
+        self._mastership.resign(rest_s)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -503,6 +549,19 @@ class Broker:
         self.topics.pop(destination, None)
         self._count_destinations()
 
+    def remove_queue(self, destination: Destination) -> None:
+        """Forget a queue that nobody uses, and that nothing is in."""
+        if self.queues.pop(destination, None) is not None:
+            self._let_go_of_store(destination)
+        self._count_destinations()
+
+    def remove_topic(self, destination: Destination) -> None:
+        """Forget a topic that nobody subscribes to."""
+        topic = self.topics.pop(destination, None)
+        if topic is not None:
+            topic.let_go()
+        self._count_destinations()
+
     # -- housekeeping -----------------------------------------------------------------------------------------
 
     def expiring_in_memory(self, periods_ms: Set[int]) -> Iterator[None]:
@@ -535,6 +594,7 @@ class Broker:
                 now_s - queue.last_used_s > timeout_s
                 and not name.is_temporary
                 and not self.virtual_topics.feeds(name)
+                and name not in self.pinned
                 and self.queues.get(name) is queue
             ):
                 del self.queues[name]
@@ -544,7 +604,12 @@ class Broker:
         for name, topic in list(self.topics.items()):
             if topic.is_used:
                 topic.last_used_s = now_s
-            elif now_s - topic.last_used_s > timeout_s and not name.is_temporary and self.topics.get(name) is topic:
+            elif (
+                now_s - topic.last_used_s > timeout_s
+                and not name.is_temporary
+                and name not in self.pinned
+                and self.topics.get(name) is topic
+            ):
                 del self.topics[name]
                 topic.let_go()
                 self._count_destinations()

@@ -299,6 +299,8 @@ class ClientConsumers:
         except Exception as error:  # noqa: BLE001  # whatever it is, it costs this message and not its consumer
             self._bury(consumer, delivery, error)
             return
+        if delivery.message is not None and (came_ms := delivery.message.broker_in_time):
+            self._broker.latencies.queue.add((self._broker.now_ms() - came_ms) / 1000)
         if delivery.lane is None:
             delivery.message = None
 

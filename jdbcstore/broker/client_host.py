@@ -10,7 +10,9 @@ from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.callbacks import ClientCallbacks
 from jdbcstore.broker.delivery import Consumer
 from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.in_doubt import InDoubt
+from jdbcstore.broker.latencies import Latencies
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.region_host import RegionHost
@@ -44,6 +46,14 @@ class ClientHost(RegionHost, Protocol):
     @property
     def authorization(self) -> Authorization | None:
         """Who may do what; None for everything."""
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long messages take."""
+
+    @property
+    def gate(self) -> Gate:
+        """Who may not send at the moment."""
 
     @property
     def durables(self) -> Durables:

@@ -78,6 +78,11 @@ class ClientProducer:
         opening.add_done_callback(lambda _: self._client.let_go())
         return True
 
+    @property
+    def sent(self) -> int:
+        """How many messages it has sent without numbering them."""
+        return self._sent
+
     def next_message_id(self) -> MessageId:
         """The id of the next message that it sends, if its producer does not number them."""
         self._sent += 1
@@ -192,6 +197,8 @@ class ClientProducer:
         return True
 
     def _check_send(self, destination: Destination) -> None:
+        if not self._broker.gate.is_open:
+            self._broker.gate.check(destination)
         permissions = self._access.permissions
         if permissions is not None and destination not in permissions.sendable:
             permissions.check_send(destination)

@@ -187,6 +187,10 @@ class ClientRequests:
             self.hold()
         return not self._answers_due
 
+    def took(self, seconds: float) -> None:
+        """An answer to a message or a commit took so long."""
+        self._broker.latencies.send.add(seconds)
+
     def answered(self, size: int, request: object, error: BaseException | None) -> None:
         """The store has answered."""
         self._uncommitted_bytes -= size

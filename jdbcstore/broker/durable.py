@@ -51,7 +51,14 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, MessageStore, Page, SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
-__all__ = ["DurableConsumer", "DurableSubscription", "Durables", "SubscriptionStore", "settlements"]
+__all__ = [
+    "DurableConsumer",
+    "DurableSubscription",
+    "Durables",
+    "KnownSubscription",
+    "SubscriptionStore",
+    "settlements",
+]
 
 log = logging.getLogger(__name__)
 
@@ -290,7 +297,7 @@ class DurableSubscription(TopicSubscription):
         self._broker.forget_in_spool(self._spool)
 
 
-class _Known:
+class KnownSubscription:
     """A durable subscription that is there, used or not."""
 
     __slots__ = ("consumer", "delivered", "is_leaving", "key", "offline_since_s", "selector", "subscribed", "topics")
@@ -327,9 +334,9 @@ class Durables:
 
     def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
-        self._known: dict[SubscriptionKey, _Known] = {}
+        self._known: dict[SubscriptionKey, KnownSubscription] = {}
         #: Those of them that cover several topics.
-        self._wildcards: Wildcards[_Known] = Wildcards()
+        self._wildcards: Wildcards[KnownSubscription] = Wildcards()
         self._timer: asyncio.TimerHandle | None = None
         self._spools = 0
 
@@ -350,7 +357,7 @@ class Durables:
             for info in topic.open_store().all_subscriptions():
                 known = self._known.get(info.key)
                 if known is None:
-                    known = _Known(info, now_s)
+                    known = KnownSubscription(info, now_s)
                     self._remember(known)
                     if info.key in before:
                         known.delivered = before[info.key].delivered
@@ -365,7 +372,7 @@ class Durables:
         self._known.clear()
         self._wildcards = Wildcards()
 
-    def _remember(self, known: _Known) -> None:
+    def _remember(self, known: KnownSubscription) -> None:
         if (before := self._known.get(known.key)) is not None:
             self._wildcards.discard(before.subscribed, before)
         self._known[known.key] = known
@@ -399,14 +406,14 @@ class Durables:
             selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
         asked = SubscriptionInfo(key, destination, destination, selector)
         if known is None or not known.is_like(asked):
-            before, known = known, _Known(asked, self._broker.loop.time())
+            before, known = known, KnownSubscription(asked, self._broker.loop.time())
             known.topics.update({} if before is None else before.topics)
         self._remember(known)
         known.consumer = consumer
         return self._subscribing(known, asked, consumer, answer)
 
     def _subscribing(
-        self, known: _Known, asked: SubscriptionInfo, consumer: DurableConsumer, answer: Answer
+        self, known: KnownSubscription, asked: SubscriptionInfo, consumer: DurableConsumer, answer: Answer
     ) -> Iterator[None]:
         taken_up: list[DurableSubscription] = []
         answers = _Together(partial(self._subscribed, consumer, taken_up, answer))
@@ -430,13 +437,13 @@ class Durables:
             raise
         answers.complete()
 
-    def _forget(self, known: _Known) -> None:
+    def _forget(self, known: KnownSubscription) -> None:
         del self._known[known.key]
         self._wildcards.discard(known.subscribed, known)
 
     def _cover(
         self,
-        known: _Known,
+        known: KnownSubscription,
         topic: Topic,
         asked: SubscriptionInfo,
         answers: _Together,
@@ -453,7 +460,7 @@ class Durables:
         known.topics[topic.destination] = None
         topic.durable.add(known.key)
 
-    def _take_up(self, known: _Known, topic: Topic, consumer: DurableConsumer) -> DurableSubscription:
+    def _take_up(self, known: KnownSubscription, topic: Topic, consumer: DurableConsumer) -> DurableSubscription:
         self._spools += 1
         delivered = known.delivered.setdefault(topic.destination, {})
         spool = QueueName(f"durable.{self._spools}")
@@ -466,7 +473,7 @@ class Durables:
         completion = topic.open_store().add_subscription(info, retroactive=retroactive)
         answers.expect(self._broker.completions, completion)
 
-    def _delete(self, known: _Known, name: Destination, answers: _Together) -> None:
+    def _delete(self, known: KnownSubscription, name: Destination, answers: _Together) -> None:
         """Remove a subscription from one of its topics."""
         topic = self._broker.topic(name)
         completion = topic.open_store().delete_subscription(known.key)
@@ -490,6 +497,10 @@ class Durables:
         for known in self._known.values():
             if known.consumer is not None:
                 yield from (queue for queue in known.consumer.queues if isinstance(queue, DurableSubscription))
+
+    def all(self) -> Sequence[KnownSubscription]:
+        """All that are there, used or not."""
+        return list(self._known.values())
 
     def left(self, consumer: DurableConsumer) -> None:
         """A client does not use its subscription any more."""
@@ -525,12 +536,12 @@ class Durables:
             )
         return self._removing(known, answer)
 
-    def _removing(self, known: _Known, answer: Answer) -> Iterator[None]:
+    def _removing(self, known: KnownSubscription, answer: Answer) -> Iterator[None]:
         known.is_leaving = True
         self._wildcards.discard(known.subscribed, known)
         return self._removed(known, _Together(answer))
 
-    def _removed(self, known: _Known, answers: _Together) -> Iterator[None]:
+    def _removed(self, known: KnownSubscription, answers: _Together) -> Iterator[None]:
         try:
             for name in list(known.topics):
                 self._delete(known, name, answers)
@@ -557,7 +568,7 @@ class Durables:
                 self._appeared(topic, known)
             yield
 
-    def _appeared(self, topic: Topic, known: _Known) -> None:
+    def _appeared(self, topic: Topic, known: KnownSubscription) -> None:
         name, consumer = topic.destination, known.consumer
         if name in known.topics:
             return
@@ -574,7 +585,7 @@ class Durables:
         topic.durable.add(known.key)
         answers.complete()
 
-    def _joined(self, known: _Known, topic: Topic, error: BaseException | None) -> None:
+    def _joined(self, known: KnownSubscription, topic: Topic, error: BaseException | None) -> None:
         if error is not None:
             log.warning(
                 "durable subscription does not cover a new topic topic=%s error=%r", topic.destination, str(error)

@@ -2,7 +2,7 @@
 
 ``GET /live`` is answered with 200 as long as the event loop turns, in whatever state: a standby is healthy.
 ``GET /ready`` with 200 only while the broker is master, else with 503, so that a load balancer sends clients to the
-master alone. Both tell the state as JSON.
+master alone. Both tell the state as JSON. ``GET /metrics`` is for Prometheus, where the extra ``web`` is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import h11
@@ -37,10 +37,17 @@ class Health:
     Args:
         bind: ``HOST:PORT``.
         status: asked for each answer.
+        metrics: answers ``GET /metrics``, with content type and body for what the request accepts; None for nobody.
     """
 
-    def __init__(self, bind: str, status: Callable[[], Status]) -> None:
+    def __init__(
+        self,
+        bind: str,
+        status: Callable[[], Status],
+        metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None,
+    ) -> None:
         self._bind = bind
+        self._metrics = metrics
         self._status = status
         self._acceptor: Acceptor | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -103,13 +110,30 @@ class Health:
         else:
             if not isinstance(request, h11.Request):
                 return  # gone without a question
+            if self._metrics is not None and request.target == b"/metrics" and request.method == b"GET":
+                accept = next((value for name, value in request.headers if name == b"accept"), b"")
+                content_type, body = await self._metrics(accept.decode("latin-1"))
+                await self._send(connection, writer, 200, content_type, body, body)
+                return
             code, told = self._told(request)
         is_head = isinstance(request, h11.Request) and request.method == b"HEAD"
         body = json.dumps(told).encode() + b"\n"
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        await self._send(connection, writer, code, "application/json", body, b"" if is_head else body)
+
+    async def _send(
+        self,
+        connection: h11.Connection,
+        writer: asyncio.StreamWriter,
+        code: int,
+        content_type: str,
+        body: bytes,
+        sent: bytes,
+    ) -> None:
+        """An answer with a body, of which perhaps nothing is sent."""
+        headers = [("content-type", content_type), ("content-length", str(len(body))), ("connection", "close")]
         parts = [
             connection.send(h11.Response(status_code=code, headers=headers)),
-            connection.send(h11.Data(data=b"" if is_head else body)),
+            connection.send(h11.Data(data=sent)),
             connection.send(h11.EndOfMessage()),
         ]
         writer.write(b"".join(part for part in parts if part))

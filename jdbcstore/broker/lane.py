@@ -229,6 +229,11 @@ class Lane:
         return len(self.window) + self._unpaged
 
     @property
+    def window_bytes(self) -> int:
+        """What the messages of the window take."""
+        return self._window_bytes
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is in it and nothing is under way."""
         return not self.window and not self._unpaged and not self._pending and not self._reading

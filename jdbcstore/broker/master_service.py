@@ -159,6 +159,10 @@ class MasterService:
         await self._call(self._broker.adapter.abandon)
         await self._all_answered(self._broker.loop.time() + self._broker.options.stop_timeout_s)
         await self._broker.slices.drained()
+        await self.reopen()
+
+    async def reopen(self) -> None:
+        """The store is closed: let queues forget what was in it."""
         await self._broker.slices.complete(self._reopening())
 
     def _reopening(self) -> Iterator[None]:

@@ -88,6 +88,9 @@ class Mastership:
         self._loss: LeaseLost | None = None
         #: Whether it has stood by or served: what hinders it from now on may be another broker's, and pass.
         self._is_settled = False
+        #: Whether it gives mastership away, and for how long it does not want it back.
+        self._is_resigning = False
+        self._rest_s = 0.0
 
     # -- from outside --------------------------------------------------------------------------------------------
 
@@ -125,6 +128,23 @@ class Mastership:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
+    def resign(self, rest_s: float) -> None:
+        """Come to a clean end as master, and let a standby be it; go on as a standby.
+
+        Args:
+            rest_s: how long to leave the lock to others before asking for it again.
+
+        Raises:
+            LockError: this broker is not master, or its store can have no standby.
+        """
+        if self._ended is None or self._ended.done() or self._lifecycle.state is not State.MASTER:
+            raise LockError(f"only a master can hand over, this broker is {self._lifecycle.state}")
+        if self._locker is None or self._broker.trusted_until_ns == FOREVER_NS:
+            raise LockError("this store has one broker only: there is no standby to hand over to")
+        self._deadline_s = self._loop.time() + self._options.stop_timeout_s
+        self._is_resigning, self._rest_s = True, rest_s
+        self._ended.set_result(None)
+
     def end(self, reason: str, error: BaseException | None = None) -> None:
         """Stop serving now: the store failed, or the trust is over. Does nothing unless we serve, or are about to."""
         if self._ended is None or self._ended.done():
@@ -140,6 +160,8 @@ class Mastership:
         locker = self._locker
         began_s = self._loop.time()
         telling_s, told_each_s = 0.0, _OUTAGE_TOLD_EACH_S
+        if self._rest_s > 0:
+            await self._rest()
         while not self._stopping.is_set():
             if locker is None:
                 return True
@@ -175,6 +197,15 @@ class Mastership:
             and not is_known
         ):
             self._change(State.SUSPENDED, str(error))
+
+    async def _rest(self) -> None:
+        """Let others ask for the lock first."""
+        rest_s, self._rest_s = self._rest_s, 0.0
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
 
     # -- master ----------------------------------------------------------------------------------------------------
 
@@ -219,6 +250,10 @@ class Mastership:
                 self._ended = None
                 if self._trust_timer is not None:
                     self._trust_timer.cancel()
+            if self._is_resigning and not self._stopping.is_set():
+                self._is_resigning = False
+                self._change(State.STANDBY, "mastership was handed over")
+                return
             is_ours = await self._is_still_ours(locker)
         if not is_ours:
             loss = self._loss or LeaseLost("the lock is lost")
@@ -245,6 +280,12 @@ class Mastership:
         except BaseException:
             await self._service.abandon()
             raise
+        if self._is_resigning and not self._stopping.is_set():
+            self._change(State.SUSPENDED, "mastership is handed over")
+            await self._service.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)
+            await self._service.reopen()
+            await self._service.farewell(self._loop.time())
+            return
         if self._lifecycle.state is not State.SUSPENDED:
             self._change(State.STOPPING, "it was told to stop")
             await self._service.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)

@@ -60,6 +60,11 @@ class BrokerOptions:
             blanks between them; empty is all. Clients that are no browsers say none, and may.
         stop_timeout_s: how long a stop waits for what is in flight.
         health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
+        web_bind: where operators find console, JSON API, metrics and what other tools ask for (HTTP), ``HOST:PORT``;
+            empty is nowhere. It needs the extra ``web``.
+        web_token_file: a file with one line, the token by which programs may do everything there. Without it, and
+            without users, a new one is made at each start.
+        web_hosts: names by which `web_bind` is reached besides its address, with commas; ``*`` for any, behind a proxy.
 
         start_timeout_s: how long to go on asking a store that cannot be reached when the process starts; later on a
             broker asks for ever.
@@ -175,6 +180,9 @@ class BrokerOptions:
     websocket_origins: str = ""
     stop_timeout_s: float = 10.0
     health_bind: str = ""
+    web_bind: str = ""
+    web_token_file: str = ""
+    web_hosts: str = ""
 
     start_timeout_s: float = 30.0
     on_lease_lost: str = "standby"
@@ -248,8 +256,8 @@ class BrokerOptions:
     def __post_init__(self) -> None:
         parse_listeners(self.bind)
         parse_heart_beat(self.default_heart_beat)
-        if self.health_bind:
-            parse_address(self.health_bind)
+        for address in filter(None, (self.health_bind, self.web_bind)):
+            parse_address(address)
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

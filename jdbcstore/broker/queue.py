@@ -16,7 +16,7 @@ what), `dispatch`, `removal`, `redelivery`, and `reload` (of what memory had no 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -36,7 +36,7 @@ from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.message import Message
-from jdbcstore.store.contract import MessageStore
+from jdbcstore.store.contract import PRIORITY_LEVELS, MessageStore
 
 __all__ = ["Queue"]
 
@@ -70,6 +70,8 @@ class Queue:
         self._order = 0
         #: How many give back what they have, and are not done: nothing is delivered meanwhile.
         self._pauses = 0
+        #: Whether an operator wants nothing to be delivered.
+        self.is_paused = False
         limit_bytes = self.policy.memory_limit_bytes or broker.options.in_flight_bytes_max
         open_store = None if destination.is_temporary else self._open_store
         contents = self.contents = QueueContents(broker, self, open_store, self._open_spool)
@@ -277,6 +279,12 @@ class Queue:
         self._pauses -= 1
         self.wake()
 
+    def halt(self, *, is_on: bool) -> None:
+        """Deliver nothing until this is called again with False, by order of an operator; once is enough for each."""
+        if is_on != self.is_paused:
+            self.is_paused = is_on
+            self.pause() if is_on else self.proceed()
+
     def giving_back(self, deliveries: Iterable[Delivery]) -> Iterator[None]:
         """Take back what a consumer did not acknowledge; it is delivered again first, in its old order. A job
         (`jdbcstore.broker.slices`); nothing is delivered until it is done."""
@@ -308,7 +316,7 @@ class Queue:
     @contextmanager
     def being_read(self) -> Iterator[None]:
         """While somebody reads messages of the store that he is going to let expire."""
-        lanes = list(self.contents.persistent)
+        lanes = [lane for lane in self.contents.lanes() if lane.is_durable or lane.is_open]
         for lane in lanes:
             lane.store  # noqa: B018  # opening it finds out how long the tail is
             lane.scanning += 1
@@ -317,6 +325,47 @@ class Queue:
         finally:
             for lane in lanes:
                 lane.scanned()
+
+    def claim(self, message: Message, *, is_durable: bool) -> Delivery | None:
+        """Take a message out of its turn that was just read from its store (`being_read`), for an operator.
+
+        Args:
+            message: as the store has it.
+            is_durable: whether it was read from the broker's store; else from the spool.
+
+        Returns:
+            Its delivery, in flight and with nobody; None if a consumer has it, or it is gone. `Broker.transfer` lets it
+            go, `unclaim` gives it back.
+        """
+        lanes = self.contents.persistent if is_durable else self.contents.transient
+        if not lanes:
+            return None
+        lane = lanes[min(max(message.priority, 0), PRIORITY_LEVELS - 1) if len(lanes) > 1 else 0]
+        delivery = lane.claim(message) or self.contents.take_returned(lane, message)
+        if delivery is not None:
+            delivery.hand_out()
+            if delivery.message is None:
+                self.contents.keep(delivery, message)
+        return delivery
+
+    def claim_in_memory(self, wants: Callable[[Message], bool]) -> Iterator[Delivery | None]:
+        """Take out, one after the other, what no store has: non-persistent messages that found room in memory.
+
+        A job; what it yields is None for a message that stays.
+        """
+        for lane in self.contents.transient:
+            for delivery in list(lane.window):
+                message = delivery.message
+                if delivery.stored or delivery.is_out or message is None or not wants(message):
+                    yield None
+                    continue
+                lane.take_out(delivery)
+                delivery.hand_out()
+                yield delivery
+
+    def unclaim(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back what was claimed, as it was: it goes first, and no delivery is counted."""
+        self._redelivery.put_back_untouched(deliveries)
 
     def expire_in_memory(self, now_ms: int) -> None:
         """Let those messages go that are not in the broker's store, of the first ones, as many as the policy says."""

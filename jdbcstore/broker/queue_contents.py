@@ -131,6 +131,11 @@ class QueueContents:
         """Deliveries that are with consumers, or whose removal the store has not answered yet."""
         return sum(lane.in_flight for lane in self.lanes())
 
+    @property
+    def memory_bytes(self) -> int:
+        """What windows and deliveries in flight take."""
+        return sum(lane.window_bytes + lane.in_flight_bytes for lane in self.lanes())
+
     def depth(self, picks: Iterable[Delivery]) -> int:
         """Messages that nobody has acknowledged. `picks` are those that selections have taken from the store."""
         lanes = self.lanes()

@@ -90,6 +90,17 @@ class Redelivery:
         self._consumers.put_back(returned)
         return [*returned, *delayed]
 
+    def put_back_untouched(self, deliveries: Iterable[Delivery]) -> None:
+        """Take back what nobody had: it was taken out for another purpose, which came to nothing."""
+        deliveries = list(deliveries)
+        for delivery in deliveries:
+            delivery.take_back()
+            delivery.is_out = False
+            if delivery.is_late:
+                self._contents.forget(delivery)
+        self._consumers.done(deliveries)
+        self._consumers.put_back(delivery for delivery in deliveries if not delivery.is_late)
+
     def _delay_is_over(self, delivery: Delivery) -> None:
         del self._contents.delayed[delivery]
         self._consumers.done([delivery])

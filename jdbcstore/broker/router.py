@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
@@ -33,6 +34,8 @@ __all__ = ["Destinations", "Router"]
 
 log = logging.getLogger(__name__)
 
+#: Destinations whose dead letters are counted; clients choose their names.
+_COUNTED_MAX: Final = 100_000
 #: Who has taken note of a message that is being stored, and what of.
 _Noted: TypeAlias = tuple[Lane | Topic, Any]
 
@@ -72,6 +75,8 @@ class Router:
         self._dead_letters = dead_letters
         #: What is published after its commit.
         self._publications: Publications
+        #: How many messages of each queue or subscription became dead letters, since the broker exists.
+        self.dead_lettered: Counter[Destination] = Counter()
 
     def begin(self) -> None:
         """The broker runs from now on."""
@@ -382,6 +387,8 @@ class Router:
             return
 
         def moved_or_not(error: BaseException | None) -> None:
+            if error is None:
+                self._count_dead(source)
             if error is None or may_pass(error):
                 answer([delivery], error)
                 return
@@ -393,6 +400,24 @@ class Router:
             self._commit([as_it_is], [delivery], None, lambda error: answer([delivery], error))
 
         self._commit([moved], [delivery], None, moved_or_not)
+
+    def _count_dead(self, source: Destination) -> None:
+        if len(self.dead_lettered) >= _COUNTED_MAX:
+            self.dead_lettered.clear()
+        self.dead_lettered[source] += 1
+
+    def transfer(self, messages: Sequence[Message], taken: Sequence[Delivery], answer: Answer) -> None:
+        """Put messages where they say, and let others go, in one commit; nothing is scheduled anew.
+
+        Args:
+            messages: each with its destination.
+            taken: deliveries that are handed out to nobody (`Queue.claim`).
+            answer: called with the outcome. After an error the deliveries are still the caller's.
+        """
+        sends: list[Message] = []
+        for message in messages:
+            sends += self._virtual_topics.with_copies(message) if message.persistent else [message]
+        self._commit(sends, taken, None, answer)
 
     def move(
         self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]

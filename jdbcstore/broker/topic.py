@@ -109,6 +109,11 @@ class TopicConsumer(Consumer):
         self._held: set[Publisher] = set()
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def pending(self) -> int:
+        """How many messages wait for the client to take more."""
+        return len(self._pending)
+
     def publish(self, message: Message, publisher: Publisher | None) -> None:
         """Send a message now, or keep it until the client can take it; hold the publisher back if that is too much."""
         if not self.interest.wants(message):

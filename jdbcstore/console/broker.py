@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +19,9 @@ from jdbcstore.config.files import load_configuration
 from jdbcstore.config.logs import set_up_logs
 from jdbcstore.config.urls import shown_url
 from jdbcstore.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jdbcstore.transport.web.server import WebServer
 
 __all__ = ["broker"]
 
@@ -69,6 +72,18 @@ _CLIENTS: Final = {
     metavar="HOST:PORT",
     help="Where to answer health checks: GET /live, and GET /ready for the master alone. [default: nowhere]",
 )
+@click.option(
+    "--web-bind",
+    envvar="JDBCSTORE_WEB_BIND",
+    metavar="HOST:PORT",
+    help="Where operators find the console, the JSON API and metrics; needs jdbcstore[web]. [default: nowhere]",
+)
+@click.option(
+    "--web-token-file",
+    envvar="JDBCSTORE_WEB_TOKEN_FILE",
+    metavar="FILE",
+    help="A file with the token by which programs may do everything there.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
 def broker(
@@ -82,6 +97,8 @@ def broker(
     anonymous: bool,
     broker_name: str | None,
     health_bind: str | None,
+    web_bind: str | None,
+    web_token_file: str | None,
     log_level: str | None,
     log_format: str | None,
 ) -> None:
@@ -114,6 +131,8 @@ def broker(
         "bind": bind,
         "broker_name": broker_name,
         "health_bind": health_bind,
+        "web_bind": web_bind,
+        "web_token_file": web_token_file,
         "users": dict(map(_user, users)) or None,
         "anonymous_access_allowed": anonymous,
     }
@@ -143,6 +162,7 @@ def broker(
     def told(status: Status) -> None:
         if status.state is State.MASTER:
             _welcome(configuration, the_broker.addresses, has_users=the_broker.authentication is not None)
+            _show_console(the_broker.web)
         elif status.state is State.STANDBY:
             click.echo(f"jdbcstore is standby: {status.reason}")
 
@@ -180,6 +200,12 @@ def _show_first_steps(listener: Listener, *, has_users: bool) -> None:
     more += " --login LOGIN" if has_users else ""
     click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
     click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
+
+
+def _show_console(web: WebServer | None) -> None:
+    if web is not None:
+        token = "" if web.token is None else f", to act there log in with the token {web.token}"
+        click.echo(f"  look at it:     {web.url}{token}")
 
 
 def _shown(listener: Listener) -> str:

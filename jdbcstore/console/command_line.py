@@ -18,7 +18,7 @@ __all__ = ["hide_secrets", "secrets_in"]
 #: The password of a URL, also one with an unescaped @ in it.
 _OF_URL: Final = re.compile(r"://[^/@:]*:(.+)@")
 _PARAMETER: Final = re.compile(r"[?&](?:password|passwd)=([^&]+)")
-_PASSCODE_OPTIONS: Final = ("--passcode", "--user")
+_PASSCODE_OPTIONS: Final = ("--passcode", "--token", "--user")
 #: Fields of /proc/self/stat behind the name of the program, from 0: where the arguments begin and end.
 _ARG_START, _ARG_END = 45, 46
 
@@ -34,7 +34,7 @@ def secrets_in(arguments: Sequence[str]) -> list[str]:
         elif not (equals and option in _PASSCODE_OPTIONS):
             option = ""
         if option:
-            found.append(value if option == "--passcode" else value.partition(":")[2])
+            found.append(value if option != "--user" else value.partition(":")[2])
         found += [*_OF_URL.findall(argument), *_PARAMETER.findall(argument)]
         before = argument
     return [secret for secret in dict.fromkeys(found) if secret]

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import click
 
-from jdbcstore.console.browse import described
 from jdbcstore.console.kahadb_picture import Picture, as_lines, as_rich, as_svg, draw, size
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
+from jdbcstore.management.described import described
 from jdbcstore.store.jdbc.xid import xid_text
 from jdbcstore.store.journal import records
 from jdbcstore.store.journal.commands import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 
 import click
@@ -10,6 +11,8 @@ import click
 __all__ = ["print_json", "print_table"]
 
 _NUMBERS_RIGHT = (int, float)
+#: What is piped is searched and cut, so nothing is folded there.
+_WIDTH_OF_A_FILE = 1000
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
@@ -32,7 +35,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         table.add_column(column, justify="right" if isinstance(value, _NUMBERS_RIGHT) else "left", overflow="fold")
     for row in listed:
         table.add_row(*("" if value is None else str(value) for value in row))
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    Console(markup=False, highlight=False, emoji=False, width=width).print(table)
 
 
 def print_json(value: object) -> None:

@@ -260,6 +260,15 @@ class Commit(NamedTuple):
 class PersistenceAdapter(ABC):
     """A store: all destinations of one broker. Also a context manager that starts and stops."""
 
+    @property
+    def location(self) -> str:
+        """Where it is, for people: its URL without a password. What is before the first colon is its kind."""
+        return type(self).__name__
+
+    def size_bytes(self) -> int | None:
+        """What its files take, now; None if it does not know. It blocks."""
+        return None
+
     @abstractmethod
     def start(self) -> None:
         """Open the store and find out what is in it; reads no message bodies.

@@ -31,6 +31,7 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jdbcstore.errors import (
@@ -44,6 +45,7 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
+from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.write_queue import WriteQueue
 
@@ -195,6 +197,8 @@ class GroupCommit(Generic[U]):
         self._target = target
         self._limits = limits
         self._waiting: WriteQueue[U] = WriteQueue(cancels=cancels)
+        #: How the thread is doing.
+        self.numbers: Final = CommitNumbers()
         #: Why nothing is written any more; None while all is well.
         self.broken: JdbcStoreError | None = None
         # The batches of the thread. Whoever takes a unit out tells its sender: the thread, or `abandon`. The lock
@@ -264,6 +268,11 @@ class GroupCommit(Generic[U]):
         return not self._thread.is_alive()
 
     # -- the target's side, in the thread ------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Units that no batch has taken up yet, about."""
+        return self._waiting.count
 
     @property
     def is_closing(self) -> bool:
@@ -377,6 +386,7 @@ class GroupCommit(Generic[U]):
     def _commit_first(self, batches: list[list[U]]) -> None:
         """Commit the first of some batches, or put its parts in its place if they are to be tried apart."""
         batch = batches[0]
+        began_s = perf_counter()
         try:
             # One after the other: what follows one that is let down here is let down, too.
             for unit in [unit for unit in batch if unit.follows]:
@@ -398,6 +408,8 @@ class GroupCommit(Generic[U]):
             self._fail(batches, batch, OutcomeUnknown(f"writing failed: {error!r}"))
         else:
             self._take_out(batches)
+            self.numbers.seconds.add(perf_counter() - began_s)
+            self.numbers.writes.add(len(batch))
             self._tell(batch, settle)
 
     def _divide(self, batches: list[list[U]], batch: list[U], error: StoreError) -> None:
@@ -405,6 +417,7 @@ class GroupCommit(Generic[U]):
         if len(batch) > 1 and self._target.fails_alone(error):
             middle = len(batch) // 2
             self._take_out(batches, batch[:middle], batch[middle:])
+            self.numbers.failures += 1
             return
         # What makes room is done also when there is none.
         removing = [unit for unit in batch if not unit.takes_room] if isinstance(error, StoreFull) else []
@@ -416,6 +429,7 @@ class GroupCommit(Generic[U]):
 
     def _fail(self, batches: list[list[U]], failed: Sequence[U], error: JdbcStoreError, *instead: list[U]) -> None:
         self._take_out(batches, *instead)
+        self.numbers.failures += 1
         for unit in failed:
             unit.fail(error)
 

@@ -517,6 +517,10 @@ class MemoryPersistenceAdapter(PersistenceAdapter):
         self._expirations: list[tuple[int, int]] = []
         self._expiring: dict[tuple[int, int], MemoryMessageStore] = {}
 
+    @property
+    def location(self) -> str:
+        return "memory:"
+
     def start(self) -> None:
         self._open = True
 

@@ -124,6 +124,11 @@ class WriteQueue(Generic[W]):
 
     # -- the end -------------------------------------------------------------------------------------------------
 
+    @property
+    def count(self) -> int:
+        """How many wait, about."""
+        return self._queue.qsize()
+
     def close(self) -> None:
         """Accept nothing any more; the thread takes what is there, and then the end."""
         with self._cancelling:

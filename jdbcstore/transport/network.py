@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from jdbcstore.addresses import Protocol, parse_listeners
 from jdbcstore.broker.broker import Broker
@@ -14,12 +15,17 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.given import warn_of_strangers
 from jdbcstore.broker.server import Server
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.listener import NewSession, SocketServer
 from jdbcstore.transport.openwire.session import OpenWireSession
 from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import ServerTls, TlsOptions
+
+if TYPE_CHECKING:
+    from jdbcstore.management.desk import Desk
+    from jdbcstore.transport.web.server import WebServer
 
 __all__ = ["NetworkBroker"]
 
@@ -67,6 +73,35 @@ class NetworkBroker(Broker):
             authentication=authentication,
             authorization=authorization,
         )
+
+        self.web: WebServer | None = None
+        if options.web_bind:
+            self._add_web(options)
+        elif options.health_bind:
+            with suppress(ImportError):  # the health address tells less without the extra
+                self._add_desk()
+
+    def _add_desk(self) -> Desk:
+        """Let somebody look at it. What that needs is imported here: it is an extra."""
+        from jdbcstore.management.desk import Desk
+        from jdbcstore.transport.web.metrics import Metrics
+
+        desk = Desk(self)
+        self.metrics = Metrics(desk).exposed
+        self.companions.append(desk)
+        return desk
+
+    def _add_web(self, options: BrokerOptions) -> None:
+        try:
+            from jdbcstore.transport.web.server import WebServer
+
+            desk = self._add_desk()
+        except ImportError as error:
+            raise ConfigurationError(
+                f'web_bind needs more packages ({error.name} is missing): pip install "jdbcstore[web]"'
+            ) from error
+        self.web = WebServer(desk, options.web_bind, options.web_token_file, options.web_hosts)
+        self.companions.append(self.web)
 
     async def start(self) -> None:
         warn_of_strangers(self.options.bind, self.authentication)

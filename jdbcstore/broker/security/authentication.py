@@ -73,6 +73,8 @@ class Authentication:
         #: By address: when something was logged last, and how much was not since.
         self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._changes = 0
+        #: Logins that were refused.
+        self.refused = 0
         self._threads: ThreadPoolExecutor
         self._places: _Places
         self._loop: asyncio.AbstractEventLoop
@@ -169,6 +171,7 @@ class Authentication:
         return self._stack if self._encrypted is None or not is_encrypted else self._encrypted
 
     def _refused(self, address: str, credentials: Credentials, why: str) -> None:
+        self.refused += 1
         now_s = self._loop.time()
         failures = self._slowness.failed(address, credentials.login, now_s)
         told_s, untold = self._told.pop(address, (-_TELL_S, 0))

@@ -27,6 +27,7 @@ from jdbcstore.errors import (
     StoreUnavailable,
 )
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     PRIORITY_LEVELS,
@@ -500,6 +501,24 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def checkpoint(self) -> None:
         with self.reading() as connection:
             connection.execute(text("SELECT 1"))
+
+    @property
+    def location(self) -> str:
+        return self.url.render_as_string(hide_password=True)
+
+    def size_bytes(self) -> int | None:
+        with self.reading() as connection:
+            query = self.dialect.size_query()
+            size = connection.execute(text(query)).scalar() if query else None
+        return None if size is None else int(size)
+
+    @property
+    def commit_numbers(self) -> CommitNumbers | None:
+        return None if self._engine is None else self.writer.commits.numbers
+
+    @property
+    def writes_waiting(self) -> int:
+        return 0 if self._engine is None else self.writer.commits.waiting
 
     def _message_count(self) -> int:
         return sum(container.count for container in list(self._containers.values()))

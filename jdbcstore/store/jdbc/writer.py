@@ -93,12 +93,12 @@ class Writer(CommitTarget[Write]):
         self._fence = fence
         limits = BatchLimits(options.batch_rows_max, options.batch_bytes_max, is_strict=False)
         cancels = options.concurrent_store_and_dispatch_queues
-        self._commits: Final = GroupCommit(self, limits, "jdbcstore-writer", cancels=cancels)
+        self.commits: Final = GroupCommit(self, limits, "jdbcstore-writer", cancels=cancels)
         #: As `GroupCommit` says; the numbers of messages are ids of rows.
-        self.submit: Final = self._commits.submit
-        self.submit_remove: Final = self._commits.submit_remove
-        self.abandon: Final = self._commits.abandon  # the caller cuts the line then: the thread ends soon
-        self.has_settled: Final = self._commits.has_settled
+        self.submit: Final = self.commits.submit
+        self.submit_remove: Final = self.commits.submit_remove
+        self.abandon: Final = self.commits.abandon  # the caller cuts the line then: the thread ends soon
+        self.has_settled: Final = self.commits.has_settled
         self._connection: Connection | None = None
         self._line = Line()
         #: Whether it is known that no lost session of ours is still at work.
@@ -113,18 +113,18 @@ class Writer(CommitTarget[Write]):
             self._disconnect()
             mapped = self._dialect.map_error(error)
             raise mapped from error
-        self._commits.start()
+        self.commits.start()
 
     def stop(self) -> None:
         """Commit what was submitted, then end the thread and the connection."""
-        self._commits.stop()
-        if not self._commits.is_abandoned:  # else the thread does it, when it can
+        self.commits.stop()
+        if not self.commits.is_abandoned:  # else the thread does it, when it can
             self._disconnect()
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             self._disconnect()
 
     def fails_alone(self, error: StoreError) -> bool:
@@ -138,7 +138,7 @@ class Writer(CommitTarget[Write]):
 
     def _committed(self, writes: Sequence[Write]) -> tuple[Connection, Batch, int]:
         """The connection, what was committed, and how many rows its removes removed."""
-        commits = self._commits
+        commits = self.commits
         in_doubt = collided = False  # sent in a session that was lost, and not known since; it met its own rows
         tries, pause_s = _TRIES, _RECONNECT_FIRST_S
         while True:
@@ -205,7 +205,7 @@ class Writer(CommitTarget[Write]):
             log.warning(
                 "database connection lost, connecting again for %g s error=%r", self._options.retry_s, str(error)
             )
-        if self._commits.is_closing or now - self._outage_began > self._options.retry_s:
+        if self.commits.is_closing or now - self._outage_began > self._options.retry_s:
             if in_doubt:
                 raise OutcomeUnknown(
                     f"the connection broke during the commit and the database cannot be reached since: {error}"
@@ -214,7 +214,7 @@ class Writer(CommitTarget[Write]):
                 raise error
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
         # Jitter: two brokers must not retry in step.
-        self._commits.pause(pause_s * random.uniform(0.5, 1.0))
+        self.commits.pause(pause_s * random.uniform(0.5, 1.0))
         return min(2 * pause_s, _RECONNECT_MOST_S)
 
     def _refuse_if_lost(self, error: Exception, in_doubt: bool) -> None:
@@ -232,7 +232,7 @@ class Writer(CommitTarget[Write]):
                     return
         lost = self._fence.lost()
         if in_doubt:  # it may have been stored, and the next master's consumer may have had it
-            self._commits.break_off(lost)
+            self.commits.break_off(lost)
             raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error
         raise lost from error
 
@@ -258,7 +258,7 @@ class Writer(CommitTarget[Write]):
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        self._commits.sending()
+        self.commits.sending()
         with self._line:
             removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")

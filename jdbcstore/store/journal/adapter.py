@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.identifiers import MessageId, ProducerId, told_apart
+from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     Commit,
@@ -464,6 +466,25 @@ class JournalPersistenceAdapter(PersistenceAdapter):
         self._opened()
         self._submit().result()  # behind what was submitted before
         return self.reading().last_of_producer(str(producer_id))
+
+    @property
+    def location(self) -> str:
+        return f"{self.format.name.lower()}:{self.directory}"
+
+    def size_bytes(self) -> int | None:
+        sizes = 0
+        for path in self.directory.rglob("*"):
+            with suppress(OSError):  # it was removed meanwhile
+                sizes += path.stat().st_size if path.is_file() else 0
+        return sizes
+
+    @property
+    def commit_numbers(self) -> CommitNumbers | None:
+        return None if self._index is None else self.committer.commits.numbers
+
+    @property
+    def writes_waiting(self) -> int:
+        return 0 if self._index is None else self.committer.commits.waiting
 
     def checkpoint(self) -> None:
         self._opened()

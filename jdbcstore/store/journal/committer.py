@@ -104,11 +104,11 @@ class Committer(CommitTarget[Write]):
         self._applier = Applier(index)
         limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
         cancels = options.concurrent_store_and_dispatch_queues
-        self._commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
+        self.commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
         #: As `GroupCommit` says.
-        self.submit: Final = self._commits.submit
-        self.submit_remove: Final = self._commits.submit_remove
-        self.has_ended: Final = self._commits.has_ended
+        self.submit: Final = self.commits.submit
+        self.submit_remove: Final = self.commits.submit_remove
+        self.has_ended: Final = self.commits.has_ended
         self._checkpoint_due_s = 0.0
         self._cleanup = Cleanup(index, appender, options, forget, store_format, archive)
         self._compaction = Compaction(
@@ -122,28 +122,28 @@ class Committer(CommitTarget[Write]):
         """Start the thread."""
         self._postpone_checkpoint()
         self._postpone_cleanup()
-        self._commits.start()
+        self.commits.start()
 
     def stop(self) -> None:
         """Commit what was submitted, write the index, then end the thread."""
-        self._commits.stop()
+        self.commits.stop()
         self._compaction.stop()
 
     def abandon(self) -> None:
         """As `GroupCommit.abandon`."""
         self._compaction.cancel()
-        self._commits.abandon()
+        self.commits.abandon()
 
     def require_sound(self) -> None:
         """Raise why the store cannot be used any more, if so."""
-        broken = self._commits.broken
+        broken = self.commits.broken
         if broken is not None and not isinstance(broken, LeaseLost):
             raise StoreUnavailable(str(broken)) from broken
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float | None:
-        if self._commits.broken is not None:
+        if self.commits.broken is not None:
             return None
         due = [self._checkpoint_due_s] if self._is_dirty and self._options.checkpoint_interval_ms else []
         if self._options.cleanup_interval_ms:
@@ -153,7 +153,7 @@ class Committer(CommitTarget[Write]):
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def look_after(self) -> None:
-        if self._commits.broken is not None or self._commits.is_abandoned:
+        if self.commits.broken is not None or self.commits.is_abandoned:
             return
         try:
             if self._appender.sync_due_ns is not None:
@@ -161,25 +161,25 @@ class Committer(CommitTarget[Write]):
             is_due = self._options.checkpoint_interval_ms and time.monotonic() >= self._checkpoint_due_s
             if self._is_dirty and is_due:
                 self._checkpoint()
-                if self._commits.broken is None:
+                if self.commits.broken is None:
                     self._clean_scheduler()
             if self._options.cleanup_interval_ms and time.monotonic() >= self._cleanup_due_s:
                 self._postpone_cleanup()
                 self._clean_up()
         except StoreError as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
         except Exception as error:
             log.exception("defect in writing the index")
-            self._commits.break_off(StoreError(f"the index cannot be written: {error!r}"))
+            self.commits.break_off(StoreError(f"the index cannot be written: {error!r}"))
 
     def finish(self) -> None:
-        if self._commits.broken is None:
+        if self.commits.broken is None:
             if self._options.cleanup_on_stop:
                 self._clean_up()
             self._checkpoint(force=True)
 
     def leave(self) -> None:
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             self._appender.abandon()
             self._scheduler.abandon()
         self._let_go()
@@ -197,7 +197,7 @@ class Committer(CommitTarget[Write]):
         try:
             self.checkpoint(force=force)
         except StoreError as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
 
     def _clean_scheduler(self) -> None:
         try:
@@ -213,7 +213,7 @@ class Committer(CommitTarget[Write]):
 
     def _clean_up(self) -> None:
         """Remove journal files that are not needed; what keeps it from that is logged."""
-        self._commits.commit_now([Write(Completion(), task=self.remove_unneeded_files)])
+        self.commits.commit_now([Write(Completion(), task=self.remove_unneeded_files)])
 
     def remove_unneeded_files(self) -> list[int]:
         """Remove journal files that are not needed, and tell which. In the thread."""
@@ -252,15 +252,15 @@ class Committer(CommitTarget[Write]):
         try:
             self._prove()
         except LeaseLost as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise
 
     def _run_task(self, task: Callable[[], object]) -> None:
         try:
             task()
         except sqlite3.Error as error:
-            self._commits.break_off(StoreError(f"the index cannot be used: {error}"))
-            raise self._commits.refusal() from error
+            self.commits.break_off(StoreError(f"the index cannot be used: {error}"))
+            raise self.commits.refusal() from error
 
     def _plan(self, batch: Sequence[Write]) -> Plan:
         """The records of a batch. What cannot be done is refused: it is alone, or its first part says so, so that no
@@ -270,7 +270,7 @@ class Committer(CommitTarget[Write]):
         for write in list(batch):
             let_down = write.let_down() if write.follows else None  # by one that was refused just now
             if let_down is not None:
-                self._commits.refuse(write, let_down)
+                self.commits.refuse(write, let_down)
                 continue
             try:
                 first = len(plan.payloads)
@@ -278,26 +278,26 @@ class Committer(CommitTarget[Write]):
                     part.plan(plan)
                 plan.close_write(first)
             except StoreError as error:
-                self._commits.refuse(write, error)
+                self.commits.refuse(write, error)
         return plan
 
     def _append(self, plan: Plan, payloads: list[bytes]) -> None:
-        self._commits.sending()
+        self.commits.sending()
         try:
             locations = self._appender.append(payloads)
         except (TransientStoreError, MessageTooLarge):
             raise  # it is undone
         except StoreError as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise OutcomeUnknown(str(error)) from error
         try:
             self._appender.sync()
             self._prove()
         except (StoreError, LeaseLost) as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise OutcomeUnknown(f"written, but not surely: {error}") from error
         faults.point("writer.after_commit")
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             raise Abandoned
         index, last = self._index, self._appender.last_batch
         assert last is not None
@@ -308,7 +308,7 @@ class Committer(CommitTarget[Write]):
                 index.position = last
                 index.job_position = self._scheduler.last_batch or index.job_position
         except (sqlite3.Error, StoreError) as error:
-            self._commits.break_off(StoreError(f"the index cannot be written: {error}"))
+            self.commits.break_off(StoreError(f"the index cannot be written: {error}"))
             raise OutcomeUnknown(f"in the journal, but not in the index: {error}") from error
         self._is_dirty = True
 

@@ -350,6 +350,10 @@ class Dialect:
     def vacuum(self, connection: Connection) -> None:
         """Give the room of removed rows back to the table."""
 
+    def size_query(self) -> str:
+        """Asks how many bytes the messages' table takes, with its indexes; empty if that cannot be asked."""
+        return ""
+
     def page(self, level: int | None) -> str:
         """The text of a page of one level of PRIORITY: id, length, and the blob unless it is longer than asked for.
 

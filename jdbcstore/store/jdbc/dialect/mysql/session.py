@@ -216,6 +216,12 @@ class MySQLDialect(MySQLStatements):
         raw: Any = connection
         raw.query(b"ROLLBACK")
 
+    def size_query(self) -> str:
+        return (
+            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"
+            f" WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{self.statements.messages}'"
+        )
+
     def error_code(self, error: BaseException) -> str:
         return code_of(error)
 

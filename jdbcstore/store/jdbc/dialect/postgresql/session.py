@@ -200,6 +200,9 @@ class PostgreSQLDialect(PostgreSQLStatements):
         # TRUNCATE would take a lock that stops the writer; the room is wanted again at once anyway.
         connection.execute(text(f"VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) {self.statements.messages}"))
 
+    def size_query(self) -> str:
+        return f"SELECT pg_total_relation_size('{self.statements.messages}')"
+
     def error_code(self, error: BaseException) -> str:
         return code_of(error)
 

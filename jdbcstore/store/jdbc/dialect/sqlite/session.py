@@ -91,6 +91,9 @@ class SQLiteDialect(SQLiteStatements):
         if raw.in_transaction:
             raw.execute("ROLLBACK")
 
+    def size_query(self) -> str:
+        return "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+
     def error_code(self, error: BaseException) -> str:
         return code_of(error)
 

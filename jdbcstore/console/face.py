@@ -1,0 +1,265 @@
+"""The management face for commands: of a running broker over HTTP, or of a store that no broker is master of.
+
+For a store the command is its broker for a moment, without listening to anybody: it takes the lock, so nobody else is
+master meanwhile, and does the same work by the same code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode, urlsplit
+
+import click
+
+from jdbcstore import errors
+from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.runner import BrokerThread
+from jdbcstore.config.inspection import check_url
+from jdbcstore.config.urls import open_spool, open_store
+from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.management.calls import ACTIONS, VIEWS
+from jdbcstore.management.desk import Desk
+from jdbcstore.management.management import Management
+from jdbcstore.management.values import Arguments, as_json
+
+__all__ = ["Face", "RemoteFace", "face_options", "finish"]
+
+_DEFAULT: Final = "http://127.0.0.1:8161"
+_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.2
+
+
+class Face(Protocol):
+    """What commands ask."""
+
+    def view(self, name: str, /, **arguments: Any) -> Any:
+        """What a view of `jdbcstore.management.calls` returns, as JSON has it."""
+
+    def act(self, name: str, /, **arguments: Any) -> Any:
+        """What an action returns. Raises as the face does."""
+
+
+class RemoteFace:
+    """Of a running broker.
+
+    Args:
+        url: where its ``web_bind`` is reached.
+        headers: who asks.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(f"--broker has to be http://HOST:PORT, got {url}")
+        self._url = url
+        self._headers = dict(headers)
+        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._place = parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+
+    def view(self, name: str, /, **arguments: Any) -> Any:
+        given = {key: _in_query(value) for key, value in arguments.items() if value is not None}
+        return self._ask("GET", f"/api/v1/{name}?{urlencode(given)}", None)
+
+    def act(self, name: str, /, **arguments: Any) -> Any:
+        return self._ask("POST", f"/api/v1/{name}", json.dumps(arguments))
+
+    def _ask(self, method: str, path: str, body: str | None) -> Any:
+        headers = {**self._headers, "Content-Type": "application/json"}
+        data = None if body is None else body.encode("utf-8", "surrogatepass")
+        try:
+            if self._connection is None:
+                self._connection = self._kind(*self._place, timeout=_TIMEOUT_S)
+            self._connection.request(method, self._prefix + path, data, headers)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise JdbcStoreError(
+                f"no broker answers at {self._url} ({error}): start one with --web-bind, name another with --broker, or"
+                " the store with --store if no broker runs on it"
+            ) from error
+        if answer.will_close:
+            self.close()
+        try:
+            value = json.loads(text)
+        except ValueError:
+            raise JdbcStoreError(f"{self._url} answers with {answer.status}, and no JSON: is it a broker?") from None
+        if answer.status >= 400:
+            raise _error_of(value, answer.status)
+        return value
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _in_query(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _error_of(value: Any, status: int) -> JdbcStoreError:
+    """The error that the broker has raised."""
+    if not isinstance(value, dict):
+        return JdbcStoreError(f"the broker answers with {status}")
+    kind = getattr(errors, str(value.get("kind")), JdbcStoreError)
+    text = str(value.get("error"))
+    if status == 401:
+        text += ": give --token, --token-file or --login"
+    if kind in (errors.SelectorError, errors.CodecError) or not (
+        isinstance(kind, type) and issubclass(kind, JdbcStoreError)
+    ):
+        kind = ConfigurationError if status == 400 else JdbcStoreError
+    error: JdbcStoreError = kind(text)
+    return error
+
+
+class _LocalFace:
+    """Of a broker of our own."""
+
+    def __init__(self, broker: Broker, face: Management) -> None:
+        self._broker = broker
+        self._face = face
+
+    def view(self, name: str, /, **arguments: Any) -> Any:
+        async def seen() -> Any:
+            await self._face.look()
+            return as_json(await VIEWS[name](self._face, Arguments(arguments)))
+
+        return self._call(seen)
+
+    def act(self, name: str, /, **arguments: Any) -> Any:
+        async def done() -> Any:
+            return as_json(await ACTIONS[name](self._face, Arguments(arguments)))
+
+        return self._call(done)
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work(), self._broker.loop).result()
+
+
+@contextmanager
+def _local(url: str) -> Iterator[Face]:
+    check_url(url)
+    quiet = DestinationPolicy(expire_messages_period_ms=0)  # nothing is done but what is asked for
+    options = BrokerOptions(broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False)
+    broker = Broker(open_store(url), options, open_spool, [quiet])
+    desk = Desk(broker)
+    broker.companions.append(desk)
+    with BrokerThread(broker, 0.0):
+        yield _LocalFace(broker, Management(desk))
+
+
+@contextmanager
+def _opened(
+    broker: str, store: str | None, token: str | None, token_file: Path | None, login: str | None, passcode: str | None
+) -> Iterator[Face]:
+    if store is not None:
+        with _local(store) as face:
+            yield face
+        return
+    headers = {}
+    if token_file is not None:
+        token = token_file.read_text("utf-8").strip()
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    elif login is not None:
+        from base64 import b64encode
+
+        if passcode is None and sys.stdin.isatty():
+            passcode = click.prompt("Passcode", hide_input=True, default="", show_default=False, err=True)
+        shown = b64encode(f"{login}:{passcode or ''}".encode()).decode()
+        headers["Authorization"] = f"Basic {shown}"
+    remote = RemoteFace(broker, headers)
+    try:
+        yield remote
+    finally:
+        remote.close()
+
+
+def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options by which a command finds its broker or store. The command gets what opens it as ``opened``."""
+    from functools import wraps
+
+    @wraps(command)
+    def wrapped(
+        broker: str,
+        store: str | None,
+        token: str | None,
+        token_file: Path | None,
+        login: str | None,
+        passcode: str | None,
+        **others: Any,
+    ) -> Any:
+        with _opened(broker, store, token, token_file, login, passcode) as face:
+            return command(face, **others)
+
+    decorated: Callable[..., Any] = wrapped
+    for option in (
+        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password. [default: asked for on a terminal]"),
+        click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name, if the broker has users."),
+        click.option(
+            "--token-file",
+            envvar="JDBCSTORE_TOKEN_FILE",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="A file with the broker's token.",
+        ),
+        click.option("--token", envvar="JDBCSTORE_TOKEN", help="The broker's token; better by file or environment."),
+        click.option(
+            "--store",
+            metavar="URL",
+            help="Work on this store instead, while no broker is master of it (else exit code 3).",
+        ),
+        click.option(
+            "--broker",
+            envvar="JDBCSTORE_BROKER",
+            metavar="URL",
+            default=_DEFAULT,
+            show_default=True,
+            help="The web address of a running broker.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def finish(face: Face, operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Wait for the end of an operation, with progress on a terminal; Ctrl-C cancels it.
+
+    Raises:
+        JdbcStoreError: it failed.
+    """
+    name = operation["operation_id"]
+    shows = sys.stderr.isatty()
+    try:
+        while operation["state"] == "running":
+            time.sleep(_POLL_S)
+            operation = face.view("operation", operation_id=name)
+            if shows:
+                click.echo(f"\r{operation['done']} done, {operation['looked']} looked at ", err=True, nl=False)
+    except KeyboardInterrupt:
+        operation = face.act("cancel", operation_id=name)
+        while operation["state"] == "running":
+            time.sleep(_POLL_S)
+            operation = face.view("operation", operation_id=name)
+    if shows:
+        click.echo("\r\033[K", err=True, nl=False)
+    if operation["state"] == "failed":
+        raise JdbcStoreError(f"{operation['action']} failed behind {operation['done']} messages: {operation['error']}")
+    return operation

@@ -1,0 +1,247 @@
+"""``jdbcstore queues``, ``topics``, ``connections``, ``subscriptions``, ``watch``, ``top``: what a broker is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from jdbcstore.console.face import Face, face_options
+from jdbcstore.console.output import print_json, print_table
+
+__all__ = ["connections", "queues", "subscriptions", "top", "topics", "watch"]
+
+_PAGE: Final = 1000
+_SORTABLE: Final = (
+    "name",
+    "depth",
+    "in_flight",
+    "consumers",
+    "enqueued",
+    "dequeued",
+    "rate_in",
+    "rate_out",
+    "dead_lettered",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+_TEXT = click.option("--filter", "text", default="", metavar="TEXT", help="Only those with this in their name.")
+_SORT = click.option("--sort", type=click.Choice(_SORTABLE), default="name", show_default=True, help="By what.")
+
+
+def all_destinations(face: Face, kind: str, text: str = "", sort: str = "name") -> list[Mapping[str, Any]]:
+    """Every destination of a kind, however many: page by page."""
+    found: list[Mapping[str, Any]] = []
+    while True:
+        page = face.view(
+            "destinations",
+            kind=kind,
+            text=text,
+            sort=sort,
+            descending=sort != "name",
+            offset=len(found),
+            count=_PAGE,
+        )
+        found += page["destinations"]
+        if not page["destinations"] or len(found) >= page["total"]:
+            return found
+
+
+@click.command()
+@face_options
+@_TEXT
+@_SORT
+@_JSON
+def queues(face: Face, text: str, sort: str, as_json: bool) -> None:
+    """Show all queues: depth, consumers, rates, age.
+
+    \b
+    Examples:
+        jdbcstore queues
+        jdbcstore queues --sort depth --filter ORDERS --broker http://broker:8161 --token-file token
+        jdbcstore queues --store sqlite:///data/jdbcstore.db
+    """
+    rows = all_destinations(face, "queue", text, sort)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    _print_queues(rows)
+
+
+def _print_queues(rows: Sequence[Mapping[str, Any]]) -> None:
+    titles = ("QUEUE", "DEPTH", "IN FLIGHT", "CONSUMERS", "ENQUEUED", "DEQUEUED", "IN/S", "OUT/S", "OLDEST", "PAUSED")
+    now_ms = time.time() * 1000
+    shown = [
+        (
+            row["name"],
+            row["depth"],
+            row["in_flight"],
+            row["consumers"],
+            row["enqueued"],
+            row["dequeued"],
+            round(row["rate_in"], 1),
+            round(row["rate_out"], 1),
+            age(row["oldest_ms"], now_ms),
+            " ".join(side for side, field in (("consumers", "is_paused"), ("producers", "is_closed")) if row[field]),
+        )
+        for row in rows
+    ]
+    print_table(titles, shown, empty="there are no queues")
+
+
+def age(oldest_ms: int | None, now_ms: float) -> str:
+    """How old something is, for people."""
+    if oldest_ms is None:
+        return ""
+    seconds = max(int((now_ms - oldest_ms) / 1000), 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+@click.command()
+@face_options
+@_TEXT
+@_JSON
+def topics(face: Face, text: str, as_json: bool) -> None:
+    """Show all topics: who subscribes, and how much is published."""
+    rows = all_destinations(face, "topic", text)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    titles = ("TOPIC", "CONSUMERS", "DURABLE", "PUBLISHED", "IN/S")
+    shown = [
+        (row["name"], row["consumers"], row["subscriptions"], row["enqueued"], round(row["rate_in"], 1)) for row in rows
+    ]
+    print_table(titles, shown, empty="there are no topics")
+
+
+def all_rows(face: Face, view: str, **arguments: Any) -> list[Mapping[str, Any]]:
+    """Every row of a view, page by page."""
+    found: list[Mapping[str, Any]] = []
+    while True:
+        page = face.view(view, offset=len(found), count=_PAGE, **arguments)
+        found += page["rows"]
+        if not page["rows"] or len(found) >= page["total"]:
+            return found
+
+
+@click.command()
+@face_options
+@_TEXT
+@_JSON
+def connections(face: Face, text: str, as_json: bool) -> None:
+    """Show all clients."""
+    rows = all_rows(face, "connections", text=text)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    titles = ("CONNECTION", "CLIENT ID", "FROM", "PROTOCOL", "USER", "SUBSCRIPTIONS", "HOLDS", "SENT", "WAITS")
+    shown = [
+        (
+            row["connection_id"],
+            row["client_id"],
+            row["peer"],
+            row["protocol"],
+            row["user"],
+            row["subscriptions"],
+            row["unacknowledged"],
+            row["sent"],
+            "yes" if row["is_waiting"] or row["is_not_reading"] else "",
+        )
+        for row in rows
+    ]
+    print_table(titles, shown, empty="there are no clients")
+
+
+@click.command()
+@face_options
+@click.argument("destination", default="")
+@click.option("--slow", is_flag=True, help="Only those that hold all that they may, or do not read.")
+@_JSON
+def subscriptions(face: Face, destination: str, slow: bool, as_json: bool) -> None:
+    """Show subscriptions, of DESTINATION or all: what they hold, and what waits for durable ones."""
+    rows = all_rows(face, "slow-consumers") if slow else all_rows(face, "subscriptions", destination=destination)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    titles = ("KIND", "DESTINATION", "CLIENT ID", "NAME", "FROM", "HOLDS", "PREFETCH", "LAG", "SLOW", "SELECTOR")
+    shown = [
+        (
+            row["kind"],
+            row["destination"],
+            row["client_id"],
+            row["name"],
+            row["peer"] or "nobody",
+            row["unacknowledged"],
+            row["prefetch"],
+            row["lag"],
+            "yes" if row["is_slow"] else "",
+            row["selector"],
+        )
+        for row in rows
+    ]
+    print_table(titles, shown, empty="there are no subscriptions")
+
+
+@click.command()
+@face_options
+@click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds.")
+@click.option("--count", type=click.IntRange(min=1), help="Show it so many times. [default: until Ctrl-C]")
+@_JSON
+def watch(face: Face, interval: float, count: int | None, as_json: bool) -> None:
+    """Show the broker as a whole, a line each time."""
+
+    def show(number: int) -> None:
+        broker = face.view("broker")
+        if as_json:
+            print_json(broker)
+            return
+        if number % 20 == 0:
+            click.echo("STATE     DEPTH  IN FLIGHT    IN/S   OUT/S  DEAD LETTERS  CLIENTS  LAG MS")
+        click.echo(
+            f"{broker['state']:<8} {broker['depth']:>6} {broker['in_flight']:>10} {broker['rate_in']:>7.1f}"
+            f" {broker['rate_out']:>7.1f} {broker['dead_letters']:>13} {broker['connections']:>8}"
+            f" {broker['loop_lag_ms']:>7.1f}"
+        )
+
+    _again(show, interval, count)
+
+
+@click.command()
+@face_options
+@click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds.")
+@click.option("--count", type=click.IntRange(min=1), help="Show it so many times. [default: until Ctrl-C]")
+@click.option("--lines", type=click.IntRange(min=1, max=1000), default=20, show_default=True, help="Queues at most.")
+@click.option("--sort", type=click.Choice(_SORTABLE), default="depth", show_default=True, help="By what.")
+def top(face: Face, interval: float, count: int | None, lines: int, sort: str) -> None:
+    """Show the queues with the most in them, again and again."""
+
+    def show(number: int) -> None:
+        page = face.view("destinations", kind="queue", sort=sort, descending=sort != "name", count=lines)
+        if count != 1:
+            click.clear()
+        broker = face.view("broker")
+        click.echo(f"{broker['name']} {broker['state']}: {broker['depth']} messages in {page['total']} queues")
+        _print_queues(page["destinations"])
+
+    _again(show, interval, count)
+
+
+def _again(show: Callable[[int], None], interval_s: float, count: int | None) -> None:
+    number = 0
+    try:
+        while True:
+            show(number)
+            number += 1
+            if count is not None and number >= count:
+                return
+            time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return

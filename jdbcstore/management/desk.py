@@ -1,0 +1,176 @@
+"""What all operators of one broker share: who looks at it, what is under way, what was done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Final
+
+from jdbcstore.broker.broker import Broker
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.management.inspection import Inspection
+from jdbcstore.management.log_tail import Audit, LogTail
+from jdbcstore.management.observation import Observation
+from jdbcstore.management.operations import Operations
+from jdbcstore.management.pages import Pages
+from jdbcstore.message import Message
+from jdbcstore.spelling import did_you_mean
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.jobs import SupportsScheduling
+from jdbcstore.subscription import SubscriptionKey
+
+__all__ = ["Desk"]
+
+#: How long a broker that hands over does not want to be master again.
+_REST_S: Final = 10.0
+
+
+class Desk:
+    """Started and stopped with its broker (`Broker.companions`). Asks nobody for rights: `Management` does.
+
+    Args:
+        broker: whose.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.log = LogTail()
+        self.audit = Audit()
+        self.observation = Observation(broker)
+        self.operations = Operations(broker, self.audit)
+        self.pages = Pages(broker)
+        self.inspection = Inspection(broker)
+        self._numbers = count(1)
+        self._producer: ProducerId | None = None
+
+    async def start(self) -> None:
+        """Begin."""
+        self.log.start()
+        self.observation.start()
+
+    async def stop(self) -> None:
+        """Come to an end; operations end behind the commit that they are at."""
+        self.operations.stop()
+        self.observation.stop()
+        self.log.stop()
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def check_known(self, destination: Destination) -> None:
+        """Raise UnknownDestination if there is no such queue or topic."""
+        broker = self.broker
+        if destination in broker.queues or destination in broker.topics:
+            return
+        names = [str(name) for name in (*broker.queues, *broker.topics)]
+        hint = did_you_mean(str(destination), names[:50_000]) if len(names) < 50_000 else ""
+        raise UnknownDestination(f"there is no destination {destination}{hint}")
+
+    def create(self, destination: Destination) -> None:
+        """Make a queue or topic, which stays until it is deleted, or the broker stops with nothing in it.
+
+        Raises:
+            ConfigurationError: the name cannot be one destination's.
+            ProtocolError: there are as many destinations as there may be.
+        """
+        if destination.is_temporary or not destination.is_storable:
+            raise ConfigurationError(f"{destination} cannot be created: it has to be the name of one queue or topic")
+        self.broker.check_room_for(destination)
+        self.broker.pinned.add(destination)
+        if destination.is_queue:
+            self.broker.queue(destination)
+        else:
+            self.broker.topic(destination)
+
+    def check_unused(self, destination: Destination) -> None:
+        """Raise ProtocolError if somebody uses a destination, so that it cannot be deleted."""
+        broker = self.broker
+        queue, topic = broker.queues.get(destination), broker.topics.get(destination)
+        if queue is not None and (queue.consumers or queue.in_flight):
+            raise ProtocolError(f"{destination} has {len(queue.consumers)} consumers: disconnect them first")
+        if topic is not None and (topic.consumers or topic.subscriptions):
+            raise ProtocolError(f"{destination} has subscribers: disconnect them first")
+        if topic is not None and topic.durable:
+            raise ProtocolError(f"{destination} has {len(topic.durable)} durable subscriptions: remove them first")
+
+    async def forget(self, destination: Destination) -> None:
+        """Forget an empty destination that nobody uses, also in the store."""
+        broker = self.broker
+        self.check_unused(destination)
+        queue = broker.queues.get(destination)
+        if queue is not None and queue.depth:
+            raise ProtocolError(f"{destination} has {queue.depth} messages: purge it first")
+        broker.pinned.discard(destination)
+        broker.gate.open(destination)
+        if queue is not None:
+            queue.halt(is_on=False)
+            broker.remove_queue(destination)
+        else:
+            broker.remove_topic(destination)
+        await self._completed(broker.adapter.remove_destination(destination))  # type: ignore[arg-type]  # no temporary
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    async def publish(self, message: Message) -> MessageId:
+        """Give the broker a message, and wait until it is safe. Returns its id. Raises what the store raises."""
+        broker = self.broker
+        message.message_id = self._next_id()
+        message.producer_id = message.message_id.producer_id
+        answered = broker.loop.create_future()
+        broker.publish(message, None, partial(_answer, answered))
+        await answered
+        return message.message_id
+
+    def _next_id(self) -> MessageId:
+        if self._producer is None:
+            self._producer = ProducerId(self.broker.next_connection_id(), 1, 1)
+        return MessageId(self._producer, next(self._numbers))
+
+    async def restore(self, messages: Sequence[Message]) -> None:
+        """Store messages in one commit; those without an id get one. Raises what the store raises."""
+        answered = self.broker.loop.create_future()
+        for message in messages:
+            if message.message_id is None:
+                message.message_id = self._next_id()
+        self.broker.transfer(messages, [], partial(_answer, answered))
+        await answered
+
+    async def remove_subscription(self, key: SubscriptionKey) -> None:
+        """Remove a durable subscription that nobody uses. Raises ProtocolError, StoreError."""
+        answered = self.broker.loop.create_future()
+
+        def removing() -> Iterator[None]:
+            yield from self.broker.durables.unsubscribing(key, partial(_answer, answered))
+
+        await self.broker.slices.complete(removing())
+        await answered
+
+    async def remove_scheduled(self, job_id: str) -> None:
+        """Forget a scheduled message."""
+        adapter = self.broker.adapter
+        if isinstance(adapter, SupportsScheduling):
+            await self._completed(adapter.job_store().remove_job(job_id))
+            self.broker.scheduler.look()
+
+    async def _completed(self, completion: Completion[None]) -> None:
+        answered = self.broker.loop.create_future()
+        self.broker.completions.expect(completion, lambda _, error: _answer(answered, error), None)
+        await answered
+
+    # -- the broker ------------------------------------------------------------------------------------------------
+
+    def hand_over(self) -> None:
+        """Let a standby be master. Raises LockError if there cannot be one."""
+        self.broker.resign(_REST_S)
+
+
+def _answer(answered: asyncio.Future[None], error: BaseException | None) -> None:
+    if answered.done():
+        return
+    if error is None:
+        answered.set_result(None)
+    else:
+        answered.set_exception(error)

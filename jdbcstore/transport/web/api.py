@@ -1,0 +1,71 @@
+"""The JSON API: the management face, call by call. docs/management.md lists it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.management.calls import ACTIONS, VIEWS, Call
+from jdbcstore.management.management import Management
+from jdbcstore.management.values import Arguments, as_json
+
+__all__ = ["PREFIX", "Api", "json_answer", "json_object"]
+
+PREFIX: Final = "/api/v1"
+
+
+class Api:
+    """The routes.
+
+    Args:
+        face_of: gives the face for whoever sends a request, or raises.
+    """
+
+    def __init__(self, face_of: Callable[[Request], Awaitable[Management]]) -> None:
+        self._face_of = face_of
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return [
+            *(Route(f"{PREFIX}/{name}", self._reading(call), methods=["GET"]) for name, call in VIEWS.items()),
+            *(Route(f"{PREFIX}/{name}", self._acting(call), methods=["POST"]) for name, call in ACTIONS.items()),
+        ]
+
+    def _reading(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
+        async def read(request: Request) -> Response:
+            face = await self._face_of(request)
+            return json_answer(as_json(await call(face, Arguments(request.query_params))))
+
+        return read
+
+    def _acting(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
+        async def act(request: Request) -> Response:
+            face = await self._face_of(request)
+            return json_answer(as_json(await call(face, Arguments(await json_object(request)))))
+
+        return act
+
+
+async def json_object(request: Request) -> Mapping[str, Any]:
+    """The body of a request. Raises ConfigurationError if it is no JSON object."""
+    if not request.headers.get("content-type", "").startswith("application/json"):
+        raise ConfigurationError("send a JSON object, with content-type application/json")
+    try:
+        given = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise ConfigurationError("the body has to be a JSON object")
+    return given
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """An answer with JSON."""
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return Response(body, status, media_type="application/json")

@@ -1,0 +1,185 @@
+"""The commands of an operator: against a running broker, and against a store that nobody is master of."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import open_store
+from jdbcstore.cli import run
+from tests.broker.client import Client
+from tests.management.test_operations import fill
+from tests.management.test_web import Served, served
+from tests.waiting import wait_until
+
+
+@pytest.fixture(name="url")
+def _url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'b.db'}"
+
+
+@pytest.fixture
+def broker(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    with served(open_store(url), broker_name="b1") as broker:
+        host, port = broker.operator.address
+        monkeypatch.setenv("JDBCSTORE_BROKER", f"http://{host}:{port}")
+        assert broker.broker.web is not None
+        monkeypatch.setenv("JDBCSTORE_TOKEN", broker.broker.web.token or "")
+        with Client(broker.address) as client:
+            client.connect(client_id="c1")
+            fill(client, "/queue/ORDERS", 5)
+            broker.operator.get("/api/v1/broker")
+            wait_until(lambda: broker.operator.get("/api/v1/destinations?text=ORDERS").json["total"] == 1)
+            yield broker
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """Run a command; returns what it prints, errors behind everything else."""
+    ended = run(list(arguments))
+    out, err = capsys.readouterr()
+    assert ended == code, out + err
+    return out + err
+
+
+def test_queues_and_clients_are_listed(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in command(capsys, "queues", "--json").splitlines()]
+    assert {row["name"]: row["depth"] for row in rows} == {"queue://LAST": 1, "queue://ORDERS": 5}
+    assert "queue://ORDERS" in command(capsys, "queues", "--sort", "depth", "--filter", "orders")
+    assert "c1" in command(capsys, "connections")
+    assert "there are no topics" in command(capsys, "topics")
+    assert "there are no subscriptions" in command(capsys, "subscriptions")
+    assert "master" in command(capsys, "watch", "--count", "1")
+    assert "b1 master" in command(capsys, "top", "--count", "1")
+
+
+def test_messages_are_moved_counted_and_purged(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    counted = command(capsys, "move", "queue://ORDERS", "queue://X", "--selector", "n = '3'", "--dry-run")
+    assert "1 messages match" in counted
+    assert "move: 1 messages done" in command(capsys, "move", "queue://ORDERS", "queue://X", "-s", "n = '3'")
+    assert json.loads(command(capsys, "copy", "queue://X", "queue://Y", "--json"))["done"] == 1
+    assert "give --yes" in command(capsys, "purge", "queue://ORDERS", code=2)
+    assert "purge: 4 messages done" in command(capsys, "purge", "queue://ORDERS", "--yes")
+    assert "is gone" in command(capsys, "delete", "queue://X", "--yes")
+    assert "no destination queue://X" in command(capsys, "delete", "queue://X", "--yes", code=1)
+
+
+def test_a_misspelt_queue_is_an_error_with_the_nearest_name(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean queue://ORDERS?" in command(capsys, "purge", "queue://ORDER", "--yes", code=1)
+
+
+def test_a_destination_is_paused_and_resumed(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    command(capsys, "pause", "queue://ORDERS", "--side", "both")
+    (row,) = [json.loads(line) for line in _look(broker, capsys)]
+    assert (row["is_paused"], row["is_closed"]) == (True, True)
+    command(capsys, "resume", "queue://ORDERS")
+    command(capsys, "drain")
+    command(capsys, "drain", "--end")
+    assert "handed" not in command(capsys, "create", "queue://NEW")
+
+
+def _look(broker: Served, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    def is_paused() -> bool:
+        rows = broker.operator.get("/api/v1/destinations?text=ORDERS").json["destinations"]
+        return bool(rows and rows[0]["is_paused"])
+
+    wait_until(is_paused)
+    return command(capsys, "queues", "--filter", "ORDERS", "--json").splitlines()
+
+
+def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "BrokerName = b1" in command(capsys, "activemq", "bstat")
+    line = next(
+        line for line in command(capsys, "activemq", "dstat", "queues").splitlines() if line.startswith("ORDERS")
+    )
+    assert line.split() == ["ORDERS", "5", "0", "0", "5", "0", "0", "0"]
+    assert command(capsys, "activemq", "browse", "ORDERS").count("JMSMessageID") == 5
+    assert "QueueSize = 5" in command(capsys, "activemq", "query", "-QQueue=ORD*", "--view", "QueueSize")
+    assert "Purged 1 messages" in command(capsys, "activemq", "purge", "ORDERS", "--msgsel", "n = '1'")
+    assert "Purged 4 messages" in command(capsys, "activemq", "purge", "ORD*")
+
+
+def test_a_broker_that_is_not_there_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JDBCSTORE_BROKER", "http://127.0.0.1:1")
+    told = command(capsys, "queues", code=1)
+    assert "no broker answers at http://127.0.0.1:1" in told
+    assert "--store" in told
+
+
+def test_without_the_token_nothing_is_changed(
+    broker: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JDBCSTORE_TOKEN")
+    assert "log in" in command(capsys, "purge", "queue://ORDERS", "--yes", code=1)
+
+
+def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 130)
+        assert "is master" in command(capsys, "purge", "queue://A", "--yes", "--store", url, code=3)
+    assert "move: 130 messages done" in command(capsys, "move", "queue://A", "queue://B", "--store", url)
+    (row,) = [
+        json.loads(line) for line in command(capsys, "queues", "--filter", "B", "--json", "--store", url).splitlines()
+    ]
+    assert (row["name"], row["depth"]) == ("queue://B", 130)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_messages_are_exported_and_imported(
+    url: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(open_store(url)) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 1203)
+    file = tmp_path / name
+    assert "1203 messages" in command(capsys, "export", "queue://A", str(file), "--store", url)
+    assert "is there already" in command(capsys, "export", "queue://A", str(file), "--store", url, code=2)
+    assert "can be read" in command(capsys, "import", str(file), "--dry-run", "--store", url)
+    command(capsys, "import", str(file), "--to", "queue://B", "--store", url)
+    assert not list(tmp_path.glob("*.progress"))
+    again = tmp_path / f"again-{name}"
+    command(capsys, "export", "queue://B", str(again), "--store", url)
+    with served(open_store(url)) as broker:
+        for queue in ("A", "B"):
+            wait_until(lambda queue=queue: _depth(broker, queue) == 1203)  # type: ignore[misc]
+
+
+def _depth(broker: Served, queue: str) -> int:
+    rows = broker.operator.get(f"/api/v1/destinations?text=://{queue}").json["destinations"]
+    return int(rows[0]["depth"]) if rows else 0
+
+
+def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)):
+        pass  # makes the tables
+    line = {"message": {"destination": "queue://A"}, "body": "text"}
+    good = [json.dumps({**line, "body": f"m{number}"}) for number in range(700)]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join([*good, "{broken"]) + "\n")
+    told = command(capsys, "import", str(file), "--store", url, code=2)
+    assert "line 701" in told
+    file.write_text("\n".join(good) + "\n")
+    command(capsys, "import", str(file), "--store", url)
+    (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["depth"] == 700
+
+
+def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "_JDBCSTORE_COMPLETE" in command(capsys, "completion", "bash")
+    completed = subprocess.run(
+        [sys.executable, "-m", "jdbcstore"],
+        env={"_JDBCSTORE_COMPLETE": "bash_complete", "COMP_WORDS": "jdbcstore pu", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert re.search(r"\bpurge\b", completed.stdout), completed

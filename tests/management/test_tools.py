@@ -1,0 +1,143 @@
+"""What is connected to ActiveMQ brokers already: the requests of those tools, and what they do with the answers."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.broker.client import Client
+from tests.management.test_web import Served, send, served
+from tests.management.web import Site
+from tests.waiting import wait_until
+
+QUEUE = "org.apache.activemq:type=Broker,brokerName=b1,destinationType=Queue,destinationName="
+#: What these tools send when nothing else is configured.
+ADMIN = "Basic " + base64.b64encode(b"admin:admin").decode()
+
+
+@pytest.fixture(name="broker")
+def _broker() -> Any:
+    with served(broker_name="b1") as broker:
+        send(broker, "BAR", 3)
+        wait_until(lambda: read(broker, "BAR", "QueueSize").get("value") == 3)
+        yield broker
+
+
+def read(broker: Served, queue: str, attribute: str) -> Any:
+    path = f"/api/jolokia/read/{QUEUE}{queue}/{attribute}"
+    return broker.visitor.get(path, Authorization=ADMIN, Content_Type="application/json").json
+
+
+def test_keda_reads_the_size_of_a_queue(broker: Served) -> None:
+    answer = broker.visitor.get(f"/api/jolokia/read/{QUEUE}BAR/QueueSize", Authorization=ADMIN)
+    assert answer.status == 200
+    told = answer.json
+    assert (told["value"], told["status"]) == (3, 200)
+    assert isinstance(told["timestamp"], int)
+
+
+def test_an_unknown_queue_is_an_error_in_an_answer_that_succeeds(broker: Served) -> None:
+    answer = broker.visitor.get(f"/api/jolokia/read/{QUEUE}NONE/QueueSize")
+    assert answer.status == 200
+    assert (answer.json["status"], answer.json["error_type"]) == (404, "javax.management.InstanceNotFoundException")
+    assert read(broker, "BAR", "Nonsense")["error_type"] == "javax.management.AttributeNotFoundException"
+
+
+def test_many_requests_come_in_one(broker: Served) -> None:
+    requests = [
+        {"type": "read", "mbean": QUEUE + "BAR", "attribute": ["QueueSize", "EnqueueCount"]},
+        {"type": "read", "mbean": "org.apache.activemq:type=Broker,brokerName=*", "attribute": ["BrokerName"]},
+        {"type": "search", "mbean": QUEUE + "*"},
+        {"type": "nonsense"},
+        "nonsense",
+    ]
+    answers = broker.visitor.post("/api/jolokia/", requests).json
+    assert [answer["status"] for answer in answers] == [200, 200, 200, 400, 404]
+    assert answers[0]["value"] == {"QueueSize": 3, "EnqueueCount": 3}
+    root = "org.apache.activemq:type=Broker,brokerName=b1"
+    assert answers[1]["value"] == {root: {"BrokerName": "b1"}}
+    assert answers[2]["value"] == [QUEUE + "BAR"]
+
+
+def test_hawtio_lists_and_reads_a_broker(broker: Served) -> None:
+    version = broker.visitor.get("/api/jolokia/version").json["value"]
+    assert version["protocol"] == "7.2"
+    listed = broker.visitor.post("/api/jolokia", {"type": "list"}).json["value"]["org.apache.activemq"]
+    bean = listed["type=Broker,brokerName=b1,destinationType=Queue,destinationName=BAR"]
+    assert bean["attr"]["QueueSize"]["type"] == "long"
+    assert {"purge", "browse", "sendTextMessage", "retryMessages"} <= set(bean["op"])
+    root = broker.visitor.get("/api/jolokia/read/org.apache.activemq:type=Broker,brokerName=b1").json["value"]
+    assert root["Queues"] == [{"objectName": QUEUE + "BAR"}]
+    assert (root["TotalMessageCount"], root["MemoryPercentUsage"], root["Slave"]) == (3, 0, False)
+    health = "org.apache.activemq:type=Broker,brokerName=b1,service=Health"
+    assert broker.visitor.get(f"/api/jolokia/read/{health}/CurrentStatus").json["value"] == "Good"
+
+
+def test_operations_are_called_by_their_names(broker: Served) -> None:
+    def execute(operation: str, *arguments: Any, site: Site = broker.operator, queue: str = "BAR") -> Any:
+        given = {"type": "exec", "mbean": QUEUE + queue, "operation": operation, "arguments": list(arguments)}
+        return site.post("/api/jolokia/", given).json
+
+    shown = execute("browse()")["value"]
+    assert [message["Text"] for message in shown] == ["m0", "m1", "m2"]
+    sent = execute(
+        "sendTextMessage(java.util.Map,java.lang.String,java.lang.String,java.lang.String)", {"n": "x"}, "hi", "u", "p"
+    )
+    assert sent["value"].startswith("ID:")
+    assert execute("moveMatchingMessagesTo(java.lang.String,java.lang.String)", "n = 'x'", "FOO")["value"] == 1
+    assert execute("removeMessage(java.lang.String)", shown[0]["JMSMessageID"])["value"] is True
+    refused = execute("purge()", site=broker.visitor)
+    assert (refused["status"], refused["error_type"]) == (403, "java.lang.SecurityException")
+    assert execute("purge()")["status"] == 200
+    assert execute("browse()")["value"] == []
+    assert execute("nonsense()")["status"] == 404
+    root = {"type": "exec", "mbean": "org.apache.activemq:type=Broker,brokerName=b1"}
+    assert (
+        broker.operator.post("/api/jolokia", {**root, "operation": "addQueue", "arguments": ["NEW"]}).json["status"]
+        == 200
+    )
+    assert (
+        broker.operator.post("/api/jolokia", {**root, "operation": "removeQueue", "arguments": ["NEW"]}).json["status"]
+        == 200
+    )
+
+
+def test_a_slash_in_a_name_is_escaped(broker: Served) -> None:
+    broker.operator.post("/api/v1/create", {"destination": "queue://A/B"})
+    path = quote(f"{QUEUE}A!/B", safe="!/:=,")
+    assert broker.visitor.get(f"/api/jolokia/read/{path}/QueueSize").json["value"] == 0
+
+
+def test_telegraf_reads_the_pages_of_the_console(broker: Served) -> None:
+    with Client(broker.address) as client:
+        client.connect(client_id="c1")
+        client.done("SUBSCRIBE", {"destination": "/topic/T", "id": "1", "activemq.subscriptionName": "s1"})
+
+        def page(name: str) -> ElementTree.Element:
+            answer = broker.visitor.get(f"/admin/xml/{name}.jsp", Authorization=ADMIN)
+            assert answer.status == 200
+            return ElementTree.fromstring(answer.body)
+
+        wait_until(lambda: len(page("topics")) == 1)
+        queues, topics, subscribers = page("queues"), page("topics"), page("subscribers")
+    (queue,) = queues.findall("queue")
+    stats = queue.find("stats")
+    assert (queues.tag, queue.get("name")) == ("queues", "BAR")
+    assert stats is not None
+    numbers = [int(stats.get(name, "")) for name in ("size", "consumerCount", "enqueueCount", "dequeueCount")]
+    assert numbers == [3, 0, 3, 0]
+    assert [topic.get("name") for topic in topics.findall("topic")] == ["T"]
+    (subscriber,) = subscribers.findall("subscriber")
+    assert {name: subscriber.get(name) for name in ("clientId", "subscriptionName", "destinationName", "active")} == {
+        "clientId": "c1",
+        "subscriptionName": "s1",
+        "destinationName": "T",
+        "active": "yes",
+    }
+    stats = subscriber.find("stats")
+    assert stats is not None
+    assert int(stats.get("pendingQueueSize", "")) == 0

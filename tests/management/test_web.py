@@ -1,0 +1,236 @@
+"""The JSON API: who may ask, what is answered, and what a browser is told."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
+from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
+from jdbcstore.config.urls import open_spool
+from jdbcstore.destination import Queue
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from tests.broker.client import Client
+from tests.management.desk import beside
+from tests.management.web import Site
+from tests.waiting import wait_until
+
+
+class Served:
+    """A broker with its web address."""
+
+    def __init__(self, broker: Broker, address: tuple[str, int]) -> None:
+        assert broker.web is not None
+        self.broker = broker
+        self.address = address
+        self.visitor = Site(broker.web.address)
+        self.operator = Site(broker.web.address, broker.web.token)
+
+
+@contextmanager
+def served(
+    store: PersistenceAdapter | None = None, authorization: AuthorizationMap | None = None, **options: Any
+) -> Iterator[Served]:
+    given = {"bind": "127.0.0.1:0", "web_bind": "127.0.0.1:0", **options}
+    adapter = store or MemoryPersistenceAdapter()
+    broker = Broker(adapter, BrokerOptions(**given), open_spool, authorization=authorization)
+    with running(broker) as address:
+        yield Served(broker, address)
+
+
+@pytest.fixture
+def broker() -> Iterator[Served]:
+    with served() as broker:
+        yield broker
+
+
+def send(broker: Served, queue: str, count: int) -> None:
+    with Client(broker.address) as client:
+        client.connect()
+        for number in range(count):
+            client.publish(f"/queue/{queue}", f"m{number}", n=str(number))
+
+
+def test_everybody_may_look_where_nobody_has_to_log_in(broker: Served) -> None:
+    session = broker.visitor.get("/api/v1/session").json
+    assert (session["user"], session["may_act"], session["master"]["state"]) == ("visitor", False, "master")
+    assert broker.visitor.get("/api/v1/broker").json["state"] == "master"
+
+
+def test_who_shows_no_token_changes_nothing(broker: Served) -> None:
+    send(broker, "A", 1)
+    refused = broker.visitor.post("/api/v1/purge", {"destination": "queue://A"})
+    assert (refused.status, refused.json["kind"]) == (403, "NotAuthorized")
+    assert len(broker.visitor.get("/api/v1/messages?destination=queue://A").json["messages"]) == 1
+
+
+def test_messages_are_sent_browsed_moved_and_purged(broker: Served) -> None:
+    given = {"destination": "queue://A", "body": "hello", "properties": {"n": 7}, "priority": 9}
+    sent = broker.operator.post("/api/v1/send", given)
+    assert sent.status == 200, sent
+    (message,) = broker.operator.get("/api/v1/messages?destination=queue://A&selector=n=7").json["messages"]
+    assert (message["body"], message["priority"], message["messageId"]) == ("hello", 9, sent.json["message_id"])
+    found = broker.operator.get(f"/api/v1/message?destination=queue://A&message_id={message['messageId']}").json
+    assert found["message"]["properties"] == {"n": "7"}
+    move = {"destination": "queue://A", "target": "queue://B", "wait": True}
+    assert broker.operator.post("/api/v1/move", {**move, "dry_run": True}).json["matched"] == 1
+    assert broker.operator.post("/api/v1/move", move).json["done"] == 1
+    assert broker.operator.post("/api/v1/purge", {"destination": "queue://B", "wait": True}).json["done"] == 1
+    audit = broker.operator.get("/api/v1/audit").json
+    assert [(entry["who"], entry["action"]) for entry in audit[:2]] == [("token", "purge"), ("token", "move")]
+
+
+def test_an_operation_is_asked_about_and_listed(broker: Served) -> None:
+    send(broker, "A", 5)
+    begun = broker.operator.post("/api/v1/purge", {"destination": "queue://A"}).json
+    path = f"/api/v1/operation?operation_id={begun['operation_id']}"
+    wait_until(lambda: broker.operator.get(path).json["state"] == "done")
+    assert broker.operator.get("/api/v1/operations").json[0]["done"] == 5
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "status", "text"),
+    [
+        ("purge", {"destination": "queue://ORDER"}, 404, "did you mean queue://ORDERS"),
+        ("purge", {}, 400, "destination is needed"),
+        ("delete", {"destination": "queue://ORDERS"}, 400, "purge removes all"),
+        ("delete", {"destination": "queue://ORDERS", "selector": "n ="}, 400, "selector"),
+        ("move", {"destination": "queue://ORDERS", "target": 5}, 400, "target has to be a text"),
+        ("change", {"destination": "queue://ORDERS", "priority": "high"}, 400, "whole number"),
+        ("disconnect", {"connection_id": "ID:none"}, 400, "no connection"),
+        ("hand-over", {}, 409, "one broker only"),
+    ],
+)
+def test_what_is_wrong_is_said(broker: Served, action: str, given: dict[str, Any], status: int, text: str) -> None:
+    send(broker, "ORDERS", 1)
+    answer = broker.operator.post(f"/api/v1/{action}", given)
+    assert answer.status == status, answer
+    assert text in answer.json["error"]
+
+
+def test_a_body_that_is_no_json_object_is_refused(broker: Served) -> None:
+    assert broker.operator.post("/api/v1/purge", [1]).status == 400
+    assert broker.operator.request("POST", "/api/v1/purge", b"{", Content_Type="application/json").status == 400
+    form = broker.operator.request("POST", "/api/v1/purge", b"a=b", Content_Type="application/x-www-form-urlencoded")
+    assert form.status == 400
+
+
+def test_a_request_that_is_too_large_is_refused(broker: Served) -> None:
+    answer = broker.operator.request("POST", "/api/v1/send", b"", Content_Length=str(1 << 30))
+    assert answer.status == 413
+
+
+def test_a_wrong_token_is_refused_and_soon_not_even_looked_at(broker: Served) -> None:
+    stranger = Site(broker.visitor.address, "wrong")
+    assert [stranger.get("/api/v1/broker").status for _ in range(12)] == [401] * 10 + [429] * 2
+
+
+def test_a_page_of_another_site_reaches_nothing(broker: Served) -> None:
+    assert broker.visitor.get("/api/v1/broker", Host="evil.example:80").status == 421
+    assert broker.visitor.get("/api/v1/broker", Host="localhost:1234").status == 200
+    assert broker.visitor.get("/api/v1/broker", Host="[::1]:1234").status == 200
+
+
+def test_a_browser_that_another_site_sends_reaches_nothing(broker: Served) -> None:
+    path = "/api/jolokia/exec/org.apache.activemq:type=Broker,brokerName=localhost/addQueue/X"
+    for site in ("cross-site", "same-site"):
+        assert broker.operator.get(path, Sec_Fetch_Site=site).status == 403
+    create = {"destination": "queue://X"}
+    assert broker.operator.post("/api/v1/create", create, Origin="http://localhost:1").status == 403
+    host, port = broker.operator.address
+    own = broker.operator.post("/api/v1/create", create, Origin=f"http://{host}:{port}")
+    assert own.status == 200
+
+
+def test_what_browsers_are_told(broker: Served) -> None:
+    headers = broker.visitor.get("/").headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert "server" not in headers
+    assert broker.visitor.get("/api/v1/broker").headers["cache-control"] == "no-store"
+
+
+def test_a_session_needs_its_token_to_change_anything(broker: Served) -> None:
+    send(broker, "A", 1)
+    begun = broker.visitor.post("/api/v1/login", {"token": broker.broker.web.token if broker.broker.web else ""})
+    cookie = begun.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    browser = Site(broker.visitor.address)
+    browser.headers["Cookie"] = cookie.partition(";")[0]
+    session = browser.get("/api/v1/session").json
+    assert session["may_act"]
+    purge = {"destination": "queue://A", "wait": True}
+    assert browser.post("/api/v1/purge", purge).status == 403
+    assert browser.post("/api/v1/purge", purge, X_CSRF_Token="wrong").status == 403
+    assert browser.post("/api/v1/purge", purge, X_CSRF_Token=session["csrf"]).json["done"] == 1
+    assert browser.post("/api/v1/logout", {}, X_CSRF_Token=session["csrf"]).status == 200
+    assert not browser.get("/api/v1/session").json["may_act"]
+
+
+def test_users_of_the_broker_log_in_with_their_rights() -> None:
+    entries = (AuthorizationEntry(pattern=Queue("A.>"), read=frozenset({"team"}), admin=frozenset({"team"})),)
+    options: dict[str, Any] = {"users": {"alice": "secret"}, "groups": {"team": "alice"}, "login_delay_max_s": 0}
+    with served(authorization=AuthorizationMap(entries=entries), **options) as broker:
+        assert broker.visitor.get("/api/v1/broker").status == 401
+        assert broker.broker.web is not None
+        assert broker.broker.web.token is None
+        shown = base64.b64encode(b"alice:secret").decode()
+        alice = Site(broker.visitor.address)
+        alice.headers["Authorization"] = f"Basic {shown}"
+        assert alice.post("/api/v1/create", {"destination": "queue://A.1"}).status == 200
+        assert alice.post("/api/v1/create", {"destination": "queue://B.1"}).status == 403
+        assert alice.get("/api/v1/connections").status == 403
+        wrong = Site(broker.visitor.address)
+        wrong.headers["Authorization"] = "Basic " + base64.b64encode(b"alice:guess").decode()
+        assert wrong.get("/api/v1/broker").status == 401
+        assert broker.visitor.post("/api/v1/login", {"login": "alice", "passcode": "secret"}).status == 200
+        assert broker.visitor.post("/api/v1/login", {"login": "alice", "passcode": "guess"}).status == 401
+
+
+def test_a_standby_says_who_is_master(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'b.db'}"
+    with served(open_store(url), broker_name="first"):
+        standby = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0", web_bind="127.0.0.1:0"), open_spool)
+        with beside(standby):
+            assert standby.web is not None
+            site = Site(standby.web.address, standby.web.token)
+            wait_until(lambda: site.get("/api/v1/session").json["master"]["state"] == "standby")
+            assert "is master" in site.get("/api/v1/session").json["master"]["reason"]
+            refused = site.post("/api/v1/purge", {"destination": "queue://A"})
+            assert refused.status == 409
+            assert "ask the master" in refused.json["error"]
+            assert b'jdbcstore_state{state="standby"} 1.0' in site.get("/metrics").body
+
+
+def test_an_address_that_strangers_reach_needs_a_token(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="web_token_file"):
+        Broker(MemoryPersistenceAdapter(), BrokerOptions(web_bind="0.0.0.0:0"))
+    token = tmp_path / "token"
+    token.write_text("short\n")
+    with pytest.raises(ConfigurationError, match="at least 16 characters"):
+        Broker(MemoryPersistenceAdapter(), BrokerOptions(web_bind="0.0.0.0:0", web_token_file=str(token)))
+    token.write_text("0123456789abcdef0123\n")
+    with served(web_token_file=str(token)) as broker:
+        assert Site(broker.visitor.address, "0123456789abcdef0123").post("/api/v1/drain", {"on": False}).status == 200
+
+
+def test_messages_are_exported_and_come_back_byte_for_byte(broker: Served) -> None:
+    send(broker, "A", 7)
+    lines: list[Any] = []
+    page: dict[str, Any] = {"after": ""}
+    while page["after"] is not None:
+        page = broker.operator.get(f"/api/v1/export?destination=queue://A&count=3&after={page['after']}").json
+        lines += page["lines"]
+    assert [line["body"] for line in lines] == [f"m{number}" for number in range(7)]
+    broker.operator.post("/api/v1/purge", {"destination": "queue://A", "wait": True})
+    assert broker.operator.post("/api/v1/import", {"lines": lines}).json == {"stored": 7}
+    again = broker.operator.get("/api/v1/export?destination=queue://A").json["lines"]
+    assert again == lines

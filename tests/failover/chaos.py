@@ -172,6 +172,7 @@ def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:
 @click.option("--anonymous", is_flag=True, help="Producers do not number their messages: some are stored again.")
 @click.option("--tls", is_flag=True, help="Everybody connects with TLS.")
 @click.option("--users", is_flag=True, help="Clients have to log in, and may do only what they have to.")
+@click.option("--without", multiple=True, help="Switch a protection off: confirmation, terms, history, fence.")
 @click.option("--folder", type=click.Path(path_type=Path), help="For histories and logs. [default: a new one]")
 def main(
     database: str,
@@ -184,6 +185,7 @@ def main(
     anonymous: bool,
     tls: bool,
     users: bool,
+    without: tuple[str, ...],
     folder: Path | None,
 ) -> None:
     """Rounds until the time is over."""
@@ -214,6 +216,9 @@ def main(
             is_anonymous=anonymous,
             is_tls=tls,
             has_users=users,
+            is_fenced="fence" not in without,
+            without=[name for name in without if name != "fence"],
+            patience_s=10 if without else PATIENCE_S,
             tell=click.echo,
         )
         outcome.history.save(own / "history.jsonl")

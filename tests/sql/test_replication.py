@@ -13,12 +13,15 @@ from sqlalchemy import make_url
 
 from jdbcstore.errors import HistoryLost, NotReplicated
 from jdbcstore.store.jdbc.connection import opened as looked_into
+from jdbcstore.store.jdbc.dialect import ConnectionLost
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.lease import LockerOptions
 from tests.servers.postgresql import PostgreSQLServer
+from tests.servers.proxy import Proxy
+from tests.servers.server import free_port
 from tests.sql.test_synchronous_standbys import DATABASE, make_tables, standby_away
 
 LOCKERS = [LeaseDatabaseLocker, DatabaseLocker]
@@ -118,3 +121,25 @@ def test_with_replicas_required_nobody_goes_on_with_an_older_copy(
     with standby_away(server), pytest.raises(HistoryLost, match="start the broker again"):
         standby.acquire()
     standby.release()
+
+
+def test_a_host_that_lets_in_and_hangs_up_is_passed_over(server: PostgreSQLServer) -> None:
+    """libpq would stop there. The last that was right is the first that is tried."""
+    with Proxy(free_port()) as dead:
+        url = make_url(server.url(DATABASE)).set(host=None, port=None)
+        url = url.update_query_dict({"host": [f"127.0.0.1:{dead.port}", f"127.0.0.1:{server.port}"]})
+        for _ in range(2):
+            with looked_into(StoreLocation(url)) as store:
+                assert store.dialect.replication(store.connection).takes_writes
+
+
+def test_when_no_host_is_right_each_is_told(server: PostgreSQLServer) -> None:
+    url = make_url(server.url(DATABASE)).set(host=None, port=None)
+    away = free_port()
+    url = url.update_query_dict({"host": [f"127.0.0.1:{away}", f"127.0.0.1:{server.port}"]})
+    location = StoreLocation(url, JdbcOptions(read_from="standby"))
+    refused = (
+        rf'port {away} failed: Connection refused.*; connection to server at "127.0.0.1", port {server.port} failed'
+    )
+    with pytest.raises(ConnectionLost, match=refused), looked_into(location):
+        pass

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from jdbcstore.addresses import parse_address
-from jdbcstore.config.urls import open_store
+from jdbcstore.config.urls import open_store, store_options
 
 CHECKOUT = Path(__file__).parents[2]
 BROKERS = {
@@ -23,6 +23,8 @@ ACCOUNTS = {
     "postgresql": ["POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"],
     "mysql": ["MYSQL_USER", "MYSQL_PASSWORD", "MYSQL_DATABASE"],
 }
+#: Pairs whose database is more than one service.
+ON_CLUSTERS = {"patroni": ["patroni-broker-1", "patroni-broker-2"]}
 PAIRS = [(database, broker) for database, brokers in BROKERS.items() for broker in brokers]
 
 Service = dict[str, Any]  # YAML
@@ -46,7 +48,9 @@ def compose(*arguments: str) -> str:
 @pytest.fixture(scope="module")
 def services() -> dict[str, Service]:
     """Every service of every profile, as docker-compose understands it."""
-    parsed: dict[str, Service] = yaml.safe_load(compose("--profile", "mysql", "config"))["services"]
+    parsed: dict[str, Service] = yaml.safe_load(compose("--profile", "mysql", "--profile", "patroni", "config"))[
+        "services"
+    ]
     return parsed
 
 
@@ -110,7 +114,7 @@ def test_a_broker_is_reached_from_this_machine_only(services: dict[str, Service]
 
 def test_every_port_is_published_once(services: dict[str, Service]) -> None:
     published = [port for service in services.values() for port in service.get("ports", [])]
-    assert len(published) == len(set(published)) == len(PAIRS)
+    assert len(published) == len(set(published)) == len(PAIRS) + sum(map(len, ON_CLUSTERS.values()))
 
 
 def test_every_service_has_a_health_check_and_comes_back(services: dict[str, Service]) -> None:
@@ -123,3 +127,20 @@ def test_every_service_has_a_health_check_and_comes_back(services: dict[str, Ser
 def test_the_data_of_a_database_is_in_a_named_volume(services: dict[str, Service], database: str) -> None:
     (volume,) = services[database]["volumes"]
     assert volume.startswith(f"{database}-data:/var/lib/{database}")
+
+
+def test_the_brokers_on_patroni_know_all_nodes_and_want_a_quorum(services: dict[str, Service]) -> None:
+    first, second = (option(services[broker], "--url") for broker in ON_CLUSTERS["patroni"])
+    assert first == second
+    url, options = store_options(first)
+    assert options.require_replication == "quorum"
+    nodes = [f"patroni-{number}" for number in (1, 2, 3)]
+    assert url.query["host"] == tuple(f"{node}:5432" for node in nodes)
+    for broker in ON_CLUSTERS["patroni"]:
+        assert services[broker]["depends_on"] == {node: {"condition": "service_healthy"} for node in nodes}
+    for node in nodes:
+        environment: dict[str, str] = services[node]["environment"]
+        assert environment["PATRONI_NAME"] == node
+        assert environment["PATRONI_POSTGRESQL_CONNECT_ADDRESS"] == f"{node}:5432"
+        assert environment["JDBCSTORE_PASSWORD"] == url.password
+        assert services[node]["volumes"] == [f"{node}-data:/var/lib/postgresql/patroni:rw"]

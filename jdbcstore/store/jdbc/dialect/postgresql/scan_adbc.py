@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from jdbcstore.errors import TransientStoreError
 from jdbcstore.store.jdbc.dialect.base.scan import TableScan
-from jdbcstore.store.jdbc.dialect.postgresql.hosts import chosen, target
+from jdbcstore.store.jdbc.dialect.postgresql.hosts import target
 
 __all__ = ["batches"]
 
@@ -19,8 +19,10 @@ def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
     # Several hosts are written otherwise in SQLAlchemy's URLs and in libpq's.
     _, where = scan.url.get_dialect()().create_connect_args(scan.url)
     where = {name: str(where[name]) for name in ("host", "port") if name in where}
-    found = chosen({"connect_timeout": scan.options.connect_timeout_s, **where, **scan.url.query, **where})
-    given = {name: str(value) for name, value in {**found, **target(scan.options)}.items()}
+    given = {"connect_timeout": str(scan.options.connect_timeout_s), **scan.url.query, **where}
+    if "," in where.get("host", ""):
+        given = {"target_session_attrs": "primary", **given}
+    given |= target(scan.options)
     if given.get("target_session_attrs") == "read-write":  # which a session that is to be read only is nowhere
         given["target_session_attrs"] = "primary"
     settings = "-c default_transaction_read_only=on -c client_encoding=UTF8 -c standard_conforming_strings=on"

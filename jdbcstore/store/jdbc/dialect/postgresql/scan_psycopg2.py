@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from jdbcstore.store.jdbc.dialect.base.scan import TableScan
 from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Places, gathered, integers, values
-from jdbcstore.store.jdbc.dialect.postgresql.hosts import chosen, target
+from jdbcstore.store.jdbc.dialect.postgresql.hosts import connected, target
 
 __all__ = ["batches"]
 
@@ -36,9 +36,9 @@ class _Abandoned(Exception):
 
 def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
     """The rows of a scan; see `jdbcstore.spark.scan.Scan.batches`."""
-    arguments, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
+    _, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
     given = {"connect_timeout": scan.options.connect_timeout_s, **keywords, **target(scan.options)}
-    connection: Any = psycopg2.connect(*arguments, **chosen(given))
+    connection: Any = connected(given)
     try:
         connection.set_session(readonly=True)
         connection.set_client_encoding("UTF8")

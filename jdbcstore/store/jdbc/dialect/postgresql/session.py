@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import psycopg2
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
@@ -19,7 +18,7 @@ from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
-from jdbcstore.store.jdbc.dialect.postgresql.hosts import chosen, target
+from jdbcstore.store.jdbc.dialect.postgresql.hosts import connected, target
 from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
 from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
@@ -72,7 +71,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        raw: Any = psycopg2.connect(**chosen(parameters))
+        raw: Any = connected(parameters)
         try:
             opened(socket.socket(fileno=os.dup(raw.fileno())))
         except BaseException:

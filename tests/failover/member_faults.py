@@ -23,7 +23,7 @@ __all__ = ["KINDS"]
 #: Of a member that comes back, with a copy of the whole state at worst.
 _WHOLE_S: Final = 240.0
 #: A row of such a table is found by looking at all: others take seconds to apply what changes them.
-_SLOW_ROWS: Final = 6_000
+_SLOW_ROWS: Final = 4_000
 
 Member = GaleraNode | GroupMember
 

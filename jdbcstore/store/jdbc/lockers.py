@@ -98,6 +98,8 @@ class _SqlLocker(Locker):
         #: Of the data that we have seen: its name, the last term and whose that was.
         self._history = ""
         self._last_seen: tuple[int, str | None] = (0, None)
+        #: Who we were when the database failed over: that lease needs not run out for our sake.
+        self._given_up: str | None = None
 
     @property
     def lease(self) -> Lease | None:
@@ -226,6 +228,7 @@ class _SqlLocker(Locker):
         if known:
             log.warning("the database has failed over, its history is another one now was=%s is=%s", known, found)
             if self._lease is not None:
+                self._given_up = self._lease.holder
                 raise self._lose(f"the database has failed over, from {known} to {found}, and is read anew")
 
     def _not_before_seen(self, connection: Connection, term: int, holder: str | None) -> int:
@@ -349,7 +352,11 @@ class LeaseDatabaseLocker(_SqlLocker):
         with self._asking() as connection:
             seen, former = self._last(connection)
             try:
-                taken = self._take_over(connection, self.holder, seen) or self._take_over_from_dead(connection, seen)
+                taken = (
+                    self._take_over(connection, self.holder, seen)
+                    or (self._given_up is not None and self._take_over(connection, self._given_up, seen))
+                    or self._take_over_from_dead(connection, seen)
+                )
             except DBAPIError as error:
                 if not self._dialect.is_locked(error):
                     raise
@@ -359,6 +366,7 @@ class LeaseDatabaseLocker(_SqlLocker):
                 return None
             if not taken:
                 return None
+            self._given_up = None
             term = self._next_term(connection)
             if term is not None:
                 self._warn_of_clock(connection)

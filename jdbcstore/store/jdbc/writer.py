@@ -29,13 +29,14 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from sqlalchemy import Connection, Engine, bindparam, text
 
 from jdbcstore import faults
 from jdbcstore.errors import (
     DuplicateMessage,
+    LeaseLost,
     OutcomeUnknown,
     StoreError,
     StoreFull,
@@ -44,7 +45,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
-from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, raw_connection
+from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, OtherHistory, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import Line, line_of
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -157,6 +158,8 @@ class Writer(CommitTarget[Write]):
                 mapped = self._dialect.map_error(error)
                 if mapped is not error:
                     mapped.__cause__ = error
+                if isinstance(mapped, OtherHistory):  # with its mastership all of this is over
+                    self._break_off(in_doubt or commits.is_sent, mapped)
                 if isinstance(mapped, ConnectionLost):
                     in_doubt = commits.is_sent
                     pause_s = self._wait_for_database(in_doubt, mapped, pause_s)
@@ -234,6 +237,14 @@ class Writer(CommitTarget[Write]):
         if in_doubt:  # it may have been stored, and the next master's consumer may have had it
             self._commits.break_off(lost)
             raise OutcomeUnknown(f"a commit was cut off, and what became of it is another's: {lost}") from error
+        raise lost from error
+
+    def _break_off(self, in_doubt: bool, error: OtherHistory) -> NoReturn:
+        """The database has failed over: nobody here can tell what became of a commit that was cut off."""
+        lost = LeaseLost(str(error))
+        if in_doubt:
+            self._commits.break_off(lost)
+            raise OutcomeUnknown(f"a commit was cut off, and the database has failed over: {error}") from error
         raise lost from error
 
     def _batch(self, connection: Connection, writes: Sequence[Write]) -> Batch:

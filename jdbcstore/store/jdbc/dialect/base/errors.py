@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from jdbcstore.errors import StoreError, TransientStoreError
 
-__all__ = ["AccessDenied", "ConnectionLost"]
+__all__ = ["AccessDenied", "ConnectionLost", "OtherHistory"]
 
 
 class ConnectionLost(TransientStoreError):
     """The line to the database broke. If a commit was under way nobody knows yet what became of it."""
+
+
+class OtherHistory(ConnectionLost):
+    """A connection leads to other data than those in which we are master: the database has failed over."""
 
 
 class AccessDenied(StoreError):

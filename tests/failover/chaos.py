@@ -172,7 +172,9 @@ def clients(cluster: Cluster, seed: int, *, is_anonymous: bool) -> list[Client]:
 @click.option("--anonymous", is_flag=True, help="Producers do not number their messages: some are stored again.")
 @click.option("--tls", is_flag=True, help="Everybody connects with TLS.")
 @click.option("--users", is_flag=True, help="Clients have to log in, and may do only what they have to.")
-@click.option("--without", multiple=True, help="Switch a protection off: confirmation, terms, history, fence.")
+@click.option(
+    "--without", multiple=True, help="Switch a protection off: confirmation, terms, history, fence, certification."
+)
 @click.option("--folder", type=click.Path(path_type=Path), help="For histories and logs. [default: a new one]")
 def main(
     database: str,

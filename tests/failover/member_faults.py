@@ -23,7 +23,7 @@ __all__ = ["KINDS"]
 #: Of a member that comes back, with a copy of the whole state at worst.
 _WHOLE_S: Final = 240.0
 #: A row of such a table is found by looking at all: others take seconds to apply what changes them.
-_SLOW_ROWS: Final = 5_000
+_SLOW_ROWS: Final = 4_000
 
 Member = GaleraNode | GroupMember
 
@@ -203,5 +203,5 @@ def _busy(cluster: Cluster, member: Member) -> Iterator[None]:
     time.sleep(cluster.lease_s * 0.5)
     other = next(other for other in _members(cluster) if other is not member)
     with other.session("chaos") as execute:
-        execute("UPDATE chaos_slow SET a = a + 1")
+        execute("UPDATE chaos_slow SET a = a + 100000")
     yield

@@ -13,17 +13,21 @@ import pytest
 from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, LeaseLost, OutcomeUnknown
-from jdbcstore.message import TextMessage
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect.mysql import write
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.testing import text_message
 from tests.servers.galera import GaleraCluster, GaleraNode
 from tests.sql.test_lockers import Brokers
+from tests.waiting import wait_until
 
 #: A row of it is found by looking at all of them, so that many changes keep the one who applies them for seconds.
 SLOW_ROWS = 4_000
+QUEUE = Queue("TEST")
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -52,21 +56,43 @@ def keep_busy(node: GaleraNode, database: str) -> None:
         execute("UPDATE slow SET a = a + 1000000")
 
 
-def test_a_late_commit_on_another_node_fails(galera: GaleraCluster, database: str, on_nodes: list[Brokers]) -> None:
-    """The node of the former master has not applied the takeover, and would let its commit pass."""
+def late_commit(galera: GaleraCluster, database: str, on_nodes: list[Brokers]) -> Completion[int]:
+    """What becomes of a commit of the former master on a node that has not applied the takeover yet."""
     former, successor = on_nodes[0].master(), on_nodes[1].new()
-    queue = former.queue_message_store(Queue("TEST"))
+    queue = former.queue_message_store(QUEUE)
     queue.add_message(text_message(1, "before")).result(30)
     keep_busy(galera.members[1], database)
     with galera.members[1].session(database) as execute:
         execute("UPDATE ACTIVEMQ_LOCK SET TIME = 1")
     assert successor.locker().acquire() is not None
     successor.start()
-    successor.queue_message_store(Queue("TEST")).add_message(text_message(2, "new")).result(30)
+    successor.queue_message_store(QUEUE).add_message(text_message(2, "new")).result(30)
+    late = queue.add_message(text_message(3, "late"))
+    wait_until(lambda: late.done, timeout_s=WAIT_S)
+    return late
+
+
+def stored(node: GaleraNode, database: str) -> list[int]:
+    """The numbers of the messages that a node has."""
+    with node.session(database) as execute:
+        return [row[0] for row in execute("SELECT MSGID_SEQ FROM ACTIVEMQ_MSGS ORDER BY MSGID_SEQ")]
+
+
+def test_a_late_commit_on_another_node_fails(galera: GaleraCluster, database: str, on_nodes: list[Brokers]) -> None:
+    """The node of the former master has not applied the takeover, and would let its commit pass."""
+    late = late_commit(galera, database, on_nodes)
     with pytest.raises((LeaseLost, OutcomeUnknown)):
-        queue.add_message(text_message(3, "late")).result(60)
-    found = successor.queue_message_store(Queue("TEST")).recover()
-    assert [message.text for message in found if isinstance(message, TextMessage)] == ["before", "new"]
+        late.result(0)
+    assert [stored(node, database) for node in galera.members[:2]] == [[1, 2], [1, 2]]
+
+
+def test_without_a_write_of_the_lock_s_row_two_masters_write(
+    galera: GaleraCluster, database: str, on_nodes: list[Brokers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proof of the test above: a lock is one node's."""
+    monkeypatch.setattr(write, "is_certified", lambda connection: False)
+    late_commit(galera, database, on_nodes).result(0)
+    wait_until(lambda: stored(galera.members[1], database) == [1, 2, 3])
 
 
 def test_what_a_node_says_of_itself(galera: GaleraCluster, database: str) -> None:
@@ -93,7 +119,7 @@ def test_a_java_broker_s_takeover_on_another_node_is_certified_too(
     galera: GaleraCluster, database: str, on_nodes: list[Brokers]
 ) -> None:
     former = on_nodes[0].master()
-    queue = former.queue_message_store(Queue("TEST"))
+    queue = former.queue_message_store(QUEUE)
     keep_busy(galera.members[1], database)
     with galera.members[1].session(database) as execute:
         execute("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'java', TIME = TIME + 60000 WHERE ID = 1")
@@ -108,7 +134,7 @@ def test_sessions_of_one_master_on_two_nodes_get_along(
 ) -> None:
     """A commit that met the renewal of another node fails its certification, and is tried again."""
     master = on_nodes[0].master()
-    queue = master.queue_message_store(Queue("TEST"))
+    queue = master.queue_message_store(QUEUE)
     with galera.members[1].session(database) as execute:
         for number in range(1, 101):
             added = queue.add_message(text_message(number))

@@ -24,7 +24,10 @@ ACCOUNTS = {
     "mysql": ["MYSQL_USER", "MYSQL_PASSWORD", "MYSQL_DATABASE"],
 }
 #: Pairs whose database is more than one service.
-ON_CLUSTERS = {"patroni": ["patroni-broker-1", "patroni-broker-2"]}
+ON_CLUSTERS = {
+    "patroni": ["patroni-broker-1", "patroni-broker-2"],
+    "galera": ["galera-broker-1", "galera-broker-2"],
+}
 PAIRS = [(database, broker) for database, brokers in BROKERS.items() for broker in brokers]
 
 Service = dict[str, Any]  # YAML
@@ -48,9 +51,8 @@ def compose(*arguments: str) -> str:
 @pytest.fixture(scope="module")
 def services() -> dict[str, Service]:
     """Every service of every profile, as docker-compose understands it."""
-    parsed: dict[str, Service] = yaml.safe_load(compose("--profile", "mysql", "--profile", "patroni", "config"))[
-        "services"
-    ]
+    profiles = [word for name in ("mysql", *ON_CLUSTERS) for word in ("--profile", name)]
+    parsed: dict[str, Service] = yaml.safe_load(compose(*profiles, "config"))["services"]
     return parsed
 
 
@@ -144,3 +146,16 @@ def test_the_brokers_on_patroni_know_all_nodes_and_want_a_quorum(services: dict[
         assert environment["PATRONI_POSTGRESQL_CONNECT_ADDRESS"] == f"{node}:5432"
         assert environment["JDBCSTORE_PASSWORD"] == url.password
         assert services[node]["volumes"] == [f"{node}-data:/var/lib/postgresql/patroni:rw"]
+
+
+def test_the_brokers_on_galera_know_all_nodes_and_want_a_quorum(services: dict[str, Service]) -> None:
+    first, second = (option(services[broker], "--url") for broker in ON_CLUSTERS["galera"])
+    assert first == second
+    url, options = store_options(first)
+    assert options.require_replication == "quorum"
+    nodes = [f"galera-{number}" for number in (1, 2, 3)]
+    assert url.query["host"] == tuple(f"{node}:3306" for node in nodes)
+    for node in nodes:
+        assert services[node]["command"] == [node]
+        assert services[node]["environment"]["MARIADB_PASSWORD"] == url.password
+        assert services[node]["volumes"] == [f"{node}-data:/var/lib/mysql:rw"]

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from jdbcstore.store.jdbc.replication import Level, Replication
 
-__all__ = ["ClusterKind", "ClusterState", "history", "replication"]
+__all__ = ["ClusterKind", "ClusterState", "history", "is_semi_synchronous", "replication"]
 
 #: From here on a timeout of semi-synchronous replication outlasts every patience with a commit.
 _NEVER_MS: Final = 3_600_000
@@ -91,6 +91,11 @@ def replication(connection: Connection) -> Replication:
     if kind is ClusterKind.GROUP:
         return _group(connection, found, takes_writes=takes_writes)
     return _semi_synchronous(connection, found, takes_writes=takes_writes)
+
+
+def is_semi_synchronous(connection: Connection) -> bool:
+    """Whether a commit waits until a replica has it; when the wait is ended its rows are there all the same."""
+    return any(map(_is_on, _variables(connection, ("rpl_semi_sync_%_enabled",)).values()))
 
 
 def history(connection: Connection) -> str:

@@ -21,7 +21,13 @@ from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLos
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, raw_connection
 from jdbcstore.store.jdbc.dialect.mysql.errors import KINDS, code_of
 from jdbcstore.store.jdbc.dialect.mysql.hosts import Hosts
-from jdbcstore.store.jdbc.dialect.mysql.replicas import ClusterKind, ClusterState, history, replication
+from jdbcstore.store.jdbc.dialect.mysql.replicas import (
+    ClusterKind,
+    ClusterState,
+    history,
+    is_semi_synchronous,
+    replication,
+)
 from jdbcstore.store.jdbc.dialect.mysql.schema import is_mariadb
 from jdbcstore.store.jdbc.dialect.mysql.write import PACKET_MARGIN_BYTES, MySQLStatements, is_certified
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
@@ -106,6 +112,21 @@ class MySQLDialect(MySQLStatements):
         raw_connection(connection).sees_its_own()
         room = self._packet_bytes_max - PACKET_MARGIN_BYTES
         self.message_bytes_max = max(1, min(self.options.message_bytes_max, room))
+
+    def confirm(self, connection: Connection) -> None:
+        # A semi-synchronous commit whose session is ended while it waits is there, and no replica has it. Replicas
+        # get commits in order: when one that comes later is answered, so would that have been.
+        if is_semi_synchronous(connection):
+            table = self.statements.producers
+            words = [f"INSERT INTO {table} VALUES ('',0,0)", f"DELETE FROM {table} WHERE PRODUCER=''"]
+            try:
+                connection.exec_driver_sql("BEGIN")
+                for word in words:
+                    connection.exec_driver_sql(word)
+                connection.exec_driver_sql("COMMIT")
+            except DBAPIError as error:
+                connection.invalidate()
+                raise ConnectionLost(f"no replica has confirmed what was committed: {error.orig}") from error
 
     def replication(self, connection: Connection) -> Replication:
         return replication(connection)

@@ -11,9 +11,8 @@ import pytest
 
 from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.stomp.events import Ack
-from jdbcstore.transport import arrivals
+from jdbcstore.transport import arrivals, conversation
 from jdbcstore.transport.arrivals import Arrivals
-from jdbcstore.transport.stomp import session
 from jdbcstore.transport.stomp.session import StompSession
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -87,7 +86,7 @@ def test_of_many_acks_no_more_are_heard_in_a_slice_than_fit_into_it(
     start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many short ones are read as one, and what follows one is heard with it."""
-    monkeypatch.setattr(session, "SLICE_S", -1.0)
+    monkeypatch.setattr(conversation, "SLICE_S", -1.0)
     heard: list[int] = []
     listen, on_ack = StompSession._listen, StompSession._HANDLERS[Ack]
 

@@ -14,7 +14,7 @@ from jdbcstore.console.stomp_client import StompClient
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
-from jdbcstore.transport.stomp import session
+from jdbcstore.transport import conversation
 from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
 
@@ -135,7 +135,7 @@ def test_receive_takes_so_many_of_more_and_leaves_the_others_untouched(
     count: int,
 ) -> None:
     """Also on a machine that is so busy that a session's time is over after each thing that it is asked for."""
-    monkeypatch.setattr(session, "SLICE_S", slice_s)
+    monkeypatch.setattr(conversation, "SLICE_S", slice_s)
     address = place(start_broker())
     for number in range(12):
         assert run(["send", address, "/queue/A", str(number)]) == 0

@@ -12,15 +12,12 @@ Frames are written in the order in which they are made: the caches of both sides
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.producers import Number
-from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
@@ -40,8 +37,10 @@ from jdbcstore.openwire.fields import MESSAGES
 from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnection
 from jdbcstore.openwire.wire_format import WireFormat
 from jdbcstore.subscription import SubscriptionKey
+from jdbcstore.transport.conversation import Conversation
+from jdbcstore.transport.openwire.acknowledgement import acknowledge, unseen
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
-from jdbcstore.transport.openwire.exceptions import cause_text, throwable_of
+from jdbcstore.transport.openwire.exceptions import throwable_of
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
 from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
 from jdbcstore.transport.wire import Wire
@@ -54,14 +53,6 @@ __all__ = ["OpenWireSession"]
 
 log = logging.getLogger(__name__)
 
-#: Frames that are read before they are done.
-_FRAMES_AT_ONCE: Final = 100
-
-#: Message bytes that are written at once, and when there is little memory. A client that does not read has so many
-#: bytes waiting for it, or one message.
-_OUTPUT_BYTES: Final = 1 << 20
-_OUTPUT_BYTES_SHORT: Final = 64 << 10
-
 #: What a message counts in a producer's window besides its properties and body, as clients count it.
 _MESSAGE_BYTES: Final = 1024
 
@@ -71,11 +62,8 @@ _SHUTDOWN_S: Final = 2.0
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
 
-# `RemoveInfo.last_delivered_sequence_id`
-_UNKNOWN: Final = -2
 
-
-class OpenWireSession:
+class OpenWireSession(Conversation[Event]):
     """One client.
 
     Args:
@@ -89,30 +77,22 @@ class OpenWireSession:
     protocol = "OpenWire"
 
     def __init__(self, broker: Broker, wire: Wire) -> None:
-        self._broker = broker
-        self._wire = wire
-        self._arrivals = wire.arrivals
-        self._memory = broker.memory
+        options = broker.options
         self._names = OpenWireNames()
-        self.client = Client(broker, self, self._names)
-        local = WireFormat(
-            max_frame_size=broker.options.openwire_frame_bytes_max,
-            max_inactivity_ms=broker.options.openwire_inactivity_ms,
-            max_inactivity_initial_delay_ms=broker.options.openwire_inactivity_initial_delay_ms,
-            provider_name="jdbcstore",
-            provider_version=VERSION,
-            platform_details="Python",
+        self._openwire = OpenWireConnection(
+            WireFormat(
+                max_frame_size=options.openwire_frame_bytes_max,
+                max_inactivity_ms=options.openwire_inactivity_ms,
+                max_inactivity_initial_delay_ms=options.openwire_inactivity_initial_delay_ms,
+                provider_name="jdbcstore",
+                provider_version=VERSION,
+                platform_details="Python",
+            )
         )
-        self._openwire = OpenWireConnection(local)
-        self._output: list[bytes] = [self._openwire.start()]
-        #: Whether it is going to be heard again, and to be written to, by itself.
-        self._is_next = self._is_talking = False
-        #: Whether the client is not listened to any more, and whether the socket closes when everything is written.
-        self._is_deaf = self._is_closing = False
-        self._unfinished_bytes = 0
-        self._room_bytes = _OUTPUT_BYTES
-        #: Commands that arrived while the client was held back.
-        self._unheard: list[Event] = []
+        super().__init__(broker, wire, self._names, self._openwire)
+        self._frames: list[bytes] = [self._openwire.start()]
+        #: Whether the socket closes when everything is written.
+        self._is_closing = False
         #: Whether the client sends again what it has heard no answer for when it has lost its broker, and whether that
         #: has happened before this connection.
         self._is_numbered = self._is_reconnected = False
@@ -120,95 +100,25 @@ class OpenWireSession:
         self._windows: dict[ProducerId, int] = {}
         self.talk()
 
-    def __repr__(self) -> str:
-        return f"<session {self.client.connection_id} {self._wire.peer}>"
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    def _read(self, data: bytes, frames_max: int) -> Sequence[Event]:
+        events = self._openwire.receive(data, frames_max)
+        if answer := self._openwire.data_to_send():
+            self._frames.append(answer)
+        return events
+
+    def _size_of(self, event: Event) -> int:
+        return event.size if isinstance(event, Message) else 0
+
+    def _output(self) -> bytes:
+        data = b"".join(self._frames)
+        self._frames.clear()
+        return data
 
     @property
-    def peer(self) -> str:
-        """The client's address."""
-        return self._wire.peer
-
-    # -- bytes in ------------------------------------------------------------------------------------------------
-
-    def receive(self, data: bytes) -> None:
-        """Bytes have arrived."""
-        if self.client.is_held or self._unheard or self._openwire.has_more:
-            self._openwire.receive(data, 0)  # read when the client may go on
-        elif self._arrivals.has_time or not self.client.is_open:  # what strangers say is not kept
-            self._listen(data)
-        else:
-            self._openwire.receive(data, 0)
-            self._listen_again()
-        if (held := self._openwire.held_bytes) or self._unfinished_bytes or self._unheard:
-            self._count_unfinished(held)
-        if self._output:
-            self.talk()
-
-    def _count_unfinished(self, held: int) -> None:
-        """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""
-        messages = sum([event.size for event in self._unheard if isinstance(event, Message)])
-        self._unfinished_bytes = held + messages
-        if self._has_unheard:
-            self.client.account.backlog_is(held + messages)
-        else:
-            self.client.account.frame_is(held, self._openwire.missing_bytes)
-
-    def _listen(self, data: bytes = b"") -> None:
-        """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
-        more than can be done in that time, the others are next."""
-        client = self.client
-        deadline_s = perf_counter() + SLICE_S
-        if self._unheard:
-            unheard, self._unheard = self._unheard, []
-            self._hear(unheard, deadline_s)
-        while not (client.is_held or self._unheard or self._is_deaf):
-            events = self._openwire.receive(data, _FRAMES_AT_ONCE)
-            if answer := self._openwire.data_to_send():
-                self._output.append(answer)
-            self._hear(events, deadline_s)
-            if not self._openwire.has_more:
-                break
-            data = b""
-            if perf_counter() > deadline_s:
-                break
-        if client.consumers.acknowledged:
-            self._do(OpenWireSession._settle, None)
-        if self._has_unheard and not client.is_held:
-            self._listen_again()
-
-    @property
-    def _has_unheard(self) -> bool:
-        """Whether the client has said more than was done."""
-        return not self._is_deaf and bool(self._unheard or self._openwire.has_more)
-
-    def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
-        """Do what the client asks for, until it is held back, or its slice is over."""
-        handlers, client = self._HANDLERS, self.client
-        is_late = False
-        remaining = iter(events)
-        for event in remaining:
-            is_ack = event.__class__ is c.MessageAck
-            if is_late and is_ack:
-                self._unheard += [event, *remaining]
-                return
-            if client.consumers.acknowledged and not is_ack:
-                self._do(OpenWireSession._settle, None)  # before what the client said after it
-                if client.is_held:
-                    self._unheard += [event, *remaining]
-                    return
-            if self._is_deaf:
-                return  # what stands behind a refused login, or another fatal error, is not done
-            self._do(handlers[event.__class__], event)
-            is_late = perf_counter() > deadline_s
-            if client.is_held or (is_late and not is_ack):
-                self._unheard.extend(remaining)
-
-    def _do(self, handler: Callable[[OpenWireSession, Any], None], event: Event | None) -> None:
-        """Handle a command; what goes wrong is told to the client."""
-        try:
-            handler(self, event)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
-            self._failed(error, event)
+    def _is_said(self) -> bool:
+        return self._is_closing or self._openwire.close_expected
 
     def _failed(self, error: Exception, event: Event | None) -> None:
         told, is_fatal = self.client.error_of(error, type(event).__name__)
@@ -220,76 +130,11 @@ class OpenWireSession:
                 self.client.producer.spoil(str(event.transaction_id))
         self._refuse(request, told, is_fatal=is_fatal)
 
-    def _again(self, event: Event) -> None:
-        """The client has to wait: this is heard again, before all that comes behind it."""
-        self._unheard.insert(0, event)
-
-    def _listen_again(self) -> None:
-        """Read no more, and go on in another turn of the loop: once, whoever asks for it, or the client would have
-        several slices."""
-        self._wire.pause()
-        if not self._is_next:
-            self._is_next = True
-            self._arrivals.later(self._hear_rest)
-
-    def _hear_rest(self) -> None:
-        self._is_next = False
-        client = self.client
-        if not client.is_held and not client.is_closed:
-            self._listen()
-            self._count_unfinished(self._openwire.held_bytes)
-            if not client.is_held and not self._has_unheard:
-                self._wire.resume()
-            if self._output:
-                self.talk()
-
-    # -- bytes out -----------------------------------------------------------------------------------------------
-
     def _say(self, command: Command) -> None:
         """Queue a command for the client."""
-        self._output.append(self._openwire.send(command))
+        self._frames.append(self._openwire.send(command))
         if not self._is_talking:
             self.talk()
-
-    def talk(self) -> None:
-        """Write what there is to say at the end of this turn of the loop."""
-        if not self._is_talking:
-            self._is_talking = True
-            self.client.talk()
-
-    def write(self) -> None:
-        """Write what there is to say."""
-        self._is_talking = False
-        client = self.client
-        if client.is_closed:
-            return
-        is_full = self._room_bytes < 0 and not client.is_over
-        if is_full:
-            client.consumers.is_choked = False
-        if self._output:
-            data = b"".join(self._output)
-            self._output.clear()
-            if data:
-                self._wire.write(data)
-        self._room_bytes = _OUTPUT_BYTES_SHORT if self._memory.is_short else _OUTPUT_BYTES
-        if self._is_closing or self._openwire.close_expected:
-            self._wire.close()
-        elif client.consumers.is_choked:
-            return
-        elif is_full:
-            self._broker.loop.call_soon(self._go_on)
-        else:
-            client.consumers.flushed()
-
-    def _go_on(self) -> None:
-        """The socket has taken what was delivered at once: deliver more."""
-        if not self.client.consumers.is_choked and not self.client.is_closed:
-            self.unchoke()
-
-    def unchoke(self) -> None:
-        """Everything written has left."""
-        if not self.client.is_over:
-            self.client.consumers.unchoke()
 
     def beat(self) -> None:
         """Send a sign of life."""
@@ -319,9 +164,8 @@ class OpenWireSession:
 
     def _end(self) -> None:
         """The last word is said: the client is not listened to any more."""
-        self._is_deaf = self._is_closing = True
-        self.client.end()
-        self.talk()
+        self._is_closing = True
+        super()._end()
 
     # -- what the broker says --------------------------------------------------------------------------------------
 
@@ -330,26 +174,25 @@ class OpenWireSession:
         message = delivery.message
         if message is None:
             raise ValueError(f"{delivery!r} holds no message")
-        if delivery.lane is not None and delivery.message_id.broker_sequence_id == 0:
-            message = message.copy()  # clients say by this number how far they have come, and the store gave it none
-            message.message_id = MessageId(
-                delivery.message_id.producer_id, delivery.message_id.producer_sequence_id, delivery.sent
-            )
         subscription: Any = consumer.tag
-        data = self._openwire.send(
-            c.MessageDispatch(
-                consumer_id=subscription.consumer_id,
-                destination=message.destination,
-                message=message,
-                redelivery_counter=delivery.redeliveries,
-            )
+        dispatch = c.MessageDispatch(
+            consumer_id=subscription.consumer_id,
+            destination=message.destination,
+            message=message,
+            redelivery_counter=delivery.redeliveries,
         )
-        self._output.append(data)
-        self._room_bytes -= len(data)
-        if self._room_bytes < 0:
-            self.client.consumers.is_choked = True  # until the socket has taken this
-        if not self._is_talking:
-            self.talk()
+        message_id = delivery.message_id
+        if message_id.broker_sequence_id or delivery.lane is None:
+            data = self._openwire.send(dispatch)
+        else:  # clients say by this number how far they have come, and the store gave it none
+            message.message_id = message_id.copy()
+            message.message_id.broker_sequence_id = delivery.sent
+            try:
+                data = self._openwire.send(dispatch)
+            finally:
+                message.message_id = message_id  # others have the message, too
+        self._frames.append(data)
+        self._delivered(len(data))
 
     def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
         """Response, ExceptionResponse or ConnectionError: a request is the id of a command whose sender waits, or the
@@ -375,33 +218,17 @@ class OpenWireSession:
         subscription: Any = consumer.tag
         self._say(c.MessageDispatch(consumer_id=subscription.consumer_id, destination=subscription.destination))
 
-    def pause(self) -> None:
-        """Do not read from the client."""
-        self._wire.pause()
-
-    def resume(self) -> None:
-        """Hear what was not heard yet, then read again."""
-        self._listen_again()
-
     def dismiss(self, text: str) -> None:
         """End the connection. Who can go to another broker does, and hears no error."""
         if self._broker.is_running and self._openwire.agreed is not None:
             self._say(c.ConnectionError(exception=throwable_of(ProtocolError(text))))
         self._end()
 
-    def cut(self, reason: str) -> None:
-        """Close the socket now."""
-        self._wire.end(reason)
-
-    def probe(self, told: Callable[[bool], object]) -> None:
-        """Find out whether the client's machine answers."""
-        self._wire.probe(told)
-
     def closed(self) -> None:
         """The client is gone."""
         self._openwire.close()  # the object may live on for a while
         self._unheard.clear()
-        self._output.clear()
+        self._frames.clear()
 
     # -- the connection --------------------------------------------------------------------------------------------
 
@@ -472,10 +299,10 @@ class OpenWireSession:
             if consumer is None:
                 self._respond(info)
             else:
-                self.client.consumers.unsubscribe(key, request, _unseen(consumer, last))
+                self.client.consumers.unsubscribe(key, request, unseen(consumer, last))
         elif isinstance(removed, ConnectionId):
             for consumer in self.client.consumers.by_key.values():
-                for delivery in _unseen(consumer, last):
+                for delivery in unseen(consumer, last):
                     delivery.is_counted = False
             self.client.leave(request, partial(self._respond, info))
         else:
@@ -494,7 +321,7 @@ class OpenWireSession:
             subscription: Any = consumer.tag
             consumer_id = subscription.consumer_id
             if (consumer_id.connection_id, consumer_id.session_id) == (session_id.connection_id, session_id.value):
-                consumers.unsubscribe(key, None, _unseen(consumer, last))
+                consumers.unsubscribe(key, None, unseen(consumer, last))
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
@@ -587,55 +414,10 @@ class OpenWireSession:
         self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
 
     def _on_ack(self, ack: c.MessageAck) -> None:
-        consumers = self.client.consumers
-        consumer = consumers.by_key.get(str(ack.consumer_id))
-        if consumer is None and self._is_reconnected:
-            self._respond(ack)  # of a consumer of the connection's former life
-            return
-        if consumer is None:
-            raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
-        kind = ack.ack_type
-        deliveries = self._covered(consumer, ack)
         request = ack.command_id if ack.response_required else None
-        if not deliveries:
-            if self._is_reconnected or kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
-                log.debug("acknowledgement matches nothing peer=%s ack=%r", self.peer, ack)
-                self._respond(ack)
-                return
-            raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
-        if kind == c.ACK_DELIVERED:
-            if consumer.prefetch:
-                consumer.extend(len(deliveries))
+        consumers, is_reconnected = self.client.consumers, self._is_reconnected
+        if not acknowledge(consumers, self._names, ack, request, is_reconnected=is_reconnected):
             self._respond(ack)
-        elif kind == c.ACK_REDELIVERED:
-            self._respond(ack)
-        elif kind in (c.ACK_POISON, c.ACK_EXPIRED):
-            if ack.transaction_id is not None:
-                raise ProtocolError(f"Poison ack cannot be transacted: {ack.last_message_id}")
-            cause = cause_text(ack.poison_cause)
-            for delivery in deliveries:
-                consumers.reject(consumer, delivery, request if delivery is deliveries[-1] else None, cause)
-        else:
-            transaction = None if ack.transaction_id is None else str(ack.transaction_id)
-            consumers.acknowledge_all(consumer, deliveries, request, transaction)
-
-    def _covered(self, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
-        """The pending deliveries that an acknowledgement is about."""
-        first_id, last_id = ack.first_message_id, ack.last_message_id
-        if last_id is None:
-            return []
-        last = self._names.find(consumer, last_id, ack.destination)
-        if last is None:
-            return []
-        if ack.ack_type == c.ACK_DELIVERED:
-            first_id = None  # it counts from the oldest
-        elif ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
-            return [last]
-        first = None if first_id is None else self._names.find(consumer, first_id, ack.destination)
-        return self.client.consumers.covered(consumer, first, last)
-
-    def _settle(self, _: None) -> None:
-        self.client.consumers.settle()
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -659,7 +441,8 @@ class OpenWireSession:
                 self.client.temporaries.add(destination)
         self._respond(info)
 
-    _HANDLERS: Final[dict[type[Any], Callable[[OpenWireSession, Any], None]]] = {
+    _ACK = c.MessageAck
+    _HANDLERS: ClassVar[Mapping[type[Any], Callable[[OpenWireSession, Any], None]]] = {
         **dict.fromkeys(MESSAGES, _on_message),
         Failure: _on_failure,
         c.WireFormatInfo: _on_wire_format,
@@ -695,22 +478,6 @@ class OpenWireSession:
             _nothing,
         ),
     }
-
-
-def _unseen(consumer: Consumer, last: int) -> list[Delivery]:
-    """What was sent to a consumer and never seen by its application.
-
-    Args:
-        consumer: the consumer.
-        last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
-    """
-    if last == _UNKNOWN:
-        return []
-    pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
-    for place, delivery in enumerate(pending):
-        if last >= 0 and (delivery.message_id.broker_sequence_id or delivery.sent) == last:
-            return pending[place + 1 :]
-    return pending
 
 
 @subject.register

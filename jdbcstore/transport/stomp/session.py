@@ -9,16 +9,13 @@ goes on, as with ActiveMQ; only errors of the protocol itself end it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.options import parse_heart_beat
 from jdbcstore.broker.producers import Number
-from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
@@ -40,8 +37,9 @@ from jdbcstore.stomp.events import (
 )
 from jdbcstore.stomp.frames import Limits
 from jdbcstore.stomp.heartbeat import negotiate
-from jdbcstore.stomp.protocol import State, StompConnection
+from jdbcstore.stomp.protocol import StompConnection
 from jdbcstore.subscription import SubscriptionKey
+from jdbcstore.transport.conversation import Conversation
 from jdbcstore.transport.stomp.conversion import NUMBER_HEADERS, message_of, number_of, stomp_body, transform
 from jdbcstore.transport.stomp.delivery_names import StompNames
 from jdbcstore.transport.stomp.destination import destination_header, is_temporary_queue, parse_stomp_destination
@@ -56,16 +54,8 @@ __all__ = ["StompSession"]
 
 log = logging.getLogger(__name__)
 
-#: Frames that are read before they are done.
-_FRAMES_AT_ONCE: Final = 100
 
-#: Message bytes that are written at once, and when there is little memory. A client that does not read has so many
-#: bytes waiting for it, or one message.
-_OUTPUT_BYTES: Final = 1 << 20
-_OUTPUT_BYTES_SHORT: Final = 64 << 10
-
-
-class StompSession:
+class StompSession(Conversation[Event]):
     """One client.
 
     Args:
@@ -80,13 +70,7 @@ class StompSession:
 
     def __init__(self, broker: Broker, wire: Wire) -> None:
         options = broker.options
-        self._options = options
-        self._broker = broker
-        self._wire = wire
-        self._arrivals = wire.arrivals
         self._names = StompNames()
-        self.client = Client(broker, self, self._names)
-        self._memory = broker.memory
         self._stomp = StompConnection(
             Limits(
                 command_line_bytes=options.command_bytes_max,
@@ -97,173 +81,33 @@ class StompSession:
                 unconnected_body_bytes=options.unconnected_bytes_max,
             )
         )
-        #: Whether it is going to be heard again, and to be written to, by itself.
-        self._is_next = self._is_talking = False
-        #: Whether the client is not listened to any more; what it said before an error of the protocol is done first.
-        self._is_deaf = False
+        super().__init__(broker, wire, self._names, self._stomp)
         self._has_ack_ids = False
-        self._unfinished_bytes = 0
-        self._room_bytes = _OUTPUT_BYTES
-        #: Events that arrived while the client was held back.
-        self._unheard: list[Event] = []
         self._anonymous_subscriptions = 0
         self._message_headers = MessageHeaders(self._stomp.header_lines, self.client.temporaries.names)
 
-    def __repr__(self) -> str:
-        return f"<session {self.client.connection_id} {self._wire.peer}>"
+    # -- the protocol ------------------------------------------------------------------------------------------------
+
+    def _read(self, data: bytes, frames_max: int) -> Sequence[Event]:
+        events = self._stomp.receive_data(data, frames_max)
+        if self._stomp.close_expected:
+            self.client.end()  # a frame that is none, answered by the protocol itself; what stands before it is done
+            self._wire.pause()  # what comes behind it is for nobody
+        return events
+
+    def _size_of(self, event: Event) -> int:
+        return len(event.body) if isinstance(event, Send) else 0
+
+    def _output(self) -> bytes:
+        return self._stomp.data_to_send()
 
     @property
-    def peer(self) -> str:
-        """The client's address."""
-        return self._wire.peer
-
-    # -- bytes in ------------------------------------------------------------------------------------------------
-
-    def receive(self, data: bytes) -> None:
-        """Bytes have arrived."""
-        if self.client.is_held or self._unheard or self._stomp.has_more:
-            self._stomp.receive_data(data, 0)  # read when the client may go on
-        elif self._arrivals.has_time or self._stomp.state is not State.CONNECTED:  # what strangers say is not kept
-            self._listen(data)
-        else:
-            self._stomp.receive_data(data, 0)
-            self._listen_again()
-        if (held := self._stomp.held_bytes) or self._unfinished_bytes or self._unheard:
-            self._count_unfinished(held)
-        self.talk()
-
-    def _count_unfinished(self, held: int) -> None:
-        """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""
-        bodies = sum([len(event.body) for event in self._unheard if isinstance(event, Send)])
-        self._unfinished_bytes = held + bodies
-        if self._has_unheard:
-            self.client.account.backlog_is(held + bodies)
-        else:
-            self.client.account.frame_is(held, self._stomp.missing_bytes)
-
-    def _listen(self, data: bytes = b"") -> None:
-        """Do what the client asks for, in order, as far as it may go on, and for one slice at most: if it has asked for
-        more than can be done in that time, the others are next."""
-        client = self.client
-        deadline_s = perf_counter() + SLICE_S
-        if self._unheard:
-            unheard, self._unheard = self._unheard, []
-            self._hear(unheard, deadline_s)
-        while not (client.is_held or self._unheard or self._is_deaf):
-            events = self._stomp.receive_data(data, _FRAMES_AT_ONCE)
-            if self._stomp.close_expected:
-                client.end()  # a frame that is none, answered by the protocol itself; what stands before it is done
-                self._wire.pause()  # what comes behind it is for nobody
-            self._hear(events, deadline_s)
-            if not self._stomp.has_more:
-                break
-            data = b""
-            if perf_counter() > deadline_s:
-                break
-        if client.consumers.acknowledged:
-            self._do(StompSession._settle, None)
-        if self._has_unheard and not client.is_held:
-            self._listen_again()
-
-    @property
-    def _has_unheard(self) -> bool:
-        """Whether the client has said more than was done."""
-        return not self._is_deaf and bool(self._unheard or self._stomp.has_more)
-
-    def _hear(self, events: Iterable[Event], deadline_s: float) -> None:
-        """Do what the client asks for, until it is held back, or its slice is over."""
-        handlers, client = self._HANDLERS, self.client
-        is_late = False
-        remaining = iter(events)
-        for event in remaining:
-            if is_late and event.__class__ is Ack:
-                self._unheard += [event, *remaining]
-                return
-            if client.consumers.acknowledged and event.__class__ is not Ack:
-                self._do(StompSession._settle, None)  # before what the client said after it
-                if client.is_held:
-                    self._unheard += [event, *remaining]
-                    return
-            if self._is_deaf:
-                return  # what stands behind a refused login, or another fatal error, is not done
-            self._do(handlers[type(event)], event)
-            is_late = perf_counter() > deadline_s
-            # What is said right after an ACK is heard with it, however late it is: a message would pass a DISCONNECT.
-            if client.is_held or (is_late and event.__class__ is not Ack):
-                self._unheard.extend(remaining)
-
-    def _do(self, handler: Callable[[StompSession, Any], None], event: Event | None) -> None:
-        """Handle an event; what goes wrong is told to the client."""
-        try:
-            handler(self, event)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
-            self._failed(error, event)  # no name here may keep it: it knows this frame, and would keep the message
+    def _is_said(self) -> bool:
+        return self._stomp.close_expected
 
     def _failed(self, error: Exception, event: Event | None) -> None:
         told, is_fatal = self.client.error_of(error, type(event).__name__)
         self._error(told, None if event is None else event.receipt, fatal=is_fatal)
-
-    def _again(self, event: Event) -> None:
-        """The client has to wait: this is heard again, before all that comes behind it."""
-        self._unheard.insert(0, event)
-
-    def _listen_again(self) -> None:
-        """Read no more, and go on in another turn of the loop: once, whoever asks for it, or the client would have
-        several slices."""
-        self._wire.pause()
-        if not self._is_next:
-            self._is_next = True
-            self._arrivals.later(self._hear_rest)
-
-    def _hear_rest(self) -> None:
-        self._is_next = False
-        client = self.client
-        if not client.is_held and not client.is_closed:
-            self._listen()
-            self._count_unfinished(self._stomp.held_bytes)
-            if not client.is_held and not self._has_unheard:
-                self._wire.resume()
-            self.talk()
-
-    # -- bytes out -----------------------------------------------------------------------------------------------
-
-    def talk(self) -> None:
-        """Write what there is to say at the end of this turn of the loop."""
-        if not self._is_talking:
-            self._is_talking = True
-            self.client.talk()
-
-    def write(self) -> None:
-        """Write what there is to say. What went to subscriptions in mode auto is settled if the socket took it."""
-        self._is_talking = False
-        client = self.client
-        if client.is_closed:
-            return
-        data = self._stomp.data_to_send()
-        is_full = self._room_bytes < 0 and not client.is_over
-        if is_full:
-            client.consumers.is_choked = False
-        if data:
-            self._wire.write(data)
-        self._room_bytes = _OUTPUT_BYTES_SHORT if self._memory.is_short else _OUTPUT_BYTES
-        if self._stomp.close_expected:
-            self._wire.close()
-        elif client.consumers.is_choked:
-            return
-        elif is_full:
-            self._broker.loop.call_soon(self._go_on)
-        else:
-            client.consumers.flushed()
-
-    def _go_on(self) -> None:
-        """The socket has taken what was delivered at once: deliver more."""
-        if not self.client.consumers.is_choked and not self.client.is_closed:
-            self.unchoke()
-
-    def unchoke(self) -> None:
-        """Everything written has left."""
-        if not self.client.is_over:
-            self.client.consumers.unchoke()
 
     def beat(self) -> None:
         """Send a heart-beat."""
@@ -277,12 +121,6 @@ class StompSession:
             if fatal:
                 self._end()
             self.talk()
-
-    def _end(self) -> None:
-        """The last word is said: the client is not listened to any more."""
-        self._is_deaf = True
-        self.client.end()
-        self.talk()
 
     def _done(self, receipt: str | None) -> None:
         if receipt is not None and not self.client.is_closed:
@@ -311,11 +149,7 @@ class StompSession:
         if has_length:
             headers["content-length"] = str(len(body))
         self._stomp.send_message(headers, body, more)
-        self._room_bytes -= len(body)
-        if self._room_bytes < 0:
-            self.client.consumers.is_choked = True  # until the socket has taken this
-        if not self._is_talking:
-            self.talk()
+        self._delivered(len(body))
 
     def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:
         """RECEIPT or ERROR; a request is a receipt."""
@@ -337,26 +171,10 @@ class StompSession:
         self._stomp.send_message(headers, b"")
         self.talk()
 
-    def pause(self) -> None:
-        """Do not read from the client."""
-        self._wire.pause()
-
-    def resume(self) -> None:
-        """Hear what was not heard yet, then read again."""
-        self._listen_again()
-
     def dismiss(self, text: str) -> None:
         """End the connection with an ERROR."""
         self._stomp.send_error(text, fatal=True)
         self._end()
-
-    def cut(self, reason: str) -> None:
-        """Close the socket now."""
-        self._wire.end(reason)
-
-    def probe(self, told: Callable[[bool], object]) -> None:
-        """Find out whether the client's machine answers."""
-        self._wire.probe(told)
 
     def closed(self) -> None:
         """The client is gone."""
@@ -479,9 +297,6 @@ class StompSession:
         delivery, consumer = self._names.find(event, client.consumers.by_key)
         client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
 
-    def _settle(self, _: None) -> None:
-        self.client.consumers.settle()
-
     def _on_nack(self, event: Nack) -> None:
         delivery, consumer = self._names.find(event, self.client.consumers.by_key)
         if event.transaction is not None and not consumer.is_browser:
@@ -502,7 +317,8 @@ class StompSession:
         self.client.transactions.abort(event.transaction)
         self._done(event.receipt)
 
-    _HANDLERS: Final[dict[type[Event], Callable[[StompSession, Any], None]]] = {
+    _ACK = Ack
+    _HANDLERS: ClassVar[Mapping[type[Event], Callable[[StompSession, Any], None]]] = {
         Connect: _on_connect,
         Send: _on_send,
         Ack: _on_ack,

@@ -61,7 +61,7 @@ def acknowledge(
         if is_reconnected:
             return False
         raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
-    deliveries = _covered(consumers, names, consumer, ack)
+    deliveries = _covered(consumers, names, consumer, ack, is_reconnected=is_reconnected)
     if not deliveries:
         if is_reconnected or ack.ack_type in _IGNORED_IF_UNKNOWN:
             log.debug("acknowledgement matches nothing ack=%r", ack)
@@ -95,7 +95,9 @@ def _reject(
         consumers.reject(consumer, delivery, request if delivery is last else None, cause)
 
 
-def _covered(consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
+def _covered(
+    consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck, *, is_reconnected: bool
+) -> list[Delivery]:
     """The pending deliveries that an acknowledgement is about."""
     first_id, last_id = ack.first_message_id, ack.last_message_id
     last = None if last_id is None else names.find(consumer, last_id, ack.destination)
@@ -108,7 +110,12 @@ def _covered(consumers: ClientConsumers, names: OpenWireNames, consumer: Consume
     if first_id is None:
         return consumers.covered(consumer, None, last)
     first = names.find(consumer, first_id, ack.destination)
-    return [] if first is None else consumers.covered(consumer, first, last)
+    if first is not None:
+        return consumers.covered(consumer, first, last)
+    if not is_reconnected:
+        return []
+    # It began in the former life, and others have the messages of that. The application has all up to the last.
+    return consumers.covered(consumer, None, last)[-ack.message_count :]
 
 
 def unseen(consumer: Consumer, last: int) -> list[Delivery]:

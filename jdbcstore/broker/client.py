@@ -119,6 +119,7 @@ class Client(ClientRequests):
         self.temporaries = Temporaries(broker, self.connection_id, self.access, self.account)
         self._open_transactions = open_ones
         #: Who waits for it to be gone, to have its client id.
+        self._producers: set[ProducerId] = set()
         self._successors: list[Callable[[bool], object]] = []
         broker.memory.connections += 1
 
@@ -147,6 +148,7 @@ class Client(ClientRequests):
                 destinations begin with. Another client that has the same is what is left of its last connection, and is
                 ended before this one is let in. None for an id of the broker's.
         """
+        told = partial(self._advised, told)
         if connection_id is not None:
             if connection_id.startswith(self._broker.id_stem):
                 told(ProtocolError(f"Connection id {connection_id} is one of the broker's"))
@@ -162,6 +164,13 @@ class Client(ClientRequests):
                 None if refusal is not None else connection_id, partial(self._logged_in, client_id, told, refusal)
             ),
         )
+
+    def _advised(self, told: Callable[[JdbcStoreError | None], object], refusal: JdbcStoreError | None) -> None:
+        if refusal is None and self.is_open:
+            user = self.access.principal
+            name = None if user is None else user.name
+            self._broker.advisories.connected(self.connection_id, self.client_id, name, self.peer)
+        told(refusal)
 
     def _leave_last_connection(self, connection_id: str | None, then: Callable[[], object]) -> None:
         """End what is left of the client's last connection, then go on."""
@@ -271,6 +280,21 @@ class Client(ClientRequests):
         self.memory.connections -= 1
         self.access.end()
         self._broker.slices.run(self._closing(), self._gone)
+        self.remove_producers(lambda _: True)
+        self._broker.advisories.disconnected(self.connection_id)
+
+    # -- producers with a destination ----------------------------------------------------------------------------------
+
+    def add_producer(self, producer_id: ProducerId, destination: Destination) -> None:
+        """The client is going to send to a destination: those who listen to advisories are told."""
+        self._producers.add(producer_id)
+        self._broker.advisories.producer_added(producer_id, destination)
+
+    def remove_producers(self, is_gone: Callable[[ProducerId], bool]) -> None:
+        """The client has closed some of them."""
+        for producer_id in [one for one in self._producers if is_gone(one)]:
+            self._producers.remove(producer_id)
+            self._broker.advisories.producer_removed(producer_id)
 
     def when_gone(self, told: Callable[[bool], object]) -> None:
         """Call this with False when everything that it had is given back; it is closed already."""

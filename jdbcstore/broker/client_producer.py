@@ -105,6 +105,10 @@ class ClientProducer:
             self._access.check_management(message.reply_to)
             self._broker.scheduler.manage(message, SendAnswer(self._client, request, message.size + WRITE_BYTES))
             return
+        if self._broker.statistics.answers(message):
+            self._broker.statistics.answer(message)
+            self._client.complete(request)
+            return
         if transaction is not None:
             self._transactions.named(transaction).send(self._division.singles(message, destination))
             self._client.complete(request)

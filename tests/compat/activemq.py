@@ -173,7 +173,88 @@ class JdbcStore:
         }
 
 
-class ActiveMQ:
+class JmsClients:
+    """The Java programs beside this file, run against one broker. Each call starts a virtual machine.
+
+    Args:
+        class_path: what `compile_java` answered.
+        url: the broker's OpenWire address.
+    """
+
+    def __init__(self, class_path: str, url: str) -> None:
+        self.class_path = class_path
+        self.url = url
+
+    def log(self) -> str:
+        """Everything that the broker has logged, as far as it is known."""
+        return ""
+
+    def send_all_types(self, queue: str) -> list[JmsMessage]:
+        """Send one message of every JMS type, with every header and property; the messages as they were sent."""
+        return self._client("send", queue)
+
+    def consume(self, queue: str, idle_ms: int = 1000) -> list[JmsMessage]:
+        """Receive and acknowledge a queue's messages until none has come for a while."""
+        return self._client("consume", queue, str(idle_ms))
+
+    def browse(self, queue: str) -> list[JmsMessage]:
+        """A queue's messages, which stay there."""
+        return self._client("browse", queue)
+
+    def publish(self, topic: str, first: int, count: int) -> None:
+        """Publish text messages with the properties number and colour (red, green and blue in turn)."""
+        self._client("publish", topic, str(first), str(count), program="DurableClient")
+
+    def subscribe_durably(self, topic: str, client_id: str, name: str, selector: str = "-") -> None:
+        """Create a durable subscription, or find it; nobody stays subscribed."""
+        self._client("subscribe", topic, client_id, name, selector, program="DurableClient")
+
+    def consume_durably(
+        self, topic: str, client_id: str, name: str, count: int = 0, selector: str = "-", idle_ms: int = 1500
+    ) -> list[int]:
+        """Receive and acknowledge one after the other, all there are if `count` is 0; the numbers of the messages."""
+        arguments = (topic, client_id, name, selector, str(count), str(idle_ms))
+        return [message["number"] for message in self._client("consume", *arguments, program="DurableClient")]
+
+    def unsubscribe(self, topic: str, client_id: str, name: str) -> None:
+        """Delete a durable subscription."""
+        self._client("unsubscribe", topic, client_id, name, program="DurableClient")
+
+    def run(self, program: str, *arguments: str) -> list[JmsMessage]:
+        """Run one of the Java programs beside this file against it; what it prints, an object a line."""
+        return self._client(*arguments, program=program)
+
+    def prepare(self, xid: str, *work: str, client_id: str = "-") -> list[int]:
+        """Do work in an XA transaction, as XaClient.java words it, and prepare that; the numbers received."""
+        done = self._client(client_id, "prepare", xid, *work, program="XaClient")
+        return [message["number"] for message in done]
+
+    def in_doubt(self) -> set[str]:
+        """The transactions that an XA resource recovers."""
+        return {found["xid"] for found in self._client("-", "recover", program="XaClient")}
+
+    def decide(self, xid: str, *, commits: bool) -> None:
+        """Second phase of a recovered transaction."""
+        self._client("-", "commit" if commits else "rollback", xid, program="XaClient")
+
+    def send_numbers(self, destination: str, first: int, count: int) -> None:
+        """Send numbered text messages to a destination, in an XA transaction of one phase."""
+        self._client("-", "once", "1:00:00", "send", destination, str(first), str(count), program="XaClient")
+
+    def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
+        done = subprocess.run(
+            ["java", *quick_start(self.class_path), "-cp", self.class_path, program, self.url, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ServerFailed(f"{program} {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class ActiveMQ(JmsClients):
     """A real ActiveMQ, in a process that ends with this one. Use it as a context manager, or call `start` and `stop`.
 
     Args:
@@ -203,7 +284,8 @@ class ActiveMQ:
         store_wire_version: int | None = None,
         java_options: Sequence[str] | None = None,
     ) -> None:
-        self.class_path = class_path
+        self.openwire_port = free_port()
+        super().__init__(class_path, f"tcp://127.0.0.1:{self.openwire_port}")
         self.folder = folder
         self.store = store
         self.name = name
@@ -214,7 +296,6 @@ class ActiveMQ:
         self.store_wire_version = store_wire_version
         self.java_options = quick_start(class_path) if java_options is None else java_options
         self.stomp_port = free_port()
-        self.openwire_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -232,11 +313,6 @@ class ActiveMQ:
         """The process that runs."""
         assert self._process is not None
         return self._process.pid
-
-    @property
-    def url(self) -> str:
-        """Its OpenWire address."""
-        return f"tcp://127.0.0.1:{self.openwire_port}"
 
     def start(self) -> None:
         """Start the process; a standby serves nobody until it is master, so waiting is a call of its own."""
@@ -305,70 +381,6 @@ class ActiveMQ:
     def log(self) -> str:
         """Everything it has logged."""
         return (self.folder / "activemq.log").read_text(errors="replace")
-
-    def send_all_types(self, queue: str) -> list[JmsMessage]:
-        """Send one message of every JMS type, with every header and property; the messages as they were sent."""
-        return self._client("send", queue)
-
-    def consume(self, queue: str, idle_ms: int = 1000) -> list[JmsMessage]:
-        """Receive and acknowledge a queue's messages until none has come for a while."""
-        return self._client("consume", queue, str(idle_ms))
-
-    def browse(self, queue: str) -> list[JmsMessage]:
-        """A queue's messages, which stay there."""
-        return self._client("browse", queue)
-
-    def publish(self, topic: str, first: int, count: int) -> None:
-        """Publish text messages with the properties number and colour (red, green and blue in turn)."""
-        self._client("publish", topic, str(first), str(count), program="DurableClient")
-
-    def subscribe_durably(self, topic: str, client_id: str, name: str, selector: str = "-") -> None:
-        """Create a durable subscription, or find it; nobody stays subscribed."""
-        self._client("subscribe", topic, client_id, name, selector, program="DurableClient")
-
-    def consume_durably(
-        self, topic: str, client_id: str, name: str, count: int = 0, selector: str = "-", idle_ms: int = 1500
-    ) -> list[int]:
-        """Receive and acknowledge one after the other, all there are if `count` is 0; the numbers of the messages."""
-        arguments = (topic, client_id, name, selector, str(count), str(idle_ms))
-        return [message["number"] for message in self._client("consume", *arguments, program="DurableClient")]
-
-    def unsubscribe(self, topic: str, client_id: str, name: str) -> None:
-        """Delete a durable subscription."""
-        self._client("unsubscribe", topic, client_id, name, program="DurableClient")
-
-    def run(self, program: str, *arguments: str) -> list[JmsMessage]:
-        """Run one of the Java programs beside this file against it; what it prints, an object a line."""
-        return self._client(*arguments, program=program)
-
-    def prepare(self, xid: str, *work: str, client_id: str = "-") -> list[int]:
-        """Do work in an XA transaction, as XaClient.java words it, and prepare that; the numbers received."""
-        done = self._client(client_id, "prepare", xid, *work, program="XaClient")
-        return [message["number"] for message in done]
-
-    def in_doubt(self) -> set[str]:
-        """The transactions that an XA resource recovers."""
-        return {found["xid"] for found in self._client("-", "recover", program="XaClient")}
-
-    def decide(self, xid: str, *, commits: bool) -> None:
-        """Second phase of a recovered transaction."""
-        self._client("-", "commit" if commits else "rollback", xid, program="XaClient")
-
-    def send_numbers(self, destination: str, first: int, count: int) -> None:
-        """Send numbered text messages to a destination, in an XA transaction of one phase."""
-        self._client("-", "once", "1:00:00", "send", destination, str(first), str(count), program="XaClient")
-
-    def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
-        done = subprocess.run(
-            ["java", *quick_start(self.class_path), "-cp", self.class_path, program, self.url, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise ServerFailed(f"{program} {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         self._process = None

@@ -308,11 +308,14 @@ class OpenWireSession(Conversation[Event]):
         else:
             if isinstance(removed, ProducerId):
                 self._windows.pop(removed, None)
+                self.client.remove_producers(removed.__eq__)
             elif isinstance(removed, SessionId):
                 self._remove_session(removed, last)
             self._respond(info)
 
     def _remove_session(self, session_id: SessionId, last: int) -> None:
+        gone = (session_id.connection_id, session_id.value)
+        self.client.remove_producers(lambda producer: (producer.connection_id, producer.session_id) == gone)
         consumers = self.client.consumers
         for key, consumer in list(consumers.by_key.items()):
             subscription: Any = consumer.tag
@@ -329,6 +332,8 @@ class OpenWireSession(Conversation[Event]):
             raise ProtocolError("a ProducerInfo needs a producer id")
         if info.window_size > 0:
             self._windows[info.producer_id] = info.window_size
+        if info.destination is not None:
+            self.client.add_producer(info.producer_id, info.destination)
         if self._is_numbered and not self._is_reconnected:
             self.client.introduce(info.producer_id)
         self._respond(info)

@@ -20,11 +20,11 @@ from jdbcstore.transport.openwire.exceptions import throwable_of
 
 __all__ = ["XaRequest", "handle_transaction", "xa_throwable_of"]
 
-#: What `XAResource.prepare` answers.
+#: What XAResource.prepare answers.
 _XA_OK: Final = 0
 _XA_RDONLY: Final = 3
 
-#: Codes of `XAException`.
+#: Codes of XAException.
 _XA_RBROLLBACK: Final = 100
 _XAER_RMERR: Final = -3
 _XAER_NOTA: Final = -4

@@ -1,0 +1,156 @@
+"""Transactions that were prepared before the broker started, decided while clients are at work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jdbcstore import Broker, open_store
+from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.destination import Queue, Topic
+from jdbcstore.errors import UnknownTransaction
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
+from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
+from jdbcstore.testing import text_message
+from jdbcstore.transport.stomp.conversion import stomp_body
+from tests.broker.conftest import OpenClient, StartBroker
+
+QUEUE, TOPIC = Queue("Q"), Topic("T")
+ANN = SubscriptionKey("ann", "news")
+XID = XATransactionId(55, b"global", b"branch")
+WAIT_S = 30.0
+
+
+@pytest.fixture(params=["sqlite", "kahadb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh store."""
+    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else f"kahadb:{tmp_path}/kahadb"
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "prioritized"])
+def prioritized(request: pytest.FixtureRequest) -> bool:
+    """Whether the queue goes by priority."""
+    found: bool = request.param
+    return found
+
+
+def numbered(number: int, destination: Queue | Topic = QUEUE) -> Message:
+    return text_message(number, destination=destination, priority=4 + number % 2)
+
+
+def text_of(number: int) -> str:
+    return str(stomp_body(numbered(number))[0], "utf-8")
+
+
+def prepare(url: str, *, prioritized: bool) -> None:
+    """A queue with 0 to 5, and a subscription with 10 to 12; in doubt: 1 leaves, 100 and 101 come, 10 is acknowledged,
+    and 110 is published."""
+    with open_store(url) as adapter:
+        assert isinstance(adapter, SupportsTopics)
+        assert isinstance(adapter, SupportsTransactions)
+        queue = adapter.queue_message_store(QUEUE, prioritized=prioritized)
+        topic = adapter.topic_message_store(TOPIC)
+        topic.add_subscription(SubscriptionInfo(ANN, TOPIC, TOPIC)).result(WAIT_S)
+        sent = [numbered(number) for number in range(6)]
+        for message in sent:
+            queue.add_message(message).result(WAIT_S)
+        for number in range(10, 13):
+            topic.add_message(numbered(number, TOPIC)).result(WAIT_S)
+        first = topic.recover_next_subscription_messages(ANN, Cursor(), 1, 1 << 20).messages[0]
+        transaction = adapter.transaction_store().begin(XID)
+        assert sent[1].message_id is not None
+        assert first.message_id is not None
+        transaction.remove_message(queue, sent[1].message_id)
+        transaction.acknowledge(topic, ANN, first.message_id)
+        for number in (100, 101):
+            transaction.add_message(queue, numbered(number))
+        transaction.add_message(topic, numbered(110, TOPIC))
+        transaction.prepare().result(WAIT_S)
+
+
+def decide(broker: Broker, action: Callable[..., None]) -> None:
+    """Have the broker's loop decide, and wait for the answer."""
+    answered, errors = threading.Event(), list[BaseException]()
+
+    def answer(error: BaseException | None) -> None:
+        if error is not None:
+            errors.append(error)
+        answered.set()
+
+    def act() -> None:
+        try:
+            action(answer)
+        except Exception as error:  # noqa: BLE001  # the test looks at it
+            answer(error)
+
+    broker.loop.call_soon_threadsafe(act)
+    assert answered.wait(WAIT_S)
+    if errors:
+        raise errors[0]
+
+
+class Started:
+    """The broker, with a consumer of the queue, the subscriber, and somebody who only listens to the topic."""
+
+    def __init__(
+        self, url: str, prioritized: bool, start: StartBroker, open_client: OpenClient, brokers: list[Broker]
+    ) -> None:
+        adapter: PersistenceAdapter = open_store(url)
+        address = start(adapter, policies=[DestinationPolicy(pattern=QUEUE, prioritized_messages=prioritized)])
+        self.broker = brokers[0]
+        self.consumer, self.listener = open_client(address), open_client(address)
+        self.subscriber = open_client(address, client_id="ann")
+        self.consumer.subscribe("/queue/Q", "client-individual")
+        self.subscriber.subscribe("/topic/T", "client-individual", **{"activemq.subscriptionName": "news"})
+        self.listener.subscribe("/topic/T")
+
+
+@pytest.fixture
+def started(
+    url: str, prioritized: bool, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> Started:
+    """Everybody is there, and has what is not in doubt."""
+    prepare(url, prioritized=prioritized)
+    started = Started(url, prioritized, start_broker, open_client, brokers)
+    assert sorted(started.consumer.message().text for _ in range(5)) == sorted(map(text_of, (0, 2, 3, 4, 5)))
+    assert [started.subscriber.message().text for _ in range(2)] == [text_of(11), text_of(12)]
+    assert list(started.broker.in_doubt) == [XID]
+    return started
+
+
+def test_a_commit_comes_to_those_who_wait(started: Started) -> None:
+    broker = started.broker
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert sorted(started.consumer.message().text for _ in range(2)) == [text_of(100), text_of(101)]
+    assert started.subscriber.message().text == text_of(110)
+    assert started.listener.message().text == text_of(110)
+    assert started.consumer.is_silent()
+    with pytest.raises(UnknownTransaction):
+        decide(broker, partial(broker.in_doubt.commit, XID, None))
+
+
+def test_a_rollback_gives_back_what_was_passed(started: Started) -> None:
+    broker = started.broker
+    decide(broker, partial(broker.in_doubt.roll_back, XID))
+    assert started.consumer.message().text == text_of(1)
+    assert started.consumer.is_silent()
+    assert started.listener.is_silent()
+    assert "subscribe again" in started.subscriber.error().headers["message"]
+    assert not broker.in_doubt
+
+
+def test_a_rollback_gives_back_what_was_not_reached_yet(
+    url: str, prioritized: bool, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    prepare(url, prioritized=prioritized)
+    address = start_broker(
+        open_store(url), policies=[DestinationPolicy(pattern=QUEUE, prioritized_messages=prioritized)]
+    )
+    decide(brokers[0], partial(brokers[0].in_doubt.roll_back, XID))
+    assert sorted(open_client(address).rest_of("/queue/Q")) == sorted(map(text_of, range(6)))

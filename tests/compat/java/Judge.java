@@ -1,0 +1,248 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.Enumeration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.Callable;
+import javax.jms.BytesMessage;
+import javax.jms.Connection;
+import javax.jms.DeliveryMode;
+import javax.jms.Destination;
+import javax.jms.JMSException;
+import javax.jms.MapMessage;
+import javax.jms.Message;
+import javax.jms.MessageConsumer;
+import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.Session;
+import javax.jms.StreamMessage;
+import javax.jms.TextMessage;
+import javax.jms.Topic;
+import org.apache.activemq.ActiveMQConnection;
+import org.apache.activemq.ActiveMQConnectionFactory;
+
+/**
+ * What checks of JMS share: connections that end with a check, destinations of its own, and transcripts in which nothing
+ * depends on the clock, on the machine or on the broker that is asked.
+ */
+abstract class Judge {
+    static final long WAIT_MS = 10_000;
+    /** How long nothing has to come. */
+    static final long SILENCE_MS = 150;
+
+    private final String url;
+    private final List<Connection> connections = new ArrayList<>();
+    private String name;
+
+    Judge(String url) {
+        this.url = url;
+    }
+
+    /** A check: what it answers is compared. */
+    interface Check {
+        Object run() throws Exception;
+    }
+
+    void check(String title, Check check) {
+        name = title.replaceAll("[^A-Za-z0-9]+", ".");
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("name", title);
+        try {
+            line.put("result", check.run());
+        } catch (Throwable error) {
+            line.put("result", "check ended with " + thrown(error));
+        }
+        for (Connection connection : connections) {
+            try {
+                connection.close();
+            } catch (JMSException ignored) {
+                // a check that ends it itself
+            }
+        }
+        connections.clear();
+        System.out.println(Json.write(line));
+    }
+
+    // -- what checks use ------------------------------------------------------------------------------------------
+
+    ActiveMQConnection connection(String... options) throws JMSException {
+        String query = options.length == 0 ? "" : (url.contains("?") ? "&" : "?") + String.join("&", options);
+        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url + query);
+        factory.setTrustAllPackages(true);
+        ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
+        connections.add(connection);
+        return connection;
+    }
+
+    ActiveMQConnection started(String... options) throws JMSException {
+        ActiveMQConnection connection = connection(options);
+        connection.start();
+        return connection;
+    }
+
+    Session session() throws JMSException {
+        return started().createSession(false, Session.AUTO_ACKNOWLEDGE);
+    }
+
+    String own(String suffix) {
+        return "J." + name + suffix;
+    }
+
+    Queue queue(Session session) throws JMSException {
+        return session.createQueue(own(""));
+    }
+
+    Topic topic(Session session) throws JMSException {
+        return session.createTopic(own(""));
+    }
+
+    static void send(Session session, Destination destination, String... texts) throws JMSException {
+        MessageProducer producer = session.createProducer(destination);
+        for (String text : texts) {
+            producer.send(session.createTextMessage(text));
+        }
+        producer.close();
+    }
+
+    static Message next(MessageConsumer consumer) throws JMSException {
+        Message message = consumer.receive(WAIT_MS);
+        if (message == null) {
+            throw new IllegalStateException("no message came");
+        }
+        return message;
+    }
+
+    static List<String> texts(MessageConsumer consumer, int count) throws JMSException {
+        List<String> texts = new ArrayList<>();
+        for (int number = 0; number < count; number++) {
+            texts.add(described(next(consumer)));
+        }
+        Message more = consumer.receive(SILENCE_MS);
+        if (more != null) {
+            texts.add("more: " + described(more));
+        }
+        return texts;
+    }
+
+    /** The text, with a mark if it was delivered before. */
+    static String described(Message message) throws JMSException {
+        String text = message instanceof TextMessage ? ((TextMessage) message).getText() : message.getClass().getSimpleName();
+        return text + (message.getJMSRedelivered() ? " again " + message.getIntProperty("JMSXDeliveryCount") : "");
+    }
+
+    static List<String> rest(MessageConsumer consumer) throws JMSException {
+        List<String> texts = new ArrayList<>();
+        for (Message message = consumer.receive(1000); message != null; message = consumer.receive(SILENCE_MS)) {
+            texts.add(described(message));
+        }
+        return texts;
+    }
+
+    /** What is in the check's queue: everything before a message that is sent just now. */
+    List<String> rest(Session session) throws JMSException {
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        send(session, queue(session), "last");
+        List<String> texts = new ArrayList<>();
+        for (String text = described(next(consumer)); !text.equals("last"); text = described(next(consumer))) {
+            texts.add(text);
+        }
+        return texts;
+    }
+
+    static Object attempt(Callable<?> action) {
+        try {
+            return String.valueOf(action.call());
+        } catch (Throwable error) {
+            return thrown(error);
+        }
+    }
+
+    interface Action {
+        void run() throws Exception;
+    }
+
+    static Object outcome(Action action) {
+        return attempt(() -> {
+            action.run();
+            return "done";
+        });
+    }
+
+    static String thrown(Throwable error) {
+        return "throws " + error.getClass().getName();
+    }
+
+    /** A text without the ids of this run. */
+    static String anonymous(Object value) {
+        return String.valueOf(value).replaceAll("ID:[^\\s,}\\]]+", "ID");
+    }
+
+    static Map<String, Object> properties(Message message) throws JMSException {
+        Map<String, Object> found = new TreeMap<>();
+        for (Enumeration<?> names = message.getPropertyNames(); names.hasMoreElements();) {
+            String property = (String) names.nextElement();
+            found.put(property, valued(message.getObjectProperty(property)));
+        }
+        return found;
+    }
+
+    static Object valued(Object value) {
+        if (value == null) {
+            return null;
+        }
+        String shown = value instanceof byte[] ? Arrays.toString((byte[]) value) : anonymous(value);
+        return value.getClass().getSimpleName() + " " + shown;
+    }
+
+    static Object body(Message message) throws JMSException {
+        if (message instanceof TextMessage) {
+            return ((TextMessage) message).getText();
+        }
+        if (message instanceof MapMessage) {
+            Map<String, Object> found = new TreeMap<>();
+            MapMessage map = (MapMessage) message;
+            for (Object key : Collections.list(map.getMapNames())) {
+                found.put((String) key, valued(map.getObject((String) key)));
+            }
+            return found;
+        }
+        if (message instanceof StreamMessage) {
+            List<Object> found = new ArrayList<>();
+            try {
+                while (true) {
+                    found.add(valued(((StreamMessage) message).readObject()));
+                }
+            } catch (javax.jms.MessageEOFException end) {
+                return found;
+            }
+        }
+        if (message instanceof BytesMessage) {
+            byte[] bytes = new byte[(int) ((BytesMessage) message).getBodyLength()];
+            ((BytesMessage) message).readBytes(bytes);
+            return Arrays.toString(bytes);
+        }
+        if (message instanceof javax.jms.ObjectMessage) {
+            return valued(((javax.jms.ObjectMessage) message).getObject());
+        }
+        return "no body";
+    }
+
+    static Map<String, Object> headers(Message message) throws JMSException {
+        Map<String, Object> found = new LinkedHashMap<>();
+        found.put("class", message.getClass().getSimpleName());
+        found.put("id", String.valueOf(message.getJMSMessageID()).startsWith("ID:"));
+        found.put("destination", anonymous(message.getJMSDestination()));
+        found.put("mode", message.getJMSDeliveryMode());
+        found.put("priority", message.getJMSPriority());
+        found.put("has timestamp", message.getJMSTimestamp() > 0);
+        found.put("lives ms", message.getJMSExpiration() == 0 ? 0 : message.getJMSExpiration() - message.getJMSTimestamp());
+        found.put("correlation", message.getJMSCorrelationID());
+        found.put("reply to", anonymous(message.getJMSReplyTo()));
+        found.put("type", message.getJMSType());
+        found.put("redelivered", message.getJMSRedelivered());
+        return found;
+    }
+}

@@ -1,0 +1,67 @@
+"""One Java program asks what JMS 1.1 promises of a real ActiveMQ and of ours, and hears the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jdbcstore import Broker, BrokerOptions, open_store, running
+from tests.compat.activemq import ActiveMQ, quick_start
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def judged(class_path: str, program: str, url: str) -> dict[str, Any]:
+    """What a program has found out about a broker, by the check."""
+    done = subprocess.run(
+        ["java", *quick_start(class_path), "-cp", class_path, program, url],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    return {line["name"]: line["result"] for line in map(json.loads, done.stdout.splitlines())}
+
+
+#: What ours answers otherwise, and says so in docs/openwire.md.
+OTHERWISE: dict[str, dict[str, object]] = {
+    "selectors": {"XPATH '//a'": "throws javax.jms.InvalidSelectorException"},
+    "names that are none": {"4": "throws javax.jms.JMSException"},  # nobody sends to a wildcard
+}
+
+
+def changed(name: str, result: object) -> object:
+    """What ours is expected to answer where a real ActiveMQ answers so."""
+    for place, other in OTHERWISE.get(name, {}).items():
+        if isinstance(result, dict):
+            result = {**result, place: other}
+        elif isinstance(result, list):
+            result = [other if str(number) == place else one for number, one in enumerate(result)]
+    return result
+
+
+def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a program finds out about a real ActiveMQ, and about ours, at the same time."""
+    options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
+    with (
+        ActiveMQ(class_path, folder, "kahadb") as activemq,
+        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options)) as (host, port),
+        ThreadPoolExecutor() as pool,
+    ):
+        urls = (activemq.url, f"tcp://{host}:{port}")
+        real, ours = pool.map(lambda url: judged(class_path, program, url), urls)
+    return real, ours
+
+
+@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge"])
+def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path, program: str) -> None:
+    real, ours = both(class_path, program, tmp_path)
+    assert ours.keys() == real.keys()
+    expected = {name: changed(name, result) for name, result in real.items()}
+    assert {name: (result, expected[name]) for name, result in ours.items() if result != expected[name]} == {}
+    assert not [name for name, result in real.items() if "check ended" in str(result)]

@@ -69,8 +69,8 @@ In the other direction: ``callbacks.deliver`` is called as long as the subscript
 `consumers.flushed` when everything that was delivered has left: messages of mode AUTO are acknowledged then, and not
 before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one. A
 client that tells how many of its unacknowledged messages are with the application gets as many more:
-``consumer.extend``. What the transport keeps for requests that are not complete is told to ``client.account``: ``frame_is`` while one
-arrives, ``backlog_is`` while they wait for their turn.
+``consumer.extend``. What the transport keeps for requests that are not complete is told to ``client.account``:
+``frame_is`` while one arrives, ``backlog_is`` while they wait for their turn.
 
 **Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
 `jdbcstore.transport.stomp.session`.

@@ -28,11 +28,14 @@ from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import cause_text
 
-__all__ = ["acknowledge", "unseen"]
+__all__ = ["acknowledge", "number_of", "unseen"]
 
 log = logging.getLogger(__name__)
 
 _IGNORED_IF_UNKNOWN: Final = (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED)
+
+#: Above all numbers that stores give.
+_UNSTORED: Final = 1 << 62
 
 #: `RemoveInfo.last_delivered_sequence_id` of a client that does not tell.
 _UNKNOWN: Final = -2
@@ -118,6 +121,11 @@ def _covered(
     return consumers.covered(consumer, None, last)[-ack.message_count :]
 
 
+def number_of(delivery: Delivery) -> int:
+    """The number by which clients say how far they have come: the store's, or one of ours if it gave none."""
+    return delivery.message_id.broker_sequence_id or _UNSTORED + delivery.sent
+
+
 def unseen(consumer: Consumer, last: int) -> list[Delivery]:
     """What was sent to a consumer and never seen by its application.
 
@@ -130,6 +138,6 @@ def unseen(consumer: Consumer, last: int) -> list[Delivery]:
     pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
     if last >= 0:
         for place, delivery in enumerate(pending):
-            if (delivery.message_id.broker_sequence_id or delivery.sent) == last:
+            if number_of(delivery) == last:
                 return pending[place + 1 :]
     return pending

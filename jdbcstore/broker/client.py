@@ -31,18 +31,23 @@ the method returns. ``request`` is whatever the transport likes (a receipt, a fu
 A request that is refused at once *raises* a `JdbcStoreError` instead, and nothing was done; then nothing is completed.
 `error_of` tells what to do with any exception.
 
-========================== =========================================================================================
-`producer.send`            a message to queue or topic, also to several (composite), scheduled, or in a transaction
-`producer.send_numbered`   the same for a producer that numbers its messages, which are stored once however often they
-                           come
-`consumers.subscribe`      queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
-`consumers.unsubscribe`    end a subscription; what it has goes back
-`consumers.remove_durable` remove a durable subscription for good
-`consumers.acknowledge`    a delivery is done with, and those before it in mode cumulative; also in a transaction
-`consumers.reject`         a delivery becomes a dead letter
-`transactions.begin`       a transaction of this name; then `commit` or `abort`
-`temporaries.get`          a temporary destination, made at the first use and removed with the client
-========================== =========================================================================================
+============================= ==========================================================================================
+`producer.send`               a message to queue or topic, also to several (composite), scheduled, or in a transaction
+`producer.send_numbered`      the same for a producer that numbers its messages, which are stored once however often
+                              they come
+`consumers.subscribe`         queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
+`consumers.unsubscribe`       end a subscription; what it has goes back
+`consumers.pull`              a message for a consumer whose prefetch is 0
+`consumers.change_prefetch`   how many messages a consumer may have from now on
+`consumers.remove_durable`    remove a durable subscription for good
+`consumers.acknowledge`       a delivery is done with, and those before it in mode cumulative; also in a transaction
+`consumers.acknowledge_all`   just these deliveries are, which `consumers.covered` may have found; in mode range
+`consumers.reject`            a delivery becomes a dead letter
+`transactions.begin`          a transaction of this name; then `commit` or `abort`
+`temporaries.get`             a temporary destination, made at the first use and removed with the client
+`temporaries.add`             the same with a name of the client's; `temporaries.remove` when it needs it no more
+`remove_destination`          a queue or topic that nobody uses, with all that is in it
+============================= ==========================================================================================
 
 **Order.** Requests take effect in the order in which they are made, with one thing for the transport to do:
 acknowledgements are collected, so that those that arrive together are one write. Call `consumers.settle` before the
@@ -62,9 +67,10 @@ transport that has to wait for reasons of its own uses `hold` and `let_go`, too.
 In the other direction: ``callbacks.deliver`` is called as long as the subscription has credit and
 `consumers.is_choked` is false. Set it when the client does not read, and call `consumers.unchoke` when it does. Call
 `consumers.flushed` when everything that was delivered has left: messages of mode AUTO are acknowledged then, and not
-before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one.
-What the transport keeps for requests that are not complete is told to ``client.account``: ``frame_is`` while one
-arrives, ``backlog_is`` while they wait for their turn.
+before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one. A
+client that tells how many of its unacknowledged messages are with the application gets as many more:
+``consumer.extend``. What the transport keeps for requests that are not complete is told to ``client.account``:
+``frame_is`` while one arrives, ``backlog_is`` while they wait for their turn.
 
 **Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
 `jdbcstore.transport.stomp.session`.

@@ -28,11 +28,14 @@ from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import cause_text
 
-__all__ = ["acknowledge", "unseen"]
+__all__ = ["acknowledge", "number_of", "unseen"]
 
 log = logging.getLogger(__name__)
 
 _IGNORED_IF_UNKNOWN: Final = (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED)
+
+#: Above all numbers that stores give.
+_UNSTORED: Final = 1 << 62
 
 #: `RemoveInfo.last_delivered_sequence_id` of a client that does not tell.
 _UNKNOWN: Final = -2
@@ -61,7 +64,7 @@ def acknowledge(
         if is_reconnected:
             return False
         raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
-    deliveries = _covered(consumers, names, consumer, ack)
+    deliveries = _covered(consumers, names, consumer, ack, is_reconnected=is_reconnected)
     if not deliveries:
         if is_reconnected or ack.ack_type in _IGNORED_IF_UNKNOWN:
             log.debug("acknowledgement matches nothing ack=%r", ack)
@@ -95,7 +98,9 @@ def _reject(
         consumers.reject(consumer, delivery, request if delivery is last else None, cause)
 
 
-def _covered(consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
+def _covered(
+    consumers: ClientConsumers, names: OpenWireNames, consumer: Consumer, ack: c.MessageAck, *, is_reconnected: bool
+) -> list[Delivery]:
     """The pending deliveries that an acknowledgement is about."""
     first_id, last_id = ack.first_message_id, ack.last_message_id
     last = None if last_id is None else names.find(consumer, last_id, ack.destination)
@@ -108,7 +113,17 @@ def _covered(consumers: ClientConsumers, names: OpenWireNames, consumer: Consume
     if first_id is None:
         return consumers.covered(consumer, None, last)
     first = names.find(consumer, first_id, ack.destination)
-    return [] if first is None else consumers.covered(consumer, first, last)
+    if first is not None:
+        return consumers.covered(consumer, first, last)
+    if not is_reconnected:
+        return []
+    # It began in the former life, and others have the messages of that. The application has all up to the last.
+    return consumers.covered(consumer, None, last)[-ack.message_count :]
+
+
+def number_of(delivery: Delivery) -> int:
+    """The number by which clients say how far they have come: the store's, or one of ours if it gave none."""
+    return delivery.message_id.broker_sequence_id or _UNSTORED + delivery.sent
 
 
 def unseen(consumer: Consumer, last: int) -> list[Delivery]:
@@ -123,6 +138,6 @@ def unseen(consumer: Consumer, last: int) -> list[Delivery]:
     pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
     if last >= 0:
         for place, delivery in enumerate(pending):
-            if (delivery.message_id.broker_sequence_id or delivery.sent) == last:
+            if number_of(delivery) == last:
                 return pending[place + 1 :]
     return pending

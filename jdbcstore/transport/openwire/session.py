@@ -38,7 +38,7 @@ from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnect
 from jdbcstore.openwire.wire_format import WireFormat
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.conversation import Conversation
-from jdbcstore.transport.openwire.acknowledgement import acknowledge, unseen
+from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of, unseen
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
 from jdbcstore.transport.openwire.exceptions import throwable_of
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
@@ -186,7 +186,7 @@ class OpenWireSession(Conversation[Event]):
             data = self._openwire.send(dispatch)
         else:  # clients say by this number how far they have come, and the store gave it none
             message.message_id = message_id.copy()
-            message.message_id.broker_sequence_id = delivery.sent
+            message.message_id.broker_sequence_id = number_of(delivery)
             try:
                 data = self._openwire.send(dispatch)
             finally:

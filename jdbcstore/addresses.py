@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["SCHEMES", "Listener", "Protocol", "parse_address", "parse_listeners"]
+__all__ = ["SCHEMES", "Listener", "Protocol", "client_url", "parse_address", "parse_listeners"]
 
 
 class Protocol(Enum):
@@ -100,6 +101,26 @@ def _listener(text: str) -> Listener:
     if _HAS_NO_PORT.fullmatch(address):
         address = f"{address}:{_PORTS[protocol]}"
     return Listener(*parse_address(address), is_tls, protocol)
+
+
+def client_url(listeners: Sequence[Listener], ports: Sequence[int], host: str) -> str:
+    """Where clients find a broker: as those of OpenWire write it, if there is a listener for them.
+
+    Args:
+        listeners: where it listens.
+        ports: the port of each; none if nobody reaches it.
+        host: what to say for all interfaces.
+    """
+    found = [replace(listener, port=port) for listener, port in zip(listeners, ports, strict=False)]
+    if not found:
+        return ""
+    speaks = {Protocol.OPENWIRE: "tcp", Protocol.AUTO: "tcp"}
+    first = next((listener for listener in found if listener.protocol in speaks), found[0])
+    if first.host in ("", "0.0.0.0", "::"):
+        first = replace(first, host=host)
+    if first.protocol in speaks:
+        return f"{'ssl' if first.is_tls else 'tcp'}://{first.address}"
+    return str(first)
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -1,41 +1,64 @@
 """Advisories: topics by which the broker tells clients what happens in it, in ActiveMQ's form.
 
 An advisory is a message without body whose ``dataStructure`` is an OpenWire command that says what has happened. It is
-made only if somebody is subscribed to its topic.
+made only if somebody is subscribed to its topic. Who subscribes to one of the first five kinds is told first what there
+is already.
+
+All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``.
+
+============================== ============================================ ==========================================
+topic                          tells                                        dataStructure, and a property
+============================== ============================================ ==========================================
+``TempQueue``, ``TempTopic``   a temporary destination is there, or gone    DestinationInfo (operation 0 or 1)
+``Queue``, ``Topic``           any destination is there, or gone            the same
+``Connection``                 a client has connected, or is gone           ConnectionInfo or RemoveInfo
+``Consumer.Queue.NAME``        a consumer has come, or gone                 ConsumerInfo or RemoveInfo; consumerCount
+``Producer.Queue.NAME``        a producer has come, or gone                 ProducerInfo or RemoveInfo; producerCount
+``Expired.Queue.NAME``         a message has expired                        the message without its body
+``MessageDLQd.Queue.NAME``     a message has become a dead letter           the same
+============================== ============================================ ==========================================
 
 JMS clients send to a temporary destination only if they were told that it is there. So each of their connections
-subscribes to those below, and is told what there is already when it does.
+subscribes to the first two.
 
-============================== ====================================== =====================================
-topic                          tells                                  dataStructure
-============================== ====================================== =====================================
-``ActiveMQ.Advisory.TempQueue`` a temporary queue is there, or is gone DestinationInfo (operation 0 or 1)
-``ActiveMQ.Advisory.TempTopic`` the same of a temporary topic          the same
-============================== ====================================== =====================================
+Not made: those that a policy has to ask for (slow consumers, fast producers, full destinations, messages delivered,
+consumed and discarded, no consumers), and what concerns networks of brokers.
 
 Source: ActiveMQ's AdvisoryBroker and AdvisorySupport.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
-from jdbcstore.broker.delivery import Answer
+from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.topic import Publisher, TopicConsumer
 from jdbcstore.destination import Destination, Topic
-from jdbcstore.identifiers import ConnectionId, MessageId, ProducerId
+from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
 from jdbcstore.message import Message
-from jdbcstore.openwire.commands import DestinationInfo
+from jdbcstore.openwire.commands import ConnectionInfo, ConsumerInfo, DestinationInfo, ProducerInfo, RemoveInfo
+from jdbcstore.primitives import Value
 
-__all__ = ["Advisories", "AdvisoryHost"]
+__all__ = ["Advisories", "AdvisoryHost", "is_advisory"]
 
-_TEMPORARY_QUEUES: Final = Topic("ActiveMQ.Advisory.TempQueue")
-_TEMPORARY_TOPICS: Final = Topic("ActiveMQ.Advisory.TempTopic")
+PREFIX: Final = "ActiveMQ.Advisory."
+_TEMPORARY_QUEUES: Final = Topic(f"{PREFIX}TempQueue")
+_TEMPORARY_TOPICS: Final = Topic(f"{PREFIX}TempTopic")
+_QUEUES: Final = Topic(f"{PREFIX}Queue")
+_TOPICS: Final = Topic(f"{PREFIX}Topic")
+_CONNECTIONS: Final = Topic(f"{PREFIX}Connection")
 
 _ADDED: Final = 0
 _REMOVED: Final = 1
+#: A session of those that have none, as ActiveMQ gives to STOMP clients.
+_NO_SESSION: Final = -1
+
+_Subject: TypeAlias = DestinationInfo | ConnectionInfo | ConsumerInfo | ProducerInfo | RemoveInfo | Message
+_Properties: TypeAlias = dict[str, Value]
 
 
 class AdvisoryHost(Host, Protocol):
@@ -44,11 +67,22 @@ class AdvisoryHost(Host, Protocol):
     id_stem: str
 
     @property
+    def origin_url(self) -> str:
+        """Where clients find it."""
+
+    @property
     def topics(self) -> Mapping[Destination, object]:
         """The topics that are in use."""
 
+    @property
+    def queues(self) -> Mapping[Destination, object]:
+        """The queues that are in use."""
+
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and many wait for it."""
+
+    def count_consumers(self, destination: Destination) -> int:
+        """How many consumers what this means has."""
 
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""
@@ -70,6 +104,13 @@ class Advisories:
         self._count = 0
         #: The temporary destinations that are there, with the connections that have them.
         self._temporary: dict[Destination, str] = {}
+        self._connections: dict[str, ConnectionInfo] = {}
+        self._consumers: dict[Consumer, ConsumerInfo] = {}
+        self._producers: dict[ProducerId, ProducerInfo] = {}
+        self._produced: Counter[Destination] = Counter()
+        self._consumer_numbers = 0
+
+    # -- what happens ------------------------------------------------------------------------------------------------
 
     def temporary_added(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
@@ -82,25 +123,142 @@ class Advisories:
         if connection_id is not None:
             self._tell(_topic_of(destination), lambda: _info(destination, connection_id, _REMOVED))
 
+    def destination_added(self, destination: Destination) -> None:
+        """A queue or topic is in use that was not."""
+        if not (destination.is_temporary or is_advisory(destination)):
+            self._tell(_topic_of(destination), lambda: _info(destination, None, _ADDED))
+
+    def destination_removed(self, destination: Destination) -> None:
+        """A queue or topic is in use no more."""
+        if not (destination.is_temporary or is_advisory(destination)):
+            self._tell(_topic_of(destination), lambda: _info(destination, None, _REMOVED))
+
+    def connected(self, connection_id: str, client_id: str | None, user: str | None, peer: str) -> None:
+        """A client was let in."""
+        info = ConnectionInfo(
+            connection_id=ConnectionId(connection_id),
+            client_id=client_id or connection_id,
+            user_name=user,
+            password="",
+            client_ip=f"tcp://{peer}",
+        )
+        self._connections[connection_id] = info
+        self._tell(_CONNECTIONS, lambda: info)
+
+    def disconnected(self, connection_id: str) -> None:
+        """A client is gone, with its producers."""
+        info = self._connections.pop(connection_id, None)
+        if info is not None:
+            self._tell(_CONNECTIONS, lambda: RemoveInfo(object_id=info.connection_id))
+
+    def consumer_added(self, consumer: Consumer, connection_id: str, client_id: str | None) -> None:
+        """Somebody has subscribed."""
+        destination = consumer.destination
+        if all(is_advisory(element) for element in destination.elements()):
+            return
+        selector = consumer.interest.selector
+        info = self._consumers[consumer] = ConsumerInfo(
+            consumer_id=self._consumer_id(consumer, connection_id),
+            client_id=client_id,
+            destination=destination,
+            prefetch_size=consumer.prefetch,
+            selector=None if selector is None else selector.text,
+            browser=consumer.is_browser,
+            exclusive=consumer.is_exclusive,
+            priority=consumer.priority,
+        )
+        self._tell(_of("Consumer", destination), lambda: info, lambda: self._consumer_count(destination))
+
+    def consumer_removed(self, consumer: Consumer) -> None:
+        """Somebody has unsubscribed, or is gone."""
+        info = self._consumers.pop(consumer, None)
+        if info is not None:
+            destination = consumer.destination
+            self._tell(
+                _of("Consumer", destination),
+                lambda: RemoveInfo(object_id=info.consumer_id),
+                lambda: self._consumer_count(destination),
+            )
+
+    def producer_added(self, producer_id: ProducerId, destination: Destination) -> None:
+        """Somebody wants to send to a destination."""
+        if is_advisory(destination) or producer_id in self._producers:
+            return
+        info = self._producers[producer_id] = ProducerInfo(producer_id=producer_id, destination=destination)
+        self._produced[destination] += 1
+        self._tell(_of("Producer", destination), lambda: info, lambda: self._producer_count(destination))
+
+    def producer_removed(self, producer_id: ProducerId) -> None:
+        """A producer was closed, or its client is gone."""
+        info = self._producers.pop(producer_id, None)
+        if info is not None and (destination := info.destination) is not None:
+            self._produced[destination] -= 1
+            if not self._produced[destination]:
+                del self._produced[destination]
+            self._tell(
+                _of("Producer", destination),
+                lambda: RemoveInfo(object_id=producer_id),
+                lambda: self._producer_count(destination),
+            )
+
+    def expired(self, message: Message, source: Destination) -> None:
+        """A message has expired."""
+        self._tell_of("Expired", message, source, lambda: {"orignalMessageId": str(message.message_id)})
+
+    def dead_lettered(self, message: Message, source: Destination) -> None:
+        """A message has become a dead letter."""
+        self._tell_of("MessageDLQd", message, source)
+
+    # -- who listens -------------------------------------------------------------------------------------------------
+
     def subscribed(self, consumer: TopicConsumer) -> None:
         """Somebody has subscribed to topics: if they are of advisories, tell him what there is already."""
-        elements = consumer.destination.elements()
-        for topic in (_TEMPORARY_QUEUES, _TEMPORARY_TOPICS):
-            if not any(element.matches(topic) for element in elements):
-                continue
-            for destination, connection_id in self._of(topic):
-                consumer.publish(self._advisory(topic, _info(destination, connection_id, _ADDED)), None)
+        wanted = [element for element in consumer.destination.elements() if is_advisory(element)]
+        if wanted:
+            self._host.slices.run(self._telling(consumer, wanted))
 
-    def _of(self, topic: Topic) -> Iterator[tuple[Destination, str]]:
+    def _telling(self, consumer: TopicConsumer, wanted: list[Destination]) -> Iterator[None]:
+        for topic, subject, properties in self._state():
+            if consumer.is_closed:
+                return
+            if any(element.matches(topic) for element in wanted):
+                consumer.publish(self._advisory(topic, subject, properties()), None)
+            yield
+
+    def _state(self) -> Iterator[tuple[Topic, _Subject, Callable[[], _Properties]]]:
+        """Everything that there is, as it was advised."""
         for destination, connection_id in list(self._temporary.items()):
-            if _topic_of(destination) is topic:
-                yield destination, connection_id
+            yield _topic_of(destination), _info(destination, connection_id, _ADDED), dict
+        for info in list(self._connections.values()):
+            yield _CONNECTIONS, info, dict
+        for destination in [*self._host.queues, *self._host.topics]:
+            if not (destination.is_temporary or is_advisory(destination)):
+                yield _topic_of(destination), _info(destination, None, _ADDED), dict
+        for produced in list(self._producers.values()):
+            if (target := produced.destination) is not None:
+                yield _of("Producer", target), produced, partial(self._producer_count, target)
+        for consumed in list(self._consumers.values()):
+            if (source := consumed.destination) is not None:
+                yield _of("Consumer", source), consumed, partial(self._consumer_count, source)
 
-    def _tell(self, topic: Topic, make: Callable[[], DestinationInfo]) -> None:
+    # -- the messages ------------------------------------------------------------------------------------------------
+
+    def _tell(self, topic: Topic, make: Callable[[], _Subject], properties: Callable[[], _Properties] = dict) -> None:
         if self._host.is_running and (topic in self._host.topics or self._host.has_to_open(topic)):
-            self._host.publish(self._advisory(topic, make()), None, _told)
+            self._host.publish(self._advisory(topic, make(), properties()), None, _told)
 
-    def _advisory(self, topic: Topic, subject: DestinationInfo) -> Message:
+    def _tell_of(
+        self, kind: str, message: Message, source: Destination, properties: Callable[[], _Properties] = dict
+    ) -> None:
+        def make() -> Message:
+            told = message.copy()
+            told.content = None
+            return told
+
+        if not is_advisory(source):
+            self._tell(_of(kind, source), make, properties)
+
+    def _advisory(self, topic: Topic, subject: _Subject, properties: _Properties) -> Message:
         if self._producer is None:
             self._producer = ProducerId(self._host.next_connection_id(), 1, -1)
         self._count += 1
@@ -113,16 +271,52 @@ class Advisories:
             timestamp=self._host.now_ms(),
             data_structure=subject,
         )
-        message.properties = {"originBrokerId": self._host.id_stem, "originBrokerName": self._host.options.broker_name}
+        message.properties = {
+            **properties,
+            "originBrokerName": self._host.options.broker_name,
+            "originBrokerId": self._host.id_stem,
+            "originBrokerURL": self._host.origin_url,
+        }
         return message
+
+    def _consumer_id(self, consumer: Consumer, connection_id: str) -> ConsumerId:
+        parts = (consumer.subscription_id or "").rsplit(":", 2)
+        if len(parts) == 3 and parts[0] == connection_id and parts[1].lstrip("-").isdecimal() and parts[2].isdecimal():
+            return ConsumerId(connection_id, int(parts[1]), int(parts[2]))
+        self._consumer_numbers += 1
+        return ConsumerId(connection_id, _NO_SESSION, self._consumer_numbers)
+
+    def _consumer_count(self, destination: Destination) -> _Properties:
+        return {"consumerCount": self._host.count_consumers(destination)}
+
+    def _producer_count(self, destination: Destination) -> _Properties:
+        return {"producerCount": self.count_producers(destination)}
+
+    def count_producers(self, destination: Destination) -> int:
+        """How many producers have said that they send there."""
+        return self._produced[destination]
+
+
+def is_advisory(destination: Destination) -> bool:
+    """Whether it is a topic of advisories."""
+    return not destination.is_queue and destination.physical_name.startswith(PREFIX)
 
 
 def _topic_of(destination: Destination) -> Topic:
-    return _TEMPORARY_QUEUES if destination.is_queue else _TEMPORARY_TOPICS
+    if destination.is_temporary:
+        return _TEMPORARY_QUEUES if destination.is_queue else _TEMPORARY_TOPICS
+    return _QUEUES if destination.is_queue else _TOPICS
 
 
-def _info(destination: Destination, connection_id: str, operation: int) -> DestinationInfo:
-    return DestinationInfo(connection_id=ConnectionId(connection_id), destination=destination, operation_type=operation)
+def _of(kind: str, destination: Destination) -> Topic:
+    """The topic of one destination; the comma of a composite would make a composite of it."""
+    name = destination.physical_name.replace(",", "&sbquo;")
+    return Topic(f"{PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
+
+
+def _info(destination: Destination, connection_id: str | None, operation: int) -> DestinationInfo:
+    owner = None if connection_id is None else ConnectionId(connection_id)
+    return DestinationInfo(connection_id=owner, destination=destination, operation_type=operation)
 
 
 def _told(error: BaseException | None) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from jdbcstore.addresses import client_url, parse_listeners
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.blocking_calls import BlockingCalls
 from jdbcstore.broker.completion_bridge import CompletionBridge
@@ -44,6 +46,7 @@ from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.broker.server import NoServer, Server
 from jdbcstore.broker.slices import Slices
 from jdbcstore.broker.spool import Spool
+from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.topic import Topic
 from jdbcstore.broker.turns import Turns
@@ -141,6 +144,8 @@ class Broker:
         self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
         self.advisories = Advisories(self)
+        self.statistics = Statistics(self)
+        self.count_producers = self.advisories.count_producers
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
         self.queues: dict[Destination, Queue] = {}
         self.topics: dict[Destination, Topic] = {}
@@ -432,6 +437,7 @@ class Broker:
         """A queue of this name that is not there yet."""
         queue = self.queues[destination] = Queue(self, destination)
         self._count_destinations()
+        self.advisories.destination_added(destination)
         if self.authorization is not None:
             self.authorization.appeared((destination,))
         self.virtual_topics.appeared(destination)
@@ -466,6 +472,7 @@ class Broker:
             self.authorization.appeared((destination,))
         durable = () if destination.is_temporary else self.durables.appearing(topic)
         topic.opening = chain(durable, self._memberships.topic_appearing(topic))
+        self.advisories.destination_added(destination)
         return topic
 
     def check_room_for(self, destination: Destination) -> None:
@@ -513,6 +520,26 @@ class Broker:
         topic = self.topics.get(destination)
         return topic is not None and bool(topic.consumers or topic.subscriptions)
 
+    def count_consumers(self, destination: Destination) -> int:
+        """How many consumers what this means has."""
+        count = 0
+        for element in destination.elements():
+            for found in [element] if not element.is_wildcard else self.covered(element):
+                queue = None if found is None else self.queues.get(found)
+                topic = None if found is None else self.topics.get(found)
+                count += 0 if queue is None else len(queue.consumers)
+                count += 0 if topic is None else len(topic.consumers) + len(topic.durable)
+        return count
+
+    @property
+    def origin_url(self) -> str:
+        """Where clients find it, in the words of OpenWire's clients if there are any for those; empty for nowhere."""
+        service = self._service
+        if service is None or service.server is None:
+            return ""
+        ports = [port for _, port in service.server.addresses]
+        return client_url(parse_listeners(self.options.bind), ports, socket.gethostname())
+
     def remove_destination(self, destination: Destination, answer: Answer) -> None:
         """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
 
@@ -531,6 +558,7 @@ class Broker:
             if error is None and queue.idle and self.queues.get(destination) is queue:
                 del self.queues[destination]
                 self._count_destinations()
+                self.advisories.destination_removed(destination)
             if error is not None or not self.virtual_topics.remove(destination):
                 answer(error)
                 return
@@ -599,6 +627,7 @@ class Broker:
             ):
                 del self.queues[name]
                 self._let_go_of_store(name)
+                self.advisories.destination_removed(name)
                 self._count_destinations()  # who wants room has it with the first, not when all have been looked at
             yield
         for name, topic in list(self.topics.items()):
@@ -612,6 +641,7 @@ class Broker:
             ):
                 del self.topics[name]
                 topic.let_go()
+                self.advisories.destination_removed(name)
                 self._count_destinations()
             yield
 

@@ -31,18 +31,23 @@ the method returns. ``request`` is whatever the transport likes (a receipt, a fu
 A request that is refused at once *raises* a `JdbcStoreError` instead, and nothing was done; then nothing is completed.
 `error_of` tells what to do with any exception.
 
-========================== =========================================================================================
-`producer.send`            a message to queue or topic, also to several (composite), scheduled, or in a transaction
-`producer.send_numbered`   the same for a producer that numbers its messages, which are stored once however often they
-                           come
-`consumers.subscribe`      queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
-`consumers.unsubscribe`    end a subscription; what it has goes back
-`consumers.remove_durable` remove a durable subscription for good
-`consumers.acknowledge`    a delivery is done with, and those before it in mode cumulative; also in a transaction
-`consumers.reject`         a delivery becomes a dead letter
-`transactions.begin`       a transaction of this name; then `commit` or `abort`
-`temporaries.get`          a temporary destination, made at the first use and removed with the client
-========================== =========================================================================================
+============================= ==========================================================================================
+`producer.send`               a message to queue or topic, also to several (composite), scheduled, or in a transaction
+`producer.send_numbered`      the same for a producer that numbers its messages, which are stored once however often
+                              they come
+`consumers.subscribe`         queues, topics, wildcards, durable subscriptions, browsers: `SubscriptionRequest`
+`consumers.unsubscribe`       end a subscription; what it has goes back
+`consumers.pull`              a message for a consumer whose prefetch is 0
+`consumers.change_prefetch`   how many messages a consumer may have from now on
+`consumers.remove_durable`    remove a durable subscription for good
+`consumers.acknowledge`       a delivery is done with, and those before it in mode cumulative; also in a transaction
+`consumers.acknowledge_all`   just these deliveries are, which `consumers.covered` may have found; in mode range
+`consumers.reject`            a delivery becomes a dead letter
+`transactions.begin`          a transaction of this name; then `commit` or `abort`
+`temporaries.get`             a temporary destination, made at the first use and removed with the client
+`temporaries.add`             the same with a name of the client's; `temporaries.remove` when it needs it no more
+`remove_destination`          a queue or topic that nobody uses, with all that is in it
+============================= ==========================================================================================
 
 **Order.** Requests take effect in the order in which they are made, with one thing for the transport to do:
 acknowledgements are collected, so that those that arrive together are one write. Call `consumers.settle` before the
@@ -62,9 +67,10 @@ transport that has to wait for reasons of its own uses `hold` and `let_go`, too.
 In the other direction: ``callbacks.deliver`` is called as long as the subscription has credit and
 `consumers.is_choked` is false. Set it when the client does not read, and call `consumers.unchoke` when it does. Call
 `consumers.flushed` when everything that was delivered has left: messages of mode AUTO are acknowledged then, and not
-before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one.
-What the transport keeps for requests that are not complete is told to ``client.account``: ``frame_is`` while one
-arrives, ``backlog_is`` while they wait for their turn.
+before. `is_choked` is for all subscriptions of the client; ``consumer.withhold()`` and ``consumer.grant()`` for one. A
+client that tells how many of its unacknowledged messages are with the application gets as many more:
+``consumer.extend``. What the transport keeps for requests that are not complete is told to ``client.account``:
+``frame_is`` while one arrives, ``backlog_is`` while they wait for their turn.
 
 **Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
 `jdbcstore.transport.stomp.session`.
@@ -119,6 +125,7 @@ class Client(ClientRequests):
         self.temporaries = Temporaries(broker, self.connection_id, self.access, self.account)
         self._open_transactions = open_ones
         #: Who waits for it to be gone, to have its client id.
+        self._producers: set[ProducerId] = set()
         self._successors: list[Callable[[bool], object]] = []
         broker.memory.connections += 1
 
@@ -147,6 +154,7 @@ class Client(ClientRequests):
                 destinations begin with. Another client that has the same is what is left of its last connection, and is
                 ended before this one is let in. None for an id of the broker's.
         """
+        told = partial(self._advised, told)
         if connection_id is not None:
             if connection_id.startswith(self._broker.id_stem):
                 told(ProtocolError(f"Connection id {connection_id} is one of the broker's"))
@@ -162,6 +170,13 @@ class Client(ClientRequests):
                 None if refusal is not None else connection_id, partial(self._logged_in, client_id, told, refusal)
             ),
         )
+
+    def _advised(self, told: Callable[[JdbcStoreError | None], object], refusal: JdbcStoreError | None) -> None:
+        if refusal is None and self.is_open:
+            user = self.access.principal
+            name = None if user is None else user.name
+            self._broker.advisories.connected(self.connection_id, self.client_id, name, self.peer)
+        told(refusal)
 
     def _leave_last_connection(self, connection_id: str | None, then: Callable[[], object]) -> None:
         """End what is left of the client's last connection, then go on."""
@@ -271,6 +286,21 @@ class Client(ClientRequests):
         self.memory.connections -= 1
         self.access.end()
         self._broker.slices.run(self._closing(), self._gone)
+        self.remove_producers(lambda _: True)
+        self._broker.advisories.disconnected(self.connection_id)
+
+    # -- producers with a destination ----------------------------------------------------------------------------------
+
+    def add_producer(self, producer_id: ProducerId, destination: Destination) -> None:
+        """The client is going to send to a destination: those who listen to advisories are told."""
+        self._producers.add(producer_id)
+        self._broker.advisories.producer_added(producer_id, destination)
+
+    def remove_producers(self, is_gone: Callable[[ProducerId], bool]) -> None:
+        """The client has closed some of them."""
+        for producer_id in [one for one in self._producers if is_gone(one)]:
+            self._producers.remove(producer_id)
+            self._broker.advisories.producer_removed(producer_id)
 
     def when_gone(self, told: Callable[[bool], object]) -> None:
         """Call this with False when everything that it had is given back; it is closed already."""

@@ -132,6 +132,7 @@ class ClientConsumers:
             if isinstance(consumer, Browser):
                 consumer.begin([self._broker.queue(element) for element in wanted.destination.elements()])
                 self._client.complete(request)
+                self._advise(consumer)
                 return
         except JdbcStoreError:
             self._drop(key, consumer)
@@ -149,8 +150,12 @@ class ClientConsumers:
     def _subscribed(self, consumer: Consumer, request: object) -> None:
         self._client.complete(request)
         consumer.grant()
+        self._advise(consumer)
         if isinstance(consumer, TopicConsumer):
             self._broker.advisories.subscribed(consumer)
+
+    def _advise(self, consumer: Consumer) -> None:
+        self._broker.advisories.consumer_added(consumer, self._client.connection_id, self._client.client_id)
 
     def _subscribing_durably(self, key: str, consumer: DurableConsumer, job: Iterator[None]) -> Iterator[None]:
         try:
@@ -166,6 +171,7 @@ class ClientConsumers:
         answered = partial(self._client.answered, 0, request, error)
         if error is None:
             answered()
+            self._advise(consumer)
         else:
             self._broker.slices.run(self._dropping(key, consumer), answered)
 
@@ -216,7 +222,14 @@ class ClientConsumers:
         self._account.unsubscribed(consumer.kept_bytes)
         self._pulls.withdraw(consumer)
         self._pending_acks.forget(consumer)
-        return self._broker.unsubscribing(consumer)
+        return self._leaving(consumer)
+
+    def _leaving(self, consumer: Consumer) -> Iterator[None]:
+        return self._followed_by_advisory(self._broker.unsubscribing(consumer), consumer)
+
+    def _followed_by_advisory(self, job: Iterator[None], consumer: Consumer) -> Iterator[None]:
+        yield from job
+        self._broker.advisories.consumer_removed(consumer)
 
     def remove_durable(self, key: SubscriptionKey, request: object) -> None:
         """Remove a durable subscription that nobody uses, with all that waits for it.
@@ -441,7 +454,7 @@ class ClientConsumers:
         for consumer in consumers:
             returned += consumer.unacknowledged.values()
             consumer.unacknowledged = {}
-        return giving_back(returned, chain.from_iterable(map(self._broker.unsubscribing, consumers)))
+        return giving_back(returned, chain.from_iterable(map(self._leaving, consumers)))
 
 
 def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:

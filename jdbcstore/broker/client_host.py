@@ -19,6 +19,7 @@ from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
+from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
@@ -74,6 +75,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def in_doubt(self) -> InDoubt:
         """Distributed transactions that are prepared."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """Answers questions about the broker."""
 
     @property
     def scheduler(self) -> Scheduler:

@@ -42,6 +42,7 @@ class ClientProducer:
         self._memory = client.memory
         self._transactions = transactions
         self._division = MessageDivision(broker)
+        self._statistics = broker.statistics if broker.options.statistics_support else None
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
         #: Producers that the store could not be asked about.
@@ -109,6 +110,10 @@ class ClientProducer:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
             self._access.check_management(message.reply_to)
             self._broker.scheduler.manage(message, SendAnswer(self._client, request, message.size + WRITE_BYTES))
+            return
+        if self._statistics is not None and self._statistics.answers(message):
+            self._statistics.answer(message)
+            self._client.complete(request)
             return
         if transaction is not None:
             self._transactions.named(transaction).send(self._division.singles(message, destination))

@@ -152,6 +152,9 @@ class BrokerOptions:
 
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
 
+        statistics_support: answer messages to ``ActiveMQ.Statistics.…`` that have a ``reply-to``, instead of keeping
+            them (ActiveMQ: ``statisticsBrokerPlugin``); see `jdbcstore.broker.statistics`.
+
         scheduler_support: keep messages for later that ask for it with ``AMQ_SCHEDULED_DELAY``, ``…_PERIOD``,
             ``…_REPEAT`` or ``…_CRON``; else these properties mean nothing (ActiveMQ: ``schedulerSupport``, false
             there).
@@ -248,6 +251,8 @@ class BrokerOptions:
     use_virtual_topics: bool = True
 
     dead_letter_queue: str = "ActiveMQ.DLQ"
+
+    statistics_support: bool = False
 
     scheduler_support: bool = True
     scheduled_jobs_max: int = 1_000_000

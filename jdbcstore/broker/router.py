@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol, TypeAlias
 
+from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.dead_letter import DeadLetters, dead_letter, expiry_cause
 from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
 from jdbcstore.broker.destination_policy import DestinationPolicy
@@ -54,6 +55,10 @@ class Destinations(Host, Protocol):
 
     def policy_for(self, destination: Destination) -> DestinationPolicy:
         """The policy of a destination."""
+
+    @property
+    def advisories(self) -> Advisories:
+        """Told of what becomes of messages."""
 
 
 class Router:
@@ -380,6 +385,7 @@ class Router:
         source = lane.queue.destination
         subscription = lane.store.key if lane.is_durable and isinstance(lane.store, SubscriptionStore) else None
         moved = self.dead_letter_of(message, source, delivery.cause, subscription)
+        self._advise(message, source, is_dead_letter=moved is not None)
         if moved is None:
             if not message.expired(self._host.now_ms()):
                 log.warning("refused message dropped message_id=%s source=%s", message.message_id, lane.queue)
@@ -419,6 +425,12 @@ class Router:
             sends += self._virtual_topics.with_copies(message) if message.persistent else [message]
         self._commit(sends, taken, None, answer)
 
+    def _advise(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
+        if message.expired(self._host.now_ms()):
+            self._host.advisories.expired(message, source)
+        if is_dead_letter:
+            self._host.advisories.dead_lettered(message, source)
+
     def move(
         self, dead: Sequence[Message], acknowledged: Sequence[tuple[TopicMessageStore, SubscriptionKey, MessageId]]
     ) -> None:
@@ -430,6 +442,8 @@ class Router:
         """Keep a message as a dead letter that had expired when it arrived, or drop it if its policy says so."""
         source = message.destination
         moved = None if source is None else self.dead_letter_of(message, source, None)
+        if source is not None:
+            self._advise(message, source, is_dead_letter=moved is not None)
         if moved is None:
             answer(None)
         else:

@@ -47,7 +47,7 @@ def changed(name: str, result: object) -> object:
 
 def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a program finds out about a real ActiveMQ, and about ours, at the same time."""
-    options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq")
+    options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
         running(Broker(open_store(f"sqlite:///{folder}/store.db"), options)) as (host, port),
@@ -58,8 +58,9 @@ def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], d
     return real, ours
 
 
-def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path) -> None:
-    real, ours = both(class_path, "JmsJudge", tmp_path)
+@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge"])
+def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path, program: str) -> None:
+    real, ours = both(class_path, program, tmp_path)
     assert ours.keys() == real.keys()
     expected = {name: changed(name, result) for name, result in real.items()}
     assert {name: (result, expected[name]) for name, result in ours.items() if result != expected[name]} == {}

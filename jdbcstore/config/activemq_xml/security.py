@@ -15,7 +15,7 @@ from jdbcstore.config.activemq_xml.login_config import read_login_config
 from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.placeholders import locate
 from jdbcstore.config.activemq_xml.policies import read_redeliveries
-from jdbcstore.config.activemq_xml.settings import Examined, Settings
+from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.vocabulary import kind_named
 from jdbcstore.config.activemq_xml.vocabulary.entry import boolean
 from jdbcstore.config.activemq_xml.vocabulary.security import PLUGIN_KINDS, PLUGINS_NOT_RUN
@@ -58,6 +58,10 @@ def _plugin(settings: Settings, options: Options, bean: Bean) -> None:
     read = _READERS.get(kind.name)
     if read is not None:
         read(settings, options, examined)
+
+
+def _statistics(settings: Settings, options: Options, examined: Examined) -> None:
+    options.take("broker.statistics_support", Given(True, examined.bean.place, examined.bean.label))
 
 
 # -- users in the file ---------------------------------------------------------------------------------------------
@@ -179,4 +183,5 @@ _READERS: Final[dict[str, Callable[[Settings, Options, Examined], None]]] = {
     "jaasCertificateAuthenticationPlugin": _jaas,
     "jaasDualAuthenticationPlugin": _dual,
     "authorizationPlugin": _authorization,
+    "statisticsBrokerPlugin": _statistics,
 }

@@ -38,8 +38,9 @@ from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnect
 from jdbcstore.openwire.wire_format import WireFormat
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.conversation import Conversation
+from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of, unseen
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
-from jdbcstore.transport.openwire.exceptions import cause_text, throwable_of
+from jdbcstore.transport.openwire.exceptions import throwable_of
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
 from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
 from jdbcstore.transport.wire import Wire
@@ -60,9 +61,6 @@ _SHUTDOWN_S: Final = 2.0
 
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
-
-# `RemoveInfo.last_delivered_sequence_id`
-_UNKNOWN: Final = -2
 
 
 class OpenWireSession(Conversation[Event]):
@@ -188,7 +186,7 @@ class OpenWireSession(Conversation[Event]):
             data = self._openwire.send(dispatch)
         else:  # clients say by this number how far they have come, and the store gave it none
             message.message_id = message_id.copy()
-            message.message_id.broker_sequence_id = delivery.sent
+            message.message_id.broker_sequence_id = number_of(delivery)
             try:
                 data = self._openwire.send(dispatch)
             finally:
@@ -301,26 +299,29 @@ class OpenWireSession(Conversation[Event]):
             if consumer is None:
                 self._respond(info)
             else:
-                self.client.consumers.unsubscribe(key, request, _unseen(consumer, last))
+                self.client.consumers.unsubscribe(key, request, unseen(consumer, last))
         elif isinstance(removed, ConnectionId):
             for consumer in self.client.consumers.by_key.values():
-                for delivery in _unseen(consumer, last):
+                for delivery in unseen(consumer, last):
                     delivery.is_counted = False
             self.client.leave(request, partial(self._respond, info))
         else:
             if isinstance(removed, ProducerId):
                 self._windows.pop(removed, None)
+                self.client.remove_producers(removed.__eq__)
             elif isinstance(removed, SessionId):
                 self._remove_session(removed, last)
             self._respond(info)
 
     def _remove_session(self, session_id: SessionId, last: int) -> None:
+        gone = (session_id.connection_id, session_id.value)
+        self.client.remove_producers(lambda producer: (producer.connection_id, producer.session_id) == gone)
         consumers = self.client.consumers
         for key, consumer in list(consumers.by_key.items()):
             subscription: Any = consumer.tag
             consumer_id = subscription.consumer_id
             if (consumer_id.connection_id, consumer_id.session_id) == (session_id.connection_id, session_id.value):
-                consumers.unsubscribe(key, None, _unseen(consumer, last))
+                consumers.unsubscribe(key, None, unseen(consumer, last))
 
     # -- producers ---------------------------------------------------------------------------------------------------
 
@@ -331,6 +332,8 @@ class OpenWireSession(Conversation[Event]):
             raise ProtocolError("a ProducerInfo needs a producer id")
         if info.window_size > 0:
             self._windows[info.producer_id] = info.window_size
+        if info.destination is not None:
+            self.client.add_producer(info.producer_id, info.destination)
         if self._is_numbered and not self._is_reconnected:
             self.client.introduce(info.producer_id)
         self._respond(info)
@@ -411,52 +414,10 @@ class OpenWireSession(Conversation[Event]):
         self.client.consumers.remove_durable(key, info.command_id if info.response_required else None)
 
     def _on_ack(self, ack: c.MessageAck) -> None:
-        consumers = self.client.consumers
-        consumer = consumers.by_key.get(str(ack.consumer_id))
-        if consumer is None and self._is_reconnected:
-            self._respond(ack)  # of a consumer of the connection's former life
-            return
-        if consumer is None:
-            raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
-        kind = ack.ack_type
-        deliveries = self._covered(consumer, ack)
         request = ack.command_id if ack.response_required else None
-        if not deliveries:
-            if self._is_reconnected or kind in (c.ACK_STANDARD, c.ACK_INDIVIDUAL, c.ACK_UNMATCHED):
-                log.debug("acknowledgement matches nothing peer=%s ack=%r", self.peer, ack)
-                self._respond(ack)
-                return
-            raise ProtocolError(f"Could not correlate acknowledgment with dispatched message: {ack.last_message_id}")
-        if kind == c.ACK_DELIVERED:
-            if consumer.prefetch:
-                consumer.extend(len(deliveries))
+        consumers, is_reconnected = self.client.consumers, self._is_reconnected
+        if not acknowledge(consumers, self._names, ack, request, is_reconnected=is_reconnected):
             self._respond(ack)
-        elif kind == c.ACK_REDELIVERED:
-            self._respond(ack)
-        elif kind in (c.ACK_POISON, c.ACK_EXPIRED):
-            if ack.transaction_id is not None:
-                raise ProtocolError(f"Poison ack cannot be transacted: {ack.last_message_id}")
-            cause = cause_text(ack.poison_cause)
-            for delivery in deliveries:
-                consumers.reject(consumer, delivery, request if delivery is deliveries[-1] else None, cause)
-        else:
-            transaction = None if ack.transaction_id is None else str(ack.transaction_id)
-            consumers.acknowledge_all(consumer, deliveries, request, transaction)
-
-    def _covered(self, consumer: Consumer, ack: c.MessageAck) -> list[Delivery]:
-        """The pending deliveries that an acknowledgement is about."""
-        first_id, last_id = ack.first_message_id, ack.last_message_id
-        if last_id is None:
-            return []
-        last = self._names.find(consumer, last_id, ack.destination)
-        if last is None:
-            return []
-        if ack.ack_type == c.ACK_DELIVERED:
-            first_id = None  # it counts from the oldest
-        elif ack.ack_type == c.ACK_INDIVIDUAL or (ack.message_count == 1 and first_id == last_id):
-            return [last]
-        first = None if first_id is None else self._names.find(consumer, first_id, ack.destination)
-        return self.client.consumers.covered(consumer, first, last)
 
     # -- transactions --------------------------------------------------------------------------------------------
 
@@ -517,22 +478,6 @@ class OpenWireSession(Conversation[Event]):
             _nothing,
         ),
     }
-
-
-def _unseen(consumer: Consumer, last: int) -> list[Delivery]:
-    """What was sent to a consumer and never seen by its application.
-
-    Args:
-        consumer: the consumer.
-        last: the number of the last message that the application got; -1 for none, -2 if nobody knows.
-    """
-    if last == _UNKNOWN:
-        return []
-    pending = sorted(consumer.unacknowledged.values(), key=lambda delivery: delivery.sent)
-    for place, delivery in enumerate(pending):
-        if last >= 0 and (delivery.message_id.broker_sequence_id or delivery.sent) == last:
-            return pending[place + 1 :]
-    return pending
 
 
 @subject.register

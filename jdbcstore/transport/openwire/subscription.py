@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from jdbcstore.broker.subscription_request import AcknowledgeMode, SubscriptionRequest
 from jdbcstore.destination import Destination
@@ -37,7 +38,7 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         subscription_id=key,
         tag=subscription,
         selector=info.selector,
-        prefetch=max(info.prefetch_size, 0),
+        prefetch=_prefetch(info, destination),
         is_browser=info.browser,
         subscription_name=info.subscription_name,
         is_exclusive=info.exclusive or None,
@@ -45,3 +46,21 @@ def subscription_request(info: ConsumerInfo, subscription: Subscription) -> Subs
         no_local=info.no_local,
         is_retroactive=info.retroactive,
     )
+
+
+#: What clients ask for that were told nothing else; a policy of the broker goes before that, as in ActiveMQ.
+_BROWSER: Final = (500,)
+_QUEUE: Final = (1000,)
+_DURABLE: Final = (100, 1000)
+_TOPIC: Final = (32_767,)
+
+
+def _prefetch(info: ConsumerInfo, destination: Destination) -> int | None:
+    """How many messages a consumer may hold; None for what the policy of its destination says."""
+    if info.browser:
+        defaults: tuple[int, ...] = _BROWSER
+    elif destination.is_queue:
+        defaults = _QUEUE
+    else:
+        defaults = _TOPIC if info.subscription_name is None else _DURABLE
+    return None if info.prefetch_size in defaults else max(info.prefetch_size, 0)

@@ -2,9 +2,11 @@ import java.io.File;
 import java.util.HashMap;
 import java.util.Map;
 import javax.sql.DataSource;
+import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
 import org.apache.activemq.broker.region.policy.PolicyEntry;
 import org.apache.activemq.broker.region.policy.PolicyMap;
+import org.apache.activemq.plugin.StatisticsBrokerPlugin;
 import org.apache.activemq.store.PersistenceAdapter;
 import org.apache.activemq.store.jdbc.JDBCPersistenceAdapter;
 import org.apache.activemq.store.jdbc.LeaseDatabaseLocker;
@@ -43,6 +45,7 @@ public final class ActiveMq {
         if (options.containsKey("store_wire_version")) {
             broker.setStoreOpenWireVersion(Integer.parseInt(option("store_wire_version")));
         }
+        broker.setPlugins(new BrokerPlugin[] {new StatisticsBrokerPlugin()});
         broker.setPersistenceAdapter(store());
         broker.setDestinationPolicy(policy());
         if (options.containsKey("scheduler")) {

@@ -680,11 +680,17 @@ def test_authorisation_needs_users(tmp_path: Path) -> None:
 
 
 def test_other_plugins_are_warnings(tmp_path: Path) -> None:
-    xml = read(tmp_path, plugins("<statisticsBrokerPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
+    xml = read(tmp_path, plugins("<loggingBrokerPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
     assert [text.partition(" is")[0] for text in warnings(xml)] == [
-        "activemq.xml:11: <statisticsBrokerPlugin>",
+        "activemq.xml:11: <loggingBrokerPlugin>",
         "activemq.xml:12: <timeStampingBrokerPlugin>",
     ]
+
+
+def test_questions_about_the_broker_are_answered_if_the_file_says_so(tmp_path: Path) -> None:
+    xml = read(tmp_path, plugins("<statisticsBrokerPlugin/>"))
+    assert warnings(xml) == []
+    assert xml.configuration.broker.statistics_support
 
 
 # -- policies --------------------------------------------------------------------------------------------------------

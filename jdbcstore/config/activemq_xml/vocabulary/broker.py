@@ -90,8 +90,8 @@ _BROKER: Final = {
     "regionBroker": ignored("no Java objects are run"),
     "destinationFactory": ignored("no Java objects are run"),
     "sslContext": used("`[tls]`, for connectors with TLS, see below"),
-    "advisorySupport": ignored("no advisory messages are sent", "true", "false"),
-    "anonymousProducerAdvisorySupport": ignored("no advisory messages are sent", "false", "false"),
+    "advisorySupport": ignored("advisories are made if somebody is subscribed to them", "true", "true"),
+    "anonymousProducerAdvisorySupport": ignored("only producers with a destination are told", "false", "false"),
     "schedulerSupport": used(
         "`broker.scheduler_support`. **Differs**: without it `true`, since scheduled messages are in the store",
         "false",

@@ -22,7 +22,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 
 __all__ = ["POLICY_KINDS"]
 
-_ADVISORIES: Final = "no advisory messages are sent"
+_ADVISORIES: Final = "advisories that a policy asks for are not made"
 _DUPLICATES: Final = "what producers sent again is recognised by store.producer_memory_s"
 _CURSOR: Final = (
     "a queue keeps a window of its messages in memory, broker.window_messages_max, and reads the rest in pages"

@@ -20,7 +20,6 @@ _NOT_RUN: Final = {
     "multicastTraceBrokerPlugin": "messages are not copied to the network",
     "partitionBrokerPlugin": "no network of brokers",
     "runtimeConfigurationPlugin": "the file is read once, at the start",
-    "statisticsBrokerPlugin": "jdbcstore stats tells what is in a store",
     "timeStampingBrokerPlugin": "timestamps and expiry are the sender's",
     "traceBrokerPathPlugin": "no network of brokers",
     "udpTraceBrokerPlugin": "messages are not copied to the network",
@@ -91,6 +90,13 @@ PLUGIN_KINDS: Final = (
             "sslConfiguration": used("the name in login.config for clients that come by TLS", "activemq-ssl-domain"),
         },
         ("org.apache.activemq.security.JaasDualAuthenticationPlugin",),
+        where="plugins",
+    ),
+    Kind(
+        "statisticsBrokerPlugin",
+        "Becomes `broker.statistics_support`: messages to `ActiveMQ.Statistics.…` that have a reply-to are answered.",
+        {},
+        ("org.apache.activemq.plugin.StatisticsBrokerPlugin",),
         where="plugins",
     ),
     Kind(

@@ -1,0 +1,142 @@
+"""An OpenWire client that says what it is told to, right or wrong."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+from jdbcstore.destination import Destination
+from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId, SessionId
+from jdbcstore.message import Message, TextMessage
+from jdbcstore.openwire import commands as c
+from jdbcstore.openwire.connection_codec import ConnectionCodec
+from jdbcstore.openwire.encoding import Encoding
+from jdbcstore.openwire.wire_format import WireFormat
+
+__all__ = ["OpenWireClient"]
+
+_numbers = count(1)
+
+
+class OpenWireClient:
+    """A connection with one session.
+
+    Args:
+        address: of the broker.
+        name: its connection id; None for a new one.
+        is_reconnected: whether it comes back from a failover.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], name: str | None = None, *, is_reconnected: bool = False, is_open: bool = True
+    ) -> None:
+        self.name = name or f"ID:test-{next(_numbers)}"
+        self._socket = socket.create_connection(address, timeout=30)
+        self._stream = self._socket.makefile("rb")
+        self._codec = ConnectionCodec(Encoding(12))
+        self._ids = count(1)
+        #: What came while something else was waited for.
+        self.came: list[object] = []
+        self.write(WireFormat(tight_encoding_enabled=False, cache_enabled=False, stack_trace_enabled=False).info())
+        assert isinstance(self.read(), c.WireFormatInfo)
+        assert isinstance(self.read(), c.BrokerInfo)
+        if is_open:
+            info = c.ConnectionInfo(
+                connection_id=ConnectionId(self.name), client_id=self.name, failover_reconnect=is_reconnected
+            )
+            self.ask(info)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        self._socket.close()
+
+    def write(self, command: object) -> None:
+        """Say something."""
+        self._socket.sendall(self._codec.marshal(command))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Say whatever it is."""
+        self._socket.sendall(data)
+
+    def read(self) -> object:
+        """The next command; None when the broker has closed the connection."""
+        head = self._stream.read(4)
+        if len(head) < 4:
+            return None
+        return self._codec.unmarshal(self._stream.read(struct.unpack(">i", head)[0]))
+
+    def ask(self, command: c.BaseCommand | Message) -> c.Response:
+        """Say something and wait for the answer."""
+        command.command_id, command.response_required = next(self._ids), True
+        self.write(command)
+        while True:
+            answer = self.read()
+            assert answer is not None, "the broker has closed the connection"
+            if isinstance(answer, c.Response) and answer.correlation_id == command.command_id:
+                return answer
+            self.came.append(answer)
+
+    def next(self) -> object:
+        """What came first and was not looked at."""
+        return self.came.pop(0) if self.came else self.read()
+
+    def dispatch(self) -> c.MessageDispatch:
+        """The next dispatch, perhaps without a message."""
+        while not isinstance(command := self.next(), c.MessageDispatch):
+            assert command is not None, "the broker has closed the connection"
+        return command
+
+    def text(self) -> str | None:
+        """The text of the next dispatch; None if it has no message."""
+        message = self.dispatch().message
+        return message.text if isinstance(message, TextMessage) else None
+
+    def consumer_id(self, number: int = 1) -> ConsumerId:
+        """A consumer of the session."""
+        return ConsumerId(self.name, 1, number)
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session."""
+        return SessionId(self.name, 1)
+
+    def subscribe(self, destination: Destination, prefetch: int = 10, number: int = 1) -> c.Response:
+        """Make a consumer."""
+        info = c.ConsumerInfo(consumer_id=self.consumer_id(number), destination=destination, prefetch_size=prefetch)
+        return self.ask(info)
+
+    def send(self, destination: Destination, text: str, *, persistent: bool = True) -> c.Response:
+        """Send a message and wait until it is safe."""
+        producer = ProducerId(self.name, 1, 1)
+        message = TextMessage(
+            producer_id=producer,
+            destination=destination,
+            message_id=MessageId(producer, next(self._ids)),
+            persistent=persistent,
+        )
+        message.text = text
+        return self.ask(message)
+
+    def acknowledge(
+        self, first: c.MessageDispatch | None, last: c.MessageDispatch, kind: int = c.ACK_STANDARD, count: int = 1
+    ) -> c.Response:
+        """Acknowledge from one delivery on up to another."""
+        assert last.message is not None
+        first_id = None if first is None or first.message is None else first.message.message_id
+        ack = c.MessageAck(
+            destination=last.destination,
+            consumer_id=last.consumer_id,
+            ack_type=kind,
+            first_message_id=first_id,
+            last_message_id=last.message.message_id,
+            message_count=count,
+        )
+        return self.ask(ack)

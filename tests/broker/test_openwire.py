@@ -1,0 +1,260 @@
+"""OpenWire clients, well-behaved and not. What JMS clients see is the business of `tests/compat/test_jms.py`."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from jdbcstore.destination import Queue, TempQueue, Topic
+from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.message import TextMessage
+from jdbcstore.openwire import commands as c
+from tests.broker.client import Address
+from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
+
+A = Queue("A")
+
+
+@pytest.fixture
+def address(start_broker: StartBroker) -> Address:
+    """A broker for OpenWire clients."""
+    return start_broker(bind="openwire://127.0.0.1:0")
+
+
+def error_of(answer: object) -> tuple[str | None, str]:
+    """Class and text of an exception."""
+    assert isinstance(answer, c.ExceptionResponse | c.ConnectionError)
+    assert answer.exception is not None
+    return answer.exception.class_name, answer.exception.message or ""
+
+
+def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=0)
+        pull = c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=-1)
+        client.ask(pull)
+        assert client.text() is None
+        client.send(A, "one")
+        client.send(A, "two")
+        client.ask(pull)
+        one = client.dispatch()
+        client.acknowledge(one, one)
+        client.ask(c.SessionInfo(session_id=client.session_id))
+        assert not client.came  # the acknowledgement of a pulled message brings no other one
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=20))
+        assert client.text() == "two"
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=20))
+        assert client.text() is None
+        client.ask(c.MessagePull(consumer_id=client.consumer_id(), destination=A, timeout=0))
+        client.send(A, "three")
+        assert client.text() == "three"
+
+
+def test_a_changed_prefetch_counts_at_once(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=0)
+        for text in "abcd":
+            client.send(A, text)
+        client.ask(c.ConsumerControl(consumer_id=client.consumer_id(), destination=A, prefetch=3))
+        assert [client.text() for _ in range(3)] == ["a", "b", "c"]
+        client.ask(c.ConsumerControl(consumer_id=client.consumer_id(), destination=A, prefetch=4))
+        assert client.text() == "d"
+
+
+def test_what_the_application_has_makes_room_for_more_until_it_is_acknowledged(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(A, prefetch=1)
+        for text in "abc":
+            client.send(A, text)
+        first = client.dispatch()
+        client.acknowledge(first, first, c.ACK_DELIVERED)
+        second = client.dispatch()
+        client.acknowledge(first, second, c.ACK_STANDARD, count=2)
+        third = client.dispatch()
+        assert isinstance(third.message, TextMessage)
+        assert third.message.text == "c"
+        client.acknowledge(third, third)
+        client.send(A, "d")
+        client.send(A, "e")
+        assert client.text() == "d"
+        client.ask(c.SessionInfo(session_id=client.session_id))
+        assert not client.came  # one at a time, as in the beginning
+
+
+def test_a_range_that_does_not_begin_with_the_oldest_leaves_what_is_before_it(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        for text in "abcd":
+            client.send(A, text)
+        sent = [client.dispatch() for _ in range(4)]
+        client.acknowledge(sent[1], sent[2], count=2)
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        client.subscribe(A, number=2)
+        again = [client.dispatch() for _ in range(2)]
+        assert [(d.message.text, d.redelivery_counter) for d in again if isinstance(d.message, TextMessage)] == [
+            ("a", 1),
+            ("d", 1),
+        ]
+
+
+@pytest.mark.parametrize(("last", "counts"), [(-2, [1, 1, 1]), (-1, [0, 0, 0]), (1, [1, 1, 0])])
+def test_only_what_the_application_has_seen_counts_as_redelivered(
+    address: Address, last: int, counts: list[int]
+) -> None:
+    """`last` is -2 (unknown), -1 (none), or which of them was the last one that it has seen."""
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        for text in "abc":
+            client.send(A, text, persistent=text == "b")
+        sent = [client.dispatch() for _ in range(3)]
+        if last >= 0:
+            message = sent[last].message
+            assert message is not None
+            assert message.message_id is not None
+            last = message.message_id.broker_sequence_id
+        client.ask(c.RemoveInfo(object_id=client.session_id, last_delivered_sequence_id=last))
+        client.subscribe(A, number=2)
+        assert [client.dispatch().redelivery_counter for _ in range(3)] == counts
+
+
+def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        client.send(A, "bad")
+        bad = client.dispatch()
+        assert bad.message is not None
+        client.ask(
+            c.MessageAck(
+                destination=A,
+                consumer_id=client.consumer_id(),
+                ack_type=c.ACK_POISON,
+                first_message_id=bad.message.message_id,
+                last_message_id=bad.message.message_id,
+                message_count=1,
+                poison_cause=c.Throwable(class_name="java.lang.Exception", message="no"),
+            )
+        )
+        client.subscribe(Queue("ActiveMQ.DLQ"), number=2)
+        letter = client.dispatch().message
+        assert letter is not None
+        assert letter.properties["dlqDeliveryFailureCause"] == "java.lang.Exception: no"
+
+
+def test_a_connection_that_comes_back_ends_what_is_left_of_its_last_one(address: Address) -> None:
+    with OpenWireClient(address, "ID:same") as left_over:
+        left_over.subscribe(A)
+        left_over.send(A, "x")
+        assert left_over.text() == "x"
+        with OpenWireClient(address, "ID:same", is_reconnected=True) as client:
+            client.subscribe(A)
+            again = client.dispatch()
+            assert again.redelivery_counter == 1
+            assert left_over.read() is None
+            lost = c.MessageAck(destination=A, consumer_id=client.consumer_id(7), ack_type=c.ACK_DELIVERED)
+            assert type(client.ask(lost)) is c.Response  # of the former life: nothing to complain of
+
+
+def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(address: Address) -> None:
+    with OpenWireClient(address) as owner, OpenWireClient(address) as other:
+        early, late = TempQueue(f"{owner.name}:1"), TempQueue(f"{owner.name}:2")
+        owner.ask(c.DestinationInfo(destination=early))
+        other.subscribe(Topic("ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"), number=9)
+        owner.ask(c.DestinationInfo(destination=late))
+        owner.ask(c.DestinationInfo(destination=early, operation_type=1))
+        told = []
+        for _ in range(3):
+            advisory = other.dispatch().message
+            assert advisory is not None
+            assert isinstance(advisory.data_structure, c.DestinationInfo)
+            told.append((advisory.data_structure.destination, advisory.data_structure.operation_type))
+        assert told == [(early, 0), (late, 0), (early, 1)]
+        assert "remote temporary" in error_of(other.subscribe(late))[1]
+        assert error_of(other.send(early, "x"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
+        assert type(other.send(late, "x")) is c.Response
+        assert "no temporary destination of connection" in error_of(other.ask(c.DestinationInfo(destination=early)))[1]
+
+
+def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.send(A, "x")
+        client.subscribe(A)
+        remove = c.DestinationInfo(destination=A, operation_type=1)
+        assert "active subscription" in error_of(client.ask(remove))[1]
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        assert type(client.ask(remove)) is c.Response
+        client.subscribe(A, number=2)
+        client.send(A, "y")
+        assert [client.text(), client.text()][-1] == "y"
+
+
+def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address) -> None:
+    unknown = MessageId(ProducerId("ID:nobody", 1, 1), 1)
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        wrong_ones: list[tuple[c.BaseCommand | TextMessage, str]] = [
+            (c.ConsumerInfo(consumer_id=client.consumer_id(2), destination=A, selector="a b"), "InvalidSelector"),
+            (c.ConsumerInfo(consumer_id=client.consumer_id(2)), "JMSException"),
+            (c.MessageAck(consumer_id=client.consumer_id(3), last_message_id=unknown), "JMSException"),
+            (c.MessageAck(consumer_id=client.consumer_id(), last_message_id=unknown), "JMSException"),
+            (c.MessagePull(consumer_id=client.consumer_id(3)), "JMSException"),
+            (c.RemoveSubscriptionInfo(subscription_name="s", client_id="c"), "InvalidDestination"),
+            (c.DestinationInfo(), "JMSException"),
+            (TextMessage(), "JMSException"),
+            (c.ProducerInfo(), "JMSException"),
+        ]
+        for wrong, expected in wrong_ones:
+            assert expected in (error_of(client.ask(wrong))[0] or "")
+        client.send(A, "still here")
+        assert client.text() == "still here"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">iB", 1, 77),  # no such type
+        struct.pack(">i", -1),
+        struct.pack(">iB", 0x7FFFFFF0, 3),  # above the limit
+        struct.pack(">iB", 2, 3) + b"\x07",  # truncated
+    ],
+)
+def test_bytes_that_are_no_command_end_their_connection_and_no_other(address: Address, data: bytes) -> None:
+    with OpenWireClient(address) as client, OpenWireClient(address) as other:
+        client.write_bytes(data)
+        error_of(client.next())
+        assert client.read() is None
+        other.send(A, "x")
+
+
+def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) -> None:
+    with OpenWireClient(address, is_open=False) as client:
+        client.write(c.SessionInfo(session_id=client.session_id))
+        assert "not allowed" in error_of(client.next())[1]
+        assert client.read() is None
+
+
+def test_stomp_and_openwire_clients_reply_to_each_other(start_broker: StartBroker, open_client: OpenClient) -> None:
+    address = start_broker(bind="auto://127.0.0.1:0")
+    stomp = open_client(address)
+    with OpenWireClient(address) as jms:
+        replies = TempQueue(f"{jms.name}:1")
+        jms.ask(c.DestinationInfo(destination=replies))
+        jms.subscribe(replies)
+        stomp.subscribe("/queue/A")
+        producer = ProducerId(jms.name, 1, 1)
+        ask = TextMessage(destination=A, message_id=MessageId(producer, 1), producer_id=producer, reply_to=replies)
+        ask.text = "question"
+        jms.ask(ask)
+        question = stomp.message()
+        assert question.text == "question"
+        stomp.publish(question.headers["reply-to"], "answer")
+        assert jms.text() == "answer"
+        jms.subscribe(Queue("B"), number=2)
+        stomp.subscribe("/temp-queue/own", id="own")
+        stomp.publish("/queue/B", "and you", **{"reply-to": "/temp-queue/own"})
+        asked = jms.dispatch().message
+        assert asked is not None
+        assert asked.reply_to is not None
+        jms.send(asked.reply_to, "me, too")
+        assert stomp.message().text == "me, too"

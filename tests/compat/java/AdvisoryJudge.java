@@ -1,0 +1,262 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import javax.jms.JMSException;
+import javax.jms.MapMessage;
+import javax.jms.Message;
+import javax.jms.MessageConsumer;
+import javax.jms.MessageProducer;
+import javax.jms.Queue;
+import javax.jms.Session;
+import org.apache.activemq.ActiveMQConnection;
+import org.apache.activemq.command.ActiveMQMessage;
+import org.apache.activemq.command.ConnectionInfo;
+import org.apache.activemq.command.ConsumerInfo;
+import org.apache.activemq.command.DataStructure;
+import org.apache.activemq.command.DestinationInfo;
+import org.apache.activemq.command.ProducerInfo;
+import org.apache.activemq.command.RemoveInfo;
+
+/**
+ * Advisories and answers of the statistics plug-in of one broker. Prints {name, result}.
+ *
+ * <pre>
+ *   AdvisoryJudge BROKER_URL
+ * </pre>
+ */
+public final class AdvisoryJudge extends Judge {
+    private AdvisoryJudge(String url) {
+        super(url);
+    }
+
+    public static void main(String[] arguments) {
+        AdvisoryJudge judge = new AdvisoryJudge(arguments[0]);
+        judge.advisories();
+        judge.statistics();
+        System.exit(0);
+    }
+
+    private static MessageConsumer listening(Session session, String topic) throws JMSException {
+        return session.createConsumer(session.createTopic("ActiveMQ.Advisory." + topic));
+    }
+
+    private static String told(Message message) throws JMSException {
+        DataStructure subject = ((ActiveMQMessage) message).getDataStructure();
+        StringBuilder found = new StringBuilder(subject == null ? "nothing" : subject.getClass().getSimpleName());
+        if (subject instanceof ConsumerInfo) {
+            ConsumerInfo info = (ConsumerInfo) subject;
+            found.append(' ').append(info.getDestination()).append(' ').append(info.getPrefetchSize());
+            found.append(' ').append(info.getSelector()).append(' ').append(info.isExclusive()).append(info.getPriority());
+        } else if (subject instanceof ProducerInfo) {
+            found.append(' ').append(((ProducerInfo) subject).getDestination());
+        } else if (subject instanceof DestinationInfo) {
+            DestinationInfo info = (DestinationInfo) subject;
+            found.append(' ').append(anonymous(info.getDestination())).append(' ').append(info.getOperationType());
+        } else if (subject instanceof ConnectionInfo) {
+            ConnectionInfo info = (ConnectionInfo) subject;
+            found.append(' ').append(info.getClientId()).append(' ').append(info.getPassword());
+        } else if (subject instanceof RemoveInfo) {
+            found.append(' ').append(((RemoveInfo) subject).getObjectId().getClass().getSimpleName());
+        } else if (subject instanceof Message) {
+            found.append(' ').append(body((Message) subject));
+        }
+        Map<String, Object> properties = properties(message);
+        for (String name : new String[] {"originBrokerId", "originBrokerName", "originBrokerURL", "orignalMessageId"}) {
+            properties.computeIfPresent(name, (key, value) -> "there");
+        }
+        return message.getJMSType() + " " + found + " " + properties;
+    }
+
+    private static List<String> told(MessageConsumer consumer, int count) throws JMSException {
+        List<String> found = new ArrayList<>();
+        for (int number = 0; number < count; number++) {
+            found.add(told(next(consumer)));
+        }
+        Message more = consumer.receive(SILENCE_MS);
+        if (more != null) {
+            found.add("more: " + told(more));
+        }
+        return found;
+    }
+
+    /** Those of many that are about one thing. */
+    private static List<String> toldOf(MessageConsumer consumer, String what, int count) throws JMSException {
+        List<String> found = new ArrayList<>();
+        while (found.size() < count) {
+            String one = told(next(consumer));
+            if (one.contains(what)) {
+                found.add(one);
+            }
+        }
+        return found;
+    }
+
+    private void advisories() {
+        check("consumers of a queue", () -> {
+            Session session = session();
+            List<Object> found = new ArrayList<>();
+            MessageConsumer listening = listening(session, "Consumer.Queue." + own(""));
+            Session other = session();
+            MessageConsumer one = other.createConsumer(other.createQueue(own("?consumer.priority=3")), "a = 1");
+            found.add(told(listening, 1));
+            MessageConsumer two = other.createConsumer(queue(other));
+            found.add(told(listening, 1));
+            found.add(told(listening(session, "Consumer.Queue." + own("")), 2));
+            one.close();
+            found.add(told(listening, 1));
+            two.close();
+            found.add(told(listening, 1));
+            return found;
+        });
+        check("consumers of topics", () -> {
+            Session session = session();
+            List<Object> found = new ArrayList<>();
+            MessageConsumer listening = listening(session, "Consumer.Topic." + own(""));
+            ActiveMQConnection connection = connection();
+            connection.setClientID(own(""));
+            connection.start();
+            Session other = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            MessageConsumer one = other.createConsumer(topic(other));
+            found.add(told(listening, 1));
+            MessageConsumer durable = other.createDurableSubscriber(topic(other), "news");
+            found.add(told(listening, 1));
+            durable.close();
+            found.add(told(listening, 1));
+            connection.close();
+            found.add(told(listening, 1));
+            return found;
+        });
+        check("producers", () -> {
+            Session session = session();
+            List<Object> found = new ArrayList<>();
+            MessageConsumer listening = listening(session, "Producer.Queue." + own(""));
+            ActiveMQConnection connection = started();
+            Session other = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            MessageProducer one = other.createProducer(queue(other));
+            found.add(told(listening, 1));
+            other.createProducer(queue(other));
+            found.add(told(listening, 1));
+            found.add(told(listening(session, "Producer.>"), 2).subList(0, 1).toString().contains("ProducerInfo"));
+            one.close();
+            found.add(told(listening, 1));
+            other.close();
+            found.add(told(listening, 1));
+            Session third = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            third.createProducer(queue(third));
+            found.add(told(listening, 1));
+            connection.close();
+            found.add(told(listening, 1));
+            return found;
+        });
+        check("connections", () -> {
+            Session session = session();
+            MessageConsumer listening = listening(session, "Connection");
+            ActiveMQConnection connection = connection();
+            connection.setClientID(own(""));
+            connection.start();
+            List<String> found = toldOf(listening, own(""), 1);
+            MessageConsumer late = listening(session, "Connection");
+            found.addAll(toldOf(late, own(""), 1));
+            connection.close();
+            found.addAll(toldOf(listening, "RemoveInfo", 1));
+            return found;
+        });
+        check("destinations", () -> {
+            Session session = session();
+            MessageConsumer queues = listening(session, "Queue");
+            MessageConsumer topics = listening(session, "Topic");
+            Session other = session();
+            send(other, queue(other), "x");
+            other.createConsumer(topic(other));
+            return Arrays.asList(toldOf(queues, own(""), 1), toldOf(topics, own(""), 1),
+                toldOf(listening(session, "Queue"), own(""), 1));
+        });
+        check("temporary destinations", () -> {
+            Session session = session();
+            MessageConsumer queues = listening(session, "TempQueue");
+            Session other = session();
+            javax.jms.TemporaryQueue queue = other.createTemporaryQueue();
+            List<String> found = told(queues, 1);
+            queue.delete();
+            found.addAll(told(queues, 1));
+            return found;
+        });
+        check("expired messages and dead letters", () -> {
+            Session session = session();
+            MessageConsumer expired = listening(session, "Expired.Queue." + own(""));
+            MessageConsumer dead = listening(session, "MessageDLQd.Queue." + own(""));
+            MessageProducer producer = session.createProducer(queue(session));
+            producer.setTimeToLive(50);
+            producer.send(session.createTextMessage("gone"));
+            Thread.sleep(200);
+            MessageConsumer consumer = session.createConsumer(queue(session));
+            consumer.receive(SILENCE_MS);
+            return Arrays.asList(told(expired, 1), told(dead, 1));
+        });
+    }
+
+    // -- statistics -----------------------------------------------------------------------------------------------
+
+    private static Map<String, Object> types(MapMessage answer) throws JMSException {
+        Map<String, Object> found = new TreeMap<>();
+        for (Object key : Collections.list(answer.getMapNames())) {
+            Object value = answer.getObject((String) key);
+            found.put((String) key, value == null ? "null" : value.getClass().getSimpleName());
+        }
+        return found;
+    }
+
+    private static Map<String, Object> counts(MapMessage answer) throws JMSException {
+        Map<String, Object> found = new TreeMap<>();
+        for (String key : new String[] {"destinationName", "size", "enqueueCount", "dequeueCount", "expiredCount",
+                "inflightCount", "consumerCount", "producerCount"}) {
+            found.put(key, String.valueOf(answer.getObject(key)));
+        }
+        return found;
+    }
+
+    private void statistics() {
+        check("statistics", () -> {
+            Session session = started("jms.prefetchPolicy.all=1").createSession(false, Session.CLIENT_ACKNOWLEDGE);
+            List<Object> found = new ArrayList<>();
+            Queue replies = session.createTemporaryQueue();
+            MessageConsumer consumer = session.createConsumer(replies);
+            send(session, session.createQueue(own(".a")), "1", "2", "3", "4");
+            send(session, session.createQueue(own(".b")), "1");
+            MessageConsumer taking = session.createConsumer(session.createQueue(own(".a")));
+            next(taking).acknowledge();
+            next(taking);
+            session.createProducer(session.createQueue(own(".a")));
+            Thread.sleep(SILENCE_MS);
+            for (String name : new String[] {"Broker", "Destination." + own(".a"), "Destination." + own(".*"),
+                    "Destination." + own(".unknown"),
+                    "Destination." + own(".b") + "ActiveMQ.Statistics.Destination.List.End.With.Null"}) {
+                Message question = session.createMessage();
+                question.setJMSReplyTo(replies);
+                question.setJMSCorrelationID(name);
+                MessageProducer producer = session.createProducer(session.createQueue("ActiveMQ.Statistics." + name));
+                producer.send(question);
+                producer.close();
+                List<Object> answers = new ArrayList<>();
+                for (Message answer = consumer.receive(2000); answer != null; answer = consumer.receive(SILENCE_MS)) {
+                    MapMessage map = (MapMessage) answer;
+                    answer.acknowledge();
+                    answers.add(answer.getJMSType() + " " + answer.getJMSCorrelationID().equals(name) + " "
+                        + (name.equals("Broker") ? types(map) : map.itemExists("size") ? counts(map) + " " + types(map) : "the end"));
+                }
+                answers.sort((a, b) -> a.toString().compareTo(b.toString()));
+                found.add(answers);
+            }
+            return found;
+        });
+        check("a question without reply-to is a message", () -> {
+            Session session = session();
+            Queue queue = session.createQueue("ActiveMQ.Statistics.Broker");
+            send(session, queue, "kept");
+            return texts(session.createConsumer(queue), 1);
+        });
+    }
+}

@@ -9,11 +9,15 @@ Here our own index takes its place. Of the broker's three things count:
 * **The durable subscriptions.** Their records go with the journal files in which they stand, so for those that are old
   this list is all there is. A broker that replays begins with them. What we end is taken out of it.
 * **The prepared transactions**, if it is clean: a broker that rolls one back writes nothing to the journal.
+
+Nothing of that is believed if it does not refer to all journal files with live messages: then somebody has emptied it,
+and a broker was started on it, which has lost what only it told.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -45,6 +49,8 @@ _INDEX_VERSION: Final = 7
 #: A java.util.concurrent.atomic.AtomicBoolean ends in an int32.
 _FLAG: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
+#: What stands in front of the value of a java.lang.Integer: its class in full the first time, then a reference to it.
+_INTEGER: Final = re.compile(rb"sr\x00\x11java\.lang\.Integer.*?xp(?!sr)|sq\x00~\x00\x02", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -62,6 +68,8 @@ class ReferenceStore:
     """The durable subscriptions that there are, with their bytes."""
     prepared: list[XATransactionId] | None = None
     """The transactions in doubt; None if it does not tell."""
+    files: frozenset[int] = frozenset()
+    """The journal files that it refers to, if it is clean."""
     damage: str | None = None
     """What is wrong with it, if something is."""
 
@@ -86,6 +94,8 @@ def read_reference_store(directory: Path) -> ReferenceStore:
                 path = container.data_path(item.value[0])
                 found.flag = path, container.value_offset(item.value) + len(value) - _FLAG.size
                 found.is_clean = bool(_FLAG.unpack(value[-_FLAG.size :])[0])
+            elif key.endswith(b"\x00\x11record-references"):
+                found.files = _referred(value)
             elif key.endswith(b"\x00\x0dINDEX_VERSION"):
                 version = _FLAG.unpack(value[-_FLAG.size :])[0]
         found.is_clean = found.is_clean and version >= _INDEX_VERSION
@@ -98,6 +108,12 @@ def read_reference_store(directory: Path) -> ReferenceStore:
     except StoreError as error:
         found.damage, found.prepared = str(error), None
     return found
+
+
+def _referred(value: bytes) -> frozenset[int]:
+    """The keys of a java.util.HashMap from Integer to AtomicInteger, as Java writes it."""
+    found = [value[match.end() : match.end() + _FLAG.size] for match in _INTEGER.finditer(value)]
+    return frozenset(_FLAG.unpack(one)[0] for one in found if len(one) == _FLAG.size)
 
 
 def _subscriptions(kaha: Container) -> list[tuple[Item, SubscriptionInfo, bytes]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.journal.commands import AddMessage, Command
 from jdbcstore.store.journal.journal_format import JournalFormat, WriterOptions
@@ -69,6 +70,9 @@ class StoreFormat(JournalFormat[Location], Protocol):
 
     def journal(self, directory: Path) -> DirectoryJournal:
         """The journal of a directory, to read. Raises `StoreError`."""
+
+    def message_id(self, message_id: MessageId) -> str:
+        """The id of a message as commands have it. Of foreign ids it tells as much as the format keeps."""
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """The key of a durable subscription in one text, as commands have it."""

@@ -283,10 +283,10 @@ class Meant:
         self.message_id = message_id
 
     @classmethod
-    def of(cls, message_id: MessageId) -> Meant:
+    def of(cls, message_id: MessageId, store_format: StoreFormat) -> Meant:
         """By an id as callers give it."""
         sequence = message_id.broker_sequence_id
-        return cls(sequence, "") if sequence > 0 else cls(0, str(message_id))
+        return cls(sequence, "") if sequence > 0 else cls(0, store_format.message_id(message_id))
 
     def looks(self) -> tuple[int, ...]:
         """What has to be looked up."""
@@ -358,7 +358,7 @@ class Remove(_Small):
             if row is not None:
                 remove(plan, known, row)
         for message_id in self.message_ids:
-            for row in plan.rows(known, Meant.of(message_id)):
+            for row in plan.rows(known, Meant.of(message_id, plan.format)):
                 remove(plan, known, row)
 
 

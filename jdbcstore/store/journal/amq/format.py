@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.journal.amq import encoding
 from jdbcstore.store.journal.amq.decoding import message_of, subscription_text
@@ -114,6 +115,10 @@ class AMQFormat:
     def journal(self, directory: Path) -> Journal:
         """Of ``data-<n>``."""
         return Journal(directory)
+
+    def message_id(self, message_id: MessageId) -> str:
+        """Producer and number: OpenWire of that time has no room for the text of a foreign one."""
+        return f"{message_id.producer_id}:{message_id.producer_sequence_id}"
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """Told apart whatever is in it."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.disk import Disk
@@ -137,6 +138,10 @@ class KahaDBFormat:
     def journal(self, directory: Path) -> Journal:
         """Of ``db-<n>.log``."""
         return Journal(directory)
+
+    def message_id(self, message_id: MessageId) -> str:
+        """Its text."""
+        return str(message_id)
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """As brokers write it."""

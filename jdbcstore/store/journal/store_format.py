@@ -12,7 +12,7 @@ from typing import Protocol
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
-from jdbcstore.store.journal.commands import AddMessage, Command
+from jdbcstore.store.journal.commands import AddMessage, Command, UpdateMessage
 from jdbcstore.store.journal.journal_format import JournalFormat, WriterOptions
 from jdbcstore.store.journal.records import DirectoryJournal, Location
 from jdbcstore.store.lease import LockerOptions
@@ -39,6 +39,10 @@ class StoreFormat(JournalFormat[Location], Protocol):
         Raises:
             CodecError: it has something that the format cannot write.
         """
+
+    def encode_again(self, update: UpdateMessage) -> bytes:
+        """The payload for a message that brokers of the format do not know of, because an older one had its id, which
+        is gone now."""
 
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """Payloads of commands of one write, so that brokers of the format take them as a whole or not at all, too.

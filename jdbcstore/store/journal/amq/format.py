@@ -25,7 +25,7 @@ from jdbcstore.store.journal.amq.journal import (
     file_name,
     file_number,
 )
-from jdbcstore.store.journal.commands import AddMessage, Command, Trace
+from jdbcstore.store.journal.commands import AddMessage, Command, Trace, UpdateMessage
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.records import Location
 from jdbcstore.subscription import SubscriptionKey
@@ -95,6 +95,10 @@ class AMQFormat:
     def encode(self, command: Command) -> Payload:
         """As `jdbcstore.store.journal.amq.encoding.encode`."""
         return encoding.encode(command)
+
+    def encode_again(self, update: UpdateMessage) -> Payload:
+        """As `jdbcstore.store.journal.amq.encoding.encode_again`."""
+        return encoding.encode_again(update)
 
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """As `jdbcstore.store.journal.amq.encoding.together`."""

@@ -24,22 +24,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo
 from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move
 from jdbcstore.store.journal.amq.blank_state import blank_state
-from jdbcstore.store.journal.amq.kaha_store import Container, Item, KahaDamaged
+from jdbcstore.store.journal.amq.kaha_store import NAME_MAX, Container, Item, KahaDamaged, unsafe_name
 from jdbcstore.store.journal.file_errors import writing
 
-__all__ = ["DIRECTORY", "ReferenceStore", "keep_subscriptions", "mark_as_not_clean", "read_reference_store"]
+__all__ = [
+    "DIRECTORY",
+    "ReferenceStore",
+    "keep_subscriptions",
+    "known_queues",
+    "mark_as_not_clean",
+    "read_reference_store",
+]
 
 log = logging.getLogger(__name__)
 
 #: In the directory of the store.
 DIRECTORY: Final = "kr-store"
 _STATE: Final = "state"
+_DATA: Final = "data"
+_QUEUE_INDEX: Final = "hash-index-queue-data_"
 _STORE_STATE: Final = "store-state"
 #: Of a state that is being made.
 _NEW: Final = "state.jdbcstore"
@@ -156,6 +166,21 @@ def _prepared(container: Container) -> list[XATransactionId] | None:
             raise KahaDamaged(f"{container.path}: the transaction at {item.offset} cannot be read: {error}") from None
         if isinstance(xid, XATransactionId):
             found.append(xid)
+    return found
+
+
+def known_queues(directory: Path) -> set[Queue]:
+    """The queues that a broker has containers for, also empty ones, by the names of their index files.
+
+    Args:
+        directory: of the whole store.
+    """
+    found = set()
+    for path in (directory / DIRECTORY / _DATA).glob(f"{_QUEUE_INDEX}*"):
+        name = path.name.removeprefix(_QUEUE_INDEX)
+        destination = unsafe_name(name)
+        if len(name) < NAME_MAX and destination.startswith(Queue.prefix):  # a longer one was cut
+            found.add(Queue.decoded(destination.removeprefix(Queue.prefix)))
     return found
 
 

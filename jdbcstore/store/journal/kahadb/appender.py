@@ -20,7 +20,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.disk import Disk
-from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, UpdateMessage
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.encoding import encode
@@ -118,6 +118,10 @@ class KahaDBFormat:
     def encode(self, command: Command) -> bytes:
         """As `jdbcstore.store.journal.kahadb.encoding.encode`."""
         return encode(command)
+
+    def encode_again(self, update: UpdateMessage) -> bytes:
+        """An update like any other: brokers add what they do not know."""
+        return encode(update)
 
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """Nothing to do: a batch is there as a whole or not at all."""

@@ -23,6 +23,7 @@ from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.journal import remarks
 from jdbcstore.store.journal.amq.adapter import is_amq_store, refuse_what_is_no_amq_store
 from jdbcstore.store.journal.amq.decoding import message_of
+from jdbcstore.store.journal.amq.reference_store import known_queues
 from jdbcstore.store.journal.amq.store_journal import StoreJournal
 from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
@@ -408,7 +409,7 @@ class AMQContents(JournalContents):
         return journal.directory.parent
 
     def _empty_queues(self, journal: DirectoryJournal) -> set[Destination]:
-        return set()
+        return set(known_queues(self._store_directory(journal)))
 
     def _correct(self, progress: Replay) -> None:
         assert isinstance(self._journal, StoreJournal)

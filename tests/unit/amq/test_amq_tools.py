@@ -124,3 +124,12 @@ def test_kahadb_is_told_by_what_lies_there(tmp_path: Path, capsys: pytest.Captur
     assert vector.is_dir()
     assert journal("check", tmp_path) == 2
     assert "KahaDB" in capsys.readouterr().err
+
+
+def test_an_archive_is_shown(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = directory / "archive"
+    archive.mkdir()
+    (directory / "journal" / "data-2").rename(archive / "data-2")
+    assert journal("dump", archive, "--command", "AddMessage", "--limit", "1") == 0
+    assert capsys.readouterr().out.startswith("data-2:")
+    assert checked(directory, capsys)[0] == 0  # files may be missing: a broker removes those that it does not need

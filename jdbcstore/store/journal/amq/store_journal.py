@@ -53,11 +53,18 @@ class StoreJournal(Journal):
         progress.apply([(end, command) for command in corrections])
         return corrections
 
+    def unreferred(self, state: State) -> set[int]:
+        """Files with live messages that a clean reference store does not know: it was emptied."""
+        if not self.reference_store.is_clean:
+            return set()
+        live = {message.location.file for stored in state.destinations.values() for message in stored.all()}
+        return live - self.reference_store.files
+
     def corrections(self, state: State) -> list[Command]:
         """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt
         that were rolled back."""
         store = self.reference_store
-        if not store.is_clean or store.damage is not None:
+        if not store.is_clean or store.damage is not None or self.unreferred(state):
             return []
         there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
         gone: list[Command] = [

@@ -98,6 +98,8 @@ class State:
         self.displaced: list[Collection] = []
         #: What a reader should know.
         self.remarks: list[str] = []
+        #: What cannot be read although it should be; the remarks have it, too.
+        self.damages: list[str] = []
         #: How far producers came, and when that was said.
         self.producers: dict[str, tuple[int, int]] = {}
         self.records = 0
@@ -295,6 +297,8 @@ class State:
         """Bytes that were left out."""
         for flaw in flaws:
             self.remark("flaw", str(flaw))
+            if not flaw.at_the_end:
+                self.damages.append(str(flaw))
 
 
 def is_pending(subscription: Collection, sequence: int) -> bool:

@@ -31,6 +31,7 @@ from jdbcstore.store.journal.leveldb.records import (
     EntryRecord,
     SubscriptionRecord,
     XaAck,
+    plain_entry,
     removed_collection,
 )
 from jdbcstore.store.journal.leveldb.varints import Malformed, read_varint
@@ -168,6 +169,15 @@ class State:
     # -- entries -------------------------------------------------------------------------------------------------
 
     def _add_entry(self, position: int, data: bytes) -> None:
+        plain = plain_entry(data)
+        if plain is not None:
+            key, sequence, location, length = plain
+            collection = self.collections.get(key)
+            if collection is not None and sequence not in collection.entries:
+                collection.entries[sequence] = Place(location, length)
+                if collection.last < sequence:
+                    collection.last = sequence
+                return
         record = EntryRecord.read(data)
         collection = self.collections.get(record.collection) or self.of(record.collection, position)
         self.put(collection, record, position)
@@ -215,6 +225,14 @@ class State:
         self.put(self.of(record.collection, position), record, position, replaces=True)
 
     def _remove_entry(self, position: int, data: bytes) -> None:
+        plain = plain_entry(data)
+        if plain is not None:
+            key, sequence, location, _ = plain
+            collection = self.collections.get(key)
+            found = None if collection is None else collection.entries.get(sequence)
+            if collection is not None and found is not None and found[0] == location and not collection.deliveries:
+                del collection.entries[sequence]
+                return
         record = EntryRecord.read(data)
         collection = self.collections.get(record.collection)
         if collection is None:

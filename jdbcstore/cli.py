@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
     "loads": "jdbcstore.console.loads:loads",
+    "journal": "jdbcstore.console.journal:journal",
     "kahadb": "jdbcstore.console.kahadb:kahadb",
     "schedule": "jdbcstore.console.schedule:schedule",
     "transactions": "jdbcstore.console.transactions:transactions",

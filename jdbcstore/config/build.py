@@ -9,6 +9,8 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.security.given import authentication_of
 from jdbcstore.config.configuration import Configuration
 from jdbcstore.config.urls import open_spool, open_store
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
@@ -29,7 +31,11 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         lock = replace(lock, lease_holder_id=name)
     if kahadb.lease_holder_id == KahaDBOptions().lease_holder_id:
         kahadb = replace(kahadb, lease_holder_id=name)
-    options = kahadb if configuration.url.startswith("kahadb:") else replace(configuration.store, lock=lock)
+    options: JdbcOptions | KahaDBOptions = replace(configuration.store, lock=lock)
+    if configuration.url.startswith("kahadb:"):
+        options = kahadb
+    elif configuration.url.startswith("amq:"):
+        options = AMQOptions(lease_holder_id=name)
     store = open_store(configuration.url, options)
     return NetworkBroker(
         store,

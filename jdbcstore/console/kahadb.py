@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
 from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.store.jdbc.xid import xid_text
+from jdbcstore.store.journal import records
 from jdbcstore.store.journal.commands import (
     COMMANDS,
     AddMessage,
@@ -32,12 +33,12 @@ from jdbcstore.store.journal.commands import (
 )
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
 from jdbcstore.store.journal.kahadb.inspection import CheckReport, check
-from jdbcstore.store.journal.kahadb.journal import Journal, JournalFile, Location
+from jdbcstore.store.journal.kahadb.journal import Location
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.store.journal.kahadb.survey import Survey, open_journal, survey
 
-__all__ = ["kahadb"]
+__all__ = ["dump_lines", "kahadb", "kinds_of", "looking"]
 
 _BARS_MAX: Final = 40
 _SVG_BARS_MAX: Final = 800
@@ -58,7 +59,7 @@ def kahadb() -> None:
 
 
 @contextmanager
-def _looking() -> Iterator[None]:
+def looking() -> Iterator[None]:
     """What cannot be looked at is an error of its own: exit code 2."""
     try:
         yield
@@ -84,7 +85,7 @@ def check_(directory: Path, index_directory: Path | None, quick: bool, as_json: 
     Example:
         jdbcstore kahadb check /var/lib/activemq/kahadb
     """
-    with _looking():
+    with looking():
         report = check(directory, index_directory=index_directory, messages=not quick)
     if as_json:
         print_json(report.as_json())
@@ -132,7 +133,7 @@ def diagnose(directory: Path, index_directory: Path | None, svg: Path | None, ev
     Example:
         jdbcstore kahadb diagnose /var/lib/activemq/kahadb --svg why.svg
     """
-    with _looking(), survey(directory, index_directory=index_directory) as found:
+    with looking(), survey(directory, index_directory=index_directory) as found:
         told = _Told(found)
     if svg is not None:
         drawn = told.picture(_SVG_BARS_MAX)
@@ -477,34 +478,35 @@ def dump(
         jdbcstore kahadb dump /var/lib/activemq/kahadb --destination queue://ORDERS --bodies --json
     """
     wanted = None if destination is None else parse_destination(destination)
-    kinds = _kinds(commands)
+    kinds = kinds_of(commands)
     journal = open_journal(directory)
     unknown = [str(number) for number in files if number not in journal.files]
     if unknown:
         raise ConfigurationError(f"{directory} has no file db-{', db-'.join(unknown)}.log")
     try:
-        with _looking():
-            for line in islice(_lines(journal, files, kinds, wanted, bodies, as_json), limit):
+        with looking():
+            for line in islice(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit):
                 click.echo(line)
     except BrokenPipeError:
         # Whoever reads has enough. What is left to be written must not fail when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _lines(
-    journal: Journal,
+def dump_lines(
+    journal: records.AnyJournal,
     files: tuple[int, ...],
     kinds: set[type[Command]],
     wanted: Destination | None,
     bodies: bool,
     as_json: bool,
 ) -> Iterator[str]:
+    """The lines of a dump."""
     for number in journal.files:
         if files and number not in files:
             continue
         with journal.opened(number) as source:
-            file = JournalFile(source, number)
-            for location, command in file.records():
+            file = journal.file(source, number)
+            for location, command in chain.from_iterable(map(file.records_of, file.batches())):
                 if type(command) not in kinds or (wanted is not None and _destination(command) != wanted):
                     continue
                 if as_json:
@@ -514,10 +516,11 @@ def _lines(
             for damage in file.damages:
                 yield json.dumps({"damage": damage._asdict()}) if as_json else f"{damage} (damage)"
             if file.damages_unlisted:
-                click.echo(f"db-{number}.log: {file.damages_unlisted} more damages are not listed", err=True)
+                click.echo(f"file {number}: {file.damages_unlisted} more damages are not listed", err=True)
 
 
-def _kinds(names: tuple[str, ...]) -> set[type[Command]]:
+def kinds_of(names: tuple[str, ...]) -> set[type[Command]]:
+    """Commands by their names; all of them if none is named. Raises `ConfigurationError`."""
     known = {cls.__name__.lower(): cls for cls in COMMANDS}
     for name in names:
         if name.lower() not in known:

@@ -12,14 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from jdbcstore.config.urls import kahadb_options
+from jdbcstore.config.urls import journal_options
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.migration.contents import Contents
-from jdbcstore.migration.journals import contents_of_journals, scheduler_in
+from jdbcstore.migration.journals import contents_of_amq_store, contents_of_journals, scheduler_in
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import move
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
+from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
+from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 
@@ -32,14 +35,16 @@ _SUFFIX: Final = ".migrating"
 
 
 class _DirectoryTarget(ContentsTarget):
-    def __init__(self, adapter: KahaDBPersistenceAdapter, name: str) -> None:
+    def __init__(self, adapter: JournalPersistenceAdapter, name: str) -> None:
         super().__init__(adapter, name)
         self._directory: Final = adapter.directory
 
     @contextmanager
     def contents(self, prioritized: Collection[Destination]) -> Iterator[Contents]:
         self.adapter.stop()
-        with contents_of_journals(self._directory, scheduler_in(self._directory)) as found:
+        is_amq = isinstance(self.adapter, AMQPersistenceAdapter)
+        contents_of = contents_of_amq_store if is_amq else contents_of_journals
+        with contents_of(self._directory, scheduler_in(self._directory)) as found:
             yield found
 
     def empty(self) -> None:
@@ -49,10 +54,10 @@ class _DirectoryTarget(ContentsTarget):
 
 @contextmanager
 def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[ContentsTarget]:
-    """A KahaDB directory that is not there yet, or empty.
+    """A directory with a journal that is not there yet, or empty.
 
     Args:
-        url: ``kahadb:DIRECTORY``.
+        url: ``kahadb:DIRECTORY`` or ``amq:DIRECTORY``.
         empty_queues: queues that are to be known although they are empty.
 
     Raises:
@@ -60,7 +65,7 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Cont
         ConfigurationError: it is not empty.
         StoreError: it cannot be written.
     """
-    directory, options = kahadb_options(url)
+    directory, options = journal_options(url)
     check_directory(url)
     work = directory.with_name(directory.name + _SUFFIX)
     locker = SharedFileLocker(work)
@@ -76,8 +81,13 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Cont
         virtual_topic_consumers=",".join(queue.physical_name for queue in known),
     )
     try:
-        with KahaDBPersistenceAdapter(work, options) as adapter:
-            target = _DirectoryTarget(adapter, f"kahadb:{directory}")
+        adapter: JournalPersistenceAdapter
+        if isinstance(options, AMQOptions):
+            adapter = AMQPersistenceAdapter(work, options)
+        else:
+            adapter = KahaDBPersistenceAdapter(work, options)
+        with adapter:
+            target = _DirectoryTarget(adapter, f"{url.partition(':')[0]}:{directory}")
             yield target
         if target.is_complete:
             _name(work, directory)
@@ -100,9 +110,9 @@ def check_directory(url: str) -> str:
     Raises:
         ConfigurationError: there is something in it.
     """
-    directory, _ = kahadb_options(url)
+    directory, _ = journal_options(url)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigurationError(
             f"the target is not empty: there is something in {directory}. Migrate into a directory that does not exist"
         )
-    return f"kahadb:{directory}"
+    return f"{url.partition(':')[0]}:{directory}"

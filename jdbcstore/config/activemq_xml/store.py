@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urlencode
 
 from sqlalchemy import URL
 
@@ -15,6 +16,7 @@ from jdbcstore.config.activemq_xml.options import Options
 from jdbcstore.config.activemq_xml.settings import Examined, Given, Settings
 from jdbcstore.config.activemq_xml.vocabulary.entry import boolean, integer
 from jdbcstore.config.activemq_xml.vocabulary.stores import ADAPTERS, LOCKERS, STORES
+from jdbcstore.config.urls import journal_options
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
@@ -25,6 +27,8 @@ __all__ = ["read_store"]
 _OUR_LOCKERS: Final = {"database-locker": "database", "lease-database-locker": "lease"}
 #: Where ActiveMQ keeps its journal when nobody says.
 _KAHADB_DIRECTORY: Final = "KahaDB"
+#: In front of the options of an AMQ store.
+_AMQ: Final = "amq."
 #: What a lease of ActiveMQ lasts when nobody says: the default of ``lockAcquireSleepInterval``.
 _LEASE_MS: Final = 10_000
 #: The writer's and the locker's connections are not of the pool, which may open as many again as it has.
@@ -51,6 +55,8 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
         _JdbcStore(settings, options, examined, is_url_given=is_url_given).read()
     elif examined.kind.name == "kahaDB":
         _read_kahadb(settings, options, examined, is_url_given=is_url_given)
+    elif examined.kind.name == "amqPersistenceAdapter":
+        _read_amq(settings, options, examined, is_url_given=is_url_given)
     elif examined.kind.name == "memoryPersistenceAdapter":
         options.url = "memory:"
         settings.findings.use("store.url", options.url, bean.place, bean.label)
@@ -82,6 +88,40 @@ def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is
         settings.findings.warning(
             bean.place, f"{bean.label} useLock: nobody looks whether another broker uses the same directory"
         )
+
+
+def _read_amq(settings: Settings, options: Options, examined: Examined, *, is_url_given: bool) -> None:
+    """All of it goes into the URL: nobody begins with such a store, so it has no table of its own."""
+    bean, given = examined.bean, dict(examined.given)
+    locker = examined.open.get("locker")
+    if locker is not None:
+        with settings.findings.errors_at(locker.place):
+            inside = settings.examine(settings.only_bean(locker), LOCKERS)
+            if inside.kind.name != "shared-file-locker":
+                raise PlacedError(
+                    inside.bean.place, f"{inside.bean.label} is for a database, an AMQ store has <shared-file-locker/>"
+                )
+            given |= {name.replace("kahadb.", _AMQ): value for name, value in inside.given.items()}
+    if is_url_given:
+        return
+    directory = settings.only_text(examined.open["directory"]) if "directory" in examined.open else ""
+    if not directory:
+        raise PlacedError(
+            bean.place,
+            f"{bean.label} names no directory, which for ActiveMQ is activemq-data/BROKERNAME below where it was"
+            ' started: write directory="…" with it',
+        )
+    query = urlencode(
+        {
+            name.removeprefix(_AMQ): str(value.value).lower() if isinstance(value.value, bool) else value.value
+            for name, value in given.items()
+            if name.startswith(_AMQ)
+        }
+    )
+    options.url = f"amq:{directory}" + (f"?{query}" if query else "")
+    with settings.findings.errors_at(bean.place):
+        journal_options(options.url)
+    settings.findings.use("store.url", options.url, bean.place, bean.label)
 
 
 def _examine_inside(settings: Settings, examined: Examined, seen: set[Bean]) -> None:

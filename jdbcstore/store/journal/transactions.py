@@ -59,7 +59,7 @@ class JournalTransactionStore(BufferedTransactionStore):
         return [
             PreparedTransaction(
                 xid,
-                [self._message(row) for operation, row in rows if operation.adds],
+                [self._message(row, xid) for operation, row in rows if operation.adds],
                 [
                     (self._destination(row), _id(row))
                     for operation, row in rows
@@ -78,8 +78,10 @@ class JournalTransactionStore(BufferedTransactionStore):
         index = self._host.reading()
         return [(one, row) for one in operations if (row := index.row(one.sequence)) is not None]
 
-    def _message(self, row: Row) -> Message:
-        return self._host.reader.message(Location(row.file, row.offset, row.size), row.sequence)
+    def _message(self, row: Row, xid: XATransactionId) -> Message:
+        message = self._host.reader.message(Location(row.file, row.offset, row.size), row.sequence)
+        message.transaction_id = xid
+        return message
 
     def _destination(self, row: Row) -> Destination:
         return self._host.reading().known.by_id(row.destination).destination

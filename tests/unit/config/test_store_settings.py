@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
+from jdbcstore.config.urls import journal_options
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
@@ -318,7 +320,6 @@ def test_memory_is_a_store(tmp_path: Path) -> None:
 
 
 FILE_STORES = {
-    "amqPersistenceAdapter": '<amqPersistenceAdapter directory="${activemq.base}/data" maxFileLength="32mb"/>',
     "levelDB": '<levelDB directory="activemq-data"/>',
     "replicatedLevelDB": '<replicatedLevelDB directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181"/>',
     "mKahaDB": """<mKahaDB directory="d"><filteredPersistenceAdapters>
@@ -326,6 +327,41 @@ FILE_STORES = {
 </filteredKahaDB></filteredPersistenceAdapters></mKahaDB>""",
     "journalPersistenceAdapter": "<journalPersistenceAdapter/>",
 }
+
+
+def amq(attributes: str) -> str:
+    return document(store=f"<persistenceAdapter>\n<amqPersistenceAdapter {attributes}/></persistenceAdapter>", beans="")
+
+
+def test_an_amq_store_is_its_url(tmp_path: Path) -> None:
+    everything = (
+        'directory="d" useNio="true" syncOnWrite="false" syncOnTransaction="true" maxFileLength="16mb"'
+        ' persistentIndex="true" maxCheckpointMessageAddSize="4kb" checkpointInterval="60000" cleanupInterval="1000"'
+        ' indexBinSize="1024" indexMaxBinSize="16384" indexLoadFactor="50" indexKeySize="96" indexPageSize="16kb"'
+        ' maxReferenceFileLength="2mb" directoryArchive="old" archiveDataLogs="true" disableLocking="true"'
+        ' recoverReferenceStore="true" forceRecoverReferenceStore="true"'
+    )
+    xml = read(tmp_path, amq(everything))
+    assert errors(xml) == []
+    directory, options = journal_options(xml.configuration.url)
+    assert directory == Path("d")
+    assert options == AMQOptions(
+        journal_max_file_length_bytes=16 << 20,
+        checkpoint_interval_ms=60_000,
+        cleanup_interval_ms=1000,
+        directory_archive="old",
+        archive_data_logs=True,
+        use_lock=False,
+        force_recover_index=True,
+    )
+    assert any("indexPageSize" in warning for warning in warnings(xml))
+
+
+def test_an_amq_store_without_a_directory_or_with_what_cannot_be(tmp_path: Path) -> None:
+    assert 'write directory="' in errors(read(tmp_path, amq("")))[0]
+    assert "did you mean useNio?" in errors(read(tmp_path, amq('directory="d" useNIO="true"')))[0]
+    assert errors(read(tmp_path, amq('directory="d" maxFileLength="1"')))
+    assert errors(read(tmp_path, amq(""), overridden={"store.url"})) == []
 
 
 @pytest.mark.parametrize("name", FILE_STORES)
@@ -342,7 +378,6 @@ def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("store", "what"),
     [
-        ('<amqPersistenceAdapter useNIO="true"/>', "did you mean useNio?"),
         (
             "<mKahaDB><filteredPersistenceAdapters><filteredKahaDB que='A'/></filteredPersistenceAdapters></mKahaDB>",
             "has no que",
@@ -376,6 +411,7 @@ def test_a_persistence_adapter_holds_a_store(tmp_path: Path) -> None:
 def test_every_store_is_tried_here() -> None:
     tried = {
         *FILE_STORES,
+        "amqPersistenceAdapter",
         "kahaDB",
         "jdbcPersistenceAdapter",
         "memoryPersistenceAdapter",

@@ -19,6 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.broker import STOMP_URI
 from jdbcstore.config.activemq_xml.vocabulary.entry import Entry, Fate, Kind, boolean, integer, number, size
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.documentation import DOCUMENT, rendered
@@ -181,6 +182,7 @@ TABLES = {
     "broker": BrokerOptions,
     "store": JdbcOptions,
     "store.lock": LockerOptions,
+    "amq": AMQOptions,
     "kahadb": KahaDBOptions,
     "policy": DestinationPolicy,
     "dead_letter": DeadLetterStrategy,

@@ -42,7 +42,7 @@ OTHERS: Final = {
     "pipeline/report/reporter.py": "the same",
     "pipeline/session.py": "the log of Spark",
     "store/jdbc/liveness_file.py": "whether a process lives; it does not survive a power failure",
-    "store/journal/kahadb/directory_view.py": "a copy of an index to look into",
+    "store/journal/directory_view.py": "a copy of an index to look into",
 }
 
 

@@ -19,6 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     text,
     used,
 )
+from jdbcstore.store.journal.amq.options import AMQ_OPTIONS
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
@@ -241,30 +242,33 @@ _KAHADB: Final = {
     "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
     "transactionIdTransformer": ignored(_NO_JAVA),
 }
+
+
+def _amq(name: str, option: ActiveMQOption) -> Entry:
+    if not option.field:
+        return ignored(option.about, option.default, option.default.lower())
+    return used(f"`{option.field}` of the URL", option.default, option=f"amq.{option.field}", read=option.read)
+
+
 _AMQ: Final = {
-    **_IN_FILES,
-    **_later(
-        directory=(text, "activemq-data/brokerName"),
-        useNio=(boolean, "true"),
-        syncOnWrite=(boolean, "false"),
-        syncOnTransaction=(boolean, "true"),
-        maxFileLength=(size, "32mb"),
-        persistentIndex=(boolean, "true"),
-        maxCheckpointMessageAddSize=(size, "4096"),
-        cleanupInterval=(integer, "30000"),
-        checkpointInterval=(integer, "20000"),
-        indexBinSize=(integer, "1024"),
-        indexMaxBinSize=(integer, "16384"),
-        indexKeySize=(integer, "96"),
-        indexPageSize=(size, "1kb"),
-        indexLoadFactor=(integer, "50"),
-        directoryArchive=(text, "archive"),
-        archiveDataLogs=(boolean, "false"),
-        recoverReferenceStore=(boolean, "true"),
-        forceRecoverReferenceStore=(boolean, "false"),
-        disableLocking=(boolean, "false"),
-        maxReferenceFileLength=(size, "2mb"),
+    "directory": used("`store.url` is `amq:` and this; it has to be given", "activemq-data/BROKERNAME"),
+    **{name: _amq(name, option) for name, option in AMQ_OPTIONS.items()},
+    "useLock": used("`use_lock` of the URL", "true", option="amq.use_lock", read=boolean),
+    "lockKeepAlivePeriod": used(
+        "`lock_keep_alive_period_ms` of the URL", "0", option="amq.lock_keep_alive_period_ms", read=integer
     ),
+    "lockAcquireSleepInterval": used(
+        "`lock_acquire_sleep_interval_ms` of the URL",
+        "10000",
+        option="amq.lock_acquire_sleep_interval_ms",
+        read=integer,
+    ),
+    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
+    "locker": used("a shared-file-locker", "shared-file-locker"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
 _LEVELDB: Final = {
     **_IN_FILES,
@@ -474,11 +478,10 @@ STORE_KINDS: Final = (
     ),
     Kind(
         "amqPersistenceAdapter",
-        "The default store of ActiveMQ 5.0 to 5.3.",
+        "The default store of ActiveMQ 5.0 to 5.3, on its own files ([older stores](older-stores.md)).",
         _AMQ,
         (_PACKAGE + "amq.AMQPersistenceAdapter",),
-        _NOT_YET,
-        "files",
+        where="files",
     ),
     Kind(
         "levelDB",

@@ -71,7 +71,9 @@ NO_MESSAGE: Final = "jdbcstore"
 #: Wire versions to try: all messages up to 9 have the layout of 6.
 _VERSION: Final = 6
 _MESSAGES: Final = range(23, 30)
-_TRACE: Final = 53
+_QUEUE_ACK: Final = 52
+_MESSAGE_ACK: Final = 22
+_NEVER: Final = NO_MESSAGE + ":"
 _DESTINATIONS: Final[dict[int, type[Destination]]] = {100: Queue, 101: Topic, 102: TempQueue, 103: TempTopic}
 #: Size, type, command id, whether a response is required.
 _HEAD_SIZE: Final = 10
@@ -111,15 +113,14 @@ def _object(data: bytes) -> object:
 
 
 def message_of(add: AddMessage) -> Message:
-    """The message of a record, without the transactions that this store makes up. Raises `CodecError`."""
+    """The message of a record, which is in no transaction. Raises `CodecError`."""
     try:
         message = _object(add.message or b"")
     except Malformed as error:
         raise CodecError(str(error)) from None
     if not isinstance(message, Message):
         raise CodecError(f"a {type(message).__name__} in the place of a message")
-    if isinstance(message.transaction_id, LocalTransactionId):
-        message.transaction_id = None  # it was committed
+    message.transaction_id = None  # that of its record, which is over or known
     return message
 
 
@@ -133,6 +134,8 @@ class Decoder:
         #: Bytes from the producer to the destination of the last message, where they end within it, and what they say.
         self._front = b"\xff"
         self._destination: Destination | None = None
+        self._ack_front = b"\xff"
+        self._ack_destination: Destination | None = None
         self._producer = b"\xff"
         self._producer_text = ""
 
@@ -151,10 +154,13 @@ class Decoder:
             Malformed: it is none.
         """
         try:
-            if data[start + 4] in _MESSAGES:
+            kind = data[start + 4]
+            if kind in _MESSAGES:
                 return self._message(data, start, end)
+            if kind == _QUEUE_ACK:
+                return self._queue_ack(data, start, end)
         except (IndexError, struct.error, UnicodeError):
-            raise Malformed("a message that ends within its head") from None
+            raise Malformed("a message or an acknowledgement that ends too early") from None
         return self._other(data[start:end])
 
     def decode_together(self, data: bytes, start: int, end: int) -> Command | None:
@@ -229,18 +235,44 @@ class Decoder:
             o = behind
         return f"{self._producer_text}:{_I64.unpack_from(data, o)[0]}", o + 16
 
+    def _queue_ack(self, data: bytes, start: int, end: int) -> Command | None:
+        """JournalQueueAck: a destination, and in MessageAck the last message; what is between them is stepped over."""
+        o = start + 5
+        if _I32.unpack_from(data, start)[0] != end - start - 4:
+            raise Malformed("a length that is not that of the record")
+        if data.startswith(self._ack_front, o):
+            o += len(self._ack_front)
+            destination = self._ack_destination
+        else:
+            destination, behind = _destination(data, o)
+            self._ack_front, self._ack_destination = data[o:behind], destination
+            o = behind
+        if data[o] != 1 or data[o + 1] != _MESSAGE_ACK:
+            raise Malformed("an acknowledgement of no message")
+        o = _after_destination(data, o + 7)
+        transaction: TransactionId | None = None
+        if data[o]:
+            transaction, o = _transaction(data, o)
+        else:
+            o += 1
+        o = _after_text(data, o + 2) + 16 if data[o] else o + 1  # the consumer
+        o += 1  # the type: each means that the message is gone
+        if data[o]:  # the first message
+            o += 2
+            o = (o + len(self._producer) if data.startswith(self._producer, o) else _after_producer(data, o)) + 16
+        else:
+            o += 1
+        message_id, o = self._message_id(data, o)
+        if o + 4 > end:
+            raise Malformed("an acknowledgement that ends too early")
+        if message_id.startswith(_NEVER):
+            return None
+        return RemoveMessage(transaction, destination, message_id)
+
     # -- anything else -------------------------------------------------------------------------------------------
 
     def _other(self, data: bytes) -> Command | None:
         value = _object(data)
-        if isinstance(value, wire.JournalQueueAck):
-            ack = value.message_ack
-            if ack is None or ack.last_message_id is None:
-                raise Malformed("an acknowledgement of no message")
-            destination = value.destination or ack.destination
-            if str(ack.last_message_id).startswith(NO_MESSAGE + ":"):
-                return None
-            return RemoveMessage(ack.transaction_id, destination, str(ack.last_message_id))
         if isinstance(value, wire.JournalTopicAck):
             key = subscription_text(SubscriptionKey(value.client_id or "", value.subscription_name or ""))
             return RemoveMessage(value.transaction_id, value.destination, str(value.message_id), None, key)

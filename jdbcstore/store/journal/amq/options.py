@@ -49,8 +49,6 @@ AMQ_OPTIONS: Final[Mapping[str, ActiveMQOption]] = {
     "disableLocking": ActiveMQOption("false", _lock, "use_lock"),
     "recoverReferenceStore": ActiveMQOption("true", as_boolean, about=_REPLAYED),
     "forceRecoverReferenceStore": ActiveMQOption("false", as_boolean, "force_recover_index"),
-    "checkForCorruptJournalFiles": ActiveMQOption("false", as_boolean, "check_for_corrupt_journal_files"),
-    "ignoreMissingJournalfiles": ActiveMQOption("false", as_boolean, "ignore_missing_journal_files"),
 }
 
 

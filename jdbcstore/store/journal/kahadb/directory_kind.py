@@ -41,7 +41,11 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
     """
     has_journal = any(file_number(name) is not None for name in names)
     if "kr-store" in names or any(_AMQ_FILE.fullmatch(name) for name in names):
-        return f"looks like an AMQ store (ActiveMQ 5.0 to 5.8), not like a KahaDB store. {_LET_ITS_BROKER}"
+        return (
+            "looks like an AMQ store (ActiveMQ 5.0 to 5.8), not like a KahaDB store. Serve it as it is with"
+            " amq:DIRECTORY, or migrate it (jdbcstore migrate amq:DIRECTORY URL); give the directory with 'journal' and"
+            " 'kr-store' in it"
+        )
     if "store-version.txt" in names or any(_LEVELDB_FILE.fullmatch(name) for name in names):
         beside = " There is a KahaDB journal beside it: move the files db-*.log elsewhere." if has_journal else ""
         return f"looks like a LevelDB store (ActiveMQ 5.7 to 5.16), not like a KahaDB store. {_LET_ITS_BROKER}.{beside}"

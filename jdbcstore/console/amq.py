@@ -1,0 +1,136 @@
+"""``jdbcstore journal check|diagnose|repair|dump`` of AMQ stores (ActiveMQ 5.0 to 5.8)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+
+from jdbcstore.console.kahadb import dump_lines, kinds_of, looking
+from jdbcstore.console.output import print_json, print_table
+from jdbcstore.destination import parse_destination
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.amq.inspection import inspect
+from jdbcstore.store.journal.amq.journal import file_name
+from jdbcstore.store.journal.amq.store_journal import StoreJournal
+
+__all__ = ["amq"]
+
+_DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_HOLDERS_MAX: Final = 5
+
+
+@click.group()
+def amq() -> None:
+    """Look at the directory of a broker with an AMQ store (the one with 'journal' and 'kr-store' in it)."""
+
+
+@amq.command("check")
+@_DIRECTORY
+@click.option("--quick", is_flag=True, help="Do not unmarshal live messages.")
+@_JSON
+def check(directory: Path, quick: bool, as_json: bool) -> int:
+    """Check the AMQ store in DIRECTORY: records, live messages, the reference store against the journal.
+
+    Exit code 0: nothing is wrong, 1: something is, 2: it cannot be looked at.
+    """
+    with looking():
+        found = inspect(directory, messages=not quick)
+    if as_json:
+        print_json(found.as_json())
+        return 1 if found.findings else 0
+    click.echo(
+        f"{directory}: AMQ store, {len(found.files)} files, {sum(found.files.values()):,} bytes,"
+        f" {found.records.total():,} records, {found.messages:,} live messages read"
+    )
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    for finding in found.findings:
+        click.echo(str(finding))
+    click.echo(f"{len(found.findings)} problems found" if found.findings else "no problem found")
+    return 1 if found.findings else 0
+
+
+@amq.command("diagnose")
+@_DIRECTORY
+@_JSON
+def diagnose(directory: Path, as_json: bool) -> None:
+    """Say what keeps each journal file of the AMQ store in DIRECTORY."""
+    with looking():
+        found = inspect(directory, messages=False)
+    if as_json:
+        print_json(found.as_json())
+        return
+    rows = []
+    for use in found.uses:
+        holders = sorted(use.holders.items(), key=lambda one: -one[1])
+        kept = [f"{name} ({count})" for name, count in holders[:_HOLDERS_MAX]]
+        if len(holders) > _HOLDERS_MAX:
+            kept.append(f"{len(holders) - _HOLDERS_MAX} more")
+        if use.acknowledges:
+            kept.append(f"acknowledges messages of {', '.join(use.acknowledges)}")
+        rows.append((use.file, use.bytes, use.live_bytes, use.messages, ", ".join(kept)))
+    print_table(("FILE", "BYTES", "LIVE", "MESSAGES", "KEPT BY"), rows, empty="there is no journal file")
+
+
+@amq.command("repair")
+@_DIRECTORY
+@click.argument("new_directory", type=click.Path(path_type=Path))
+@_JSON
+def repair(directory: Path, new_directory: Path, as_json: bool) -> int:
+    """Write all that is live in the AMQ store in DIRECTORY into an AMQ store in NEW_DIRECTORY, which must not exist.
+
+    DIRECTORY is only read; no broker may run on it. Exit code 0: nothing is lost, 1: something is, and it is listed; 2:
+    it cannot be done; 3: a broker runs.
+    """
+    from jdbcstore.migration.repair import repair_amq_store
+
+    done = repair_amq_store(directory, new_directory)
+    if as_json:
+        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
+    else:
+        rows = sorted((name, one.messages) for name, one in done.destinations.items())
+        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
+        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
+        for line in done.damages:
+            click.echo(f"lost: {line}")
+        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
+    return 1 if done.damages else 0
+
+
+@amq.command("dump")
+@_DIRECTORY
+@click.option("--destination", help="Only records of this destination: queue://NAME or topic://NAME.")
+@click.option("--file", "files", type=click.IntRange(min=0), multiple=True, help="Only data-N; may be repeated.")
+@click.option("--command", "commands", multiple=True, help="Only records of this kind (AddMessage, ...); repeatable.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--bodies", is_flag=True, help="Show the bodies of messages, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per record.")
+def dump(
+    directory: Path,
+    destination: str | None,
+    files: tuple[int, ...],
+    commands: tuple[str, ...],
+    limit: int | None,
+    bodies: bool,
+    as_json: bool,
+) -> None:
+    """Show the records of the journal of the AMQ store in DIRECTORY as they stand there, and damage."""
+    wanted = None if destination is None else parse_destination(destination)
+    kinds = kinds_of(commands)
+    with looking():
+        journal = StoreJournal(directory)
+    unknown = [file_name(number) for number in files if number not in journal.files]
+    if unknown:
+        raise ConfigurationError(f"{directory} has no file {', '.join(unknown)}")
+    try:
+        with looking():
+            for line in islice(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit):
+                click.echo(line)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

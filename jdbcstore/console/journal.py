@@ -1,0 +1,91 @@
+"""``jdbcstore journal check|diagnose|repair|dump``: the tools for journals, whatever their format is.
+
+What lies in the directory says which format it is; `KINDS` is the list. Each has the same four commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["KINDS", "Kind", "journal", "kind_of"]
+
+
+class Kind(NamedTuple):
+    """A format of journals."""
+
+    name: str
+    """As people call it."""
+    is_it: Callable[[Collection[str], Path], bool]
+    """Whether a directory with these names in it is one."""
+    tools: str
+    """Where the group of its commands is: module and name."""
+
+
+def _is_amq(names: Collection[str], directory: Path) -> bool:
+    return "kr-store" in names or (directory / "journal" / "data-control").exists()
+
+
+def _is_kahadb(names: Collection[str], directory: Path) -> bool:
+    return True  # it says by itself what the directory is instead
+
+
+#: In the order in which they are asked; the last one takes what is left.
+KINDS: Final = (
+    Kind("AMQ store", _is_amq, "jdbcstore.console.amq:amq"),
+    Kind("KahaDB", _is_kahadb, "jdbcstore.console.kahadb:kahadb"),
+)
+
+
+def kind_of(directory: Path) -> Kind:
+    """Which format a directory is in, by the names in it.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        names = {path.name for path in directory.iterdir()}
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {directory}: {error.strerror}") from error
+    return next(kind for kind in KINDS if kind.is_it(names, directory))
+
+
+@click.group()
+def journal() -> None:
+    """Look at the directory of a broker that stores in journals: is it intact, why is it full, what is in it.
+
+    KahaDB and the AMQ store are told apart by what lies there. Nothing is changed, and all but 'repair' work while a
+    broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
+    """
+
+
+def _forwarded(name: str, text: str) -> click.Command:
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @click.command(name, help=text, context_settings=settings)
+    @click.pass_context
+    def command(context: click.Context) -> object:
+        places = [Path(one) for one in context.args if not one.startswith("-")]
+        directory = next((one for one in places if one.is_dir()), places[0] if places else None)
+        if directory is None:
+            raise click.UsageError("Missing argument 'DIRECTORY'.", context)
+        module, _, group = kind_of(directory).tools.partition(":")
+        tools: click.Group = getattr(import_module(module), group)
+        return tools.commands[name].main(context.args, prog_name=f"jdbcstore journal {name}", standalone_mode=False)
+
+    return command
+
+
+for _name, _text in (
+    ("check", "Is all of the store in DIRECTORY what it should be?"),
+    ("diagnose", "What keeps the files of the store in DIRECTORY?"),
+    ("repair", "Write what can be read of the store in DIRECTORY into a new one, the next argument."),
+    ("dump", "Show the records of the journal in DIRECTORY."),
+):
+    journal.add_command(_forwarded(_name, _text))

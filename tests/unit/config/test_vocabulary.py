@@ -21,6 +21,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.documentation import DOCUMENT, rendered
 
@@ -184,6 +185,7 @@ TABLES = {
     "store.lock": LockerOptions,
     "amq": AMQOptions,
     "kahadb": KahaDBOptions,
+    "leveldb": LevelDBOptions,
     "policy": DestinationPolicy,
     "dead_letter": DeadLetterStrategy,
     "redelivery": RedeliveryPolicy,
@@ -226,7 +228,7 @@ def test_an_entry_says_what_becomes_of_it() -> None:
 
 def value_for(entry: Entry) -> str:
     """A value that asks for something."""
-    for value in ("true", "false", "12", "1.5", "x.pem", "primary", "require", "REQUIRED"):
+    for value in ("true", "false", "12", "1.5", "x.pem", "primary", "require", "REQUIRED", "quorum_disk"):
         if not entry.asks_for_nothing(value):
             try:
                 if entry.read is not None:

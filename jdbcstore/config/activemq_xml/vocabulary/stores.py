@@ -19,8 +19,10 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
     text,
     used,
 )
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.options import AMQ_OPTIONS
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
+from jdbcstore.store.journal.leveldb.options import LEVELDB_OPTIONS
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
 
@@ -200,10 +202,6 @@ def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
     }
 
 
-_NOT_YET: Final = (
-    'this store is not there yet: use <kahaDB directory="DIRECTORY"/>, <jdbcPersistenceAdapter dataSource="#ID"/>, or'
-    ' persistent="false"'
-)
 _SEVERAL: Final = (
     "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"
     " kahadb:DIRECTORY URL' into one store, and name that store"
@@ -270,47 +268,51 @@ _AMQ: Final = {
     "brokerService": ignored(_NO_JAVA),
     "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
+
+
+def _leveldb(name: str, option: ActiveMQOption) -> Entry:
+    if not option.field:
+        return ignored(option.about, option.default, option.default.lower())
+    return used(f"`{option.field}` of the URL", option.default, option=f"leveldb.{option.field}", read=option.read)
+
+
 _LEVELDB: Final = {
-    **_IN_FILES,
-    **_later(
-        directory=(text, "LevelDB"),
-        logDirectory=(text, "directory"),
-        sync=(text, "true"),
-        logSize=(size, "100mb"),
-        verifyChecksums=(boolean, "false"),
-        paranoidChecks=(boolean, "false"),
-        indexFactory=(text, "JniDBFactory, Iq80DBFactory"),
-        indexMaxOpenFiles=(integer, "1000"),
-        indexBlockRestartInterval=(integer, "16"),
-        indexWriteBufferSize=(size, "6mb"),
-        indexBlockSize=(size, "4kb"),
-        indexCacheSize=(size, "256mb"),
-        indexCompression=(text, "snappy"),
-        logCompression=(text, "none"),
-        flushDelay=(integer, "0"),
-        asyncBufferSize=(size, "4mb"),
-        monitorStats=(boolean, "false"),
-        autoCompactionRatio=(integer, "250"),
-        failoverProducersAuditDepth=(integer, "2048"),
-        maxFailoverProducersToTrack=(integer, "64"),
-        readThreads=(integer, "none, not in ActiveMQ's code"),
-    ),
+    "directory": used("`store.url` is `leveldb:` and this", "LevelDB"),
+    **{name: _leveldb(name, option) for name, option in LEVELDB_OPTIONS.items() if name != "failIfLocked"},
+    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
+    "locker": used("a shared-file-locker", "shared-file-locker"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
+_ALONE: Final = (
+    "the store is used by this broker alone and is not replicated. For several brokers with the same messages give them"
+    " one replicated database, after 'jdbcstore migrate leveldb:DIRECTORY URL'"
+)
+
+
+def _replicated_sync(value: str) -> str:
+    """Whatever other nodes would have done, what is stored is on the disk here."""
+    known = {"local_mem", "local_disk", "remote_mem", "remote_disk", "quorum_mem", "quorum_disk"}
+    names = [name.strip().lower() for name in value.split(",")]
+    if not set(names) <= known:
+        raise ConfigurationError(f"{value!r} is not of {', '.join(sorted(known))}")
+    return "ALWAYS"
+
+
 _REPLICATED: Final = {
     **_LEVELDB,
-    **_later(
-        replicas=(integer, "3"),
-        bind=(text, "tcp://0.0.0.0:61619"),
-        hostname=(text, "the host's"),
-        connectUrl=(text, "none"),
-        zkAddress=(text, "127.0.0.1:2181"),
-        zkPath=(text, "/default"),
-        zkPassword=(text, "none"),
-        zkSessionTimeout=(text, "2s"),
-        zkSessionTmeout=(text, "2s, its name before 5.11"),
-        weight=(integer, "1"),
-        securityToken=(text, "empty"),
-        container=(text, "none"),
+    "sync": used(
+        "every write is forced to the disk here, whatever it says",
+        "quorum_mem",
+        option="leveldb.journal_disk_sync_strategy",
+        read=_replicated_sync,
+    ),
+    **ignored_all(
+        "replicas=3 bind=tcp://0.0.0.0:61619 hostname connectUrl zkAddress=127.0.0.1:2181 zkPath=/default zkPassword"
+        " zkSessionTimeout=2s zkSessionTmeout=2s weight=1 securityToken container",
+        _ALONE,
     ),
 }
 _MKAHADB: Final = {
@@ -485,22 +487,21 @@ STORE_KINDS: Final = (
     ),
     Kind(
         "levelDB",
-        "The LevelDB store of ActiveMQ 5.7 to 5.16.",
+        "The LevelDB store of ActiveMQ 5.7 to 5.16, on its own files ([older stores](older-stores.md)).",
         _LEVELDB,
         (
             "org.apache.activemq.leveldb.LevelDBPersistenceAdapter",
             "org.apache.activemq.store.leveldb.LevelDBPersistenceAdapter",
+            "org.apache.activemq.leveldb.LevelDBStore",
         ),
-        _NOT_YET,
-        "files",
+        where="files",
     ),
     Kind(
         "replicatedLevelDB",
-        "The replicated LevelDB store of ActiveMQ 5.9 to 5.16.",
+        "The replicated LevelDB store of ActiveMQ 5.9 to 5.16: the directory of one node, by itself.",
         _REPLICATED,
         ("org.apache.activemq.leveldb.replicated.ElectingLevelDBStore",),
-        _NOT_YET,
-        "files",
+        where="files",
     ),
     Kind(
         "journalPersistenceAdapter",

@@ -29,7 +29,8 @@ from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
-from jdbcstore.store.journal.kahadb.journal import AnyJournal, JournalFile, Location
+from jdbcstore.store.journal import records
+from jdbcstore.store.journal.kahadb.journal import JournalFile, Location
 from jdbcstore.store.journal.state import State, StoredMessage
 
 __all__ = ["JournalRows", "journal_plan"]
@@ -51,7 +52,7 @@ Read: TypeAlias = Callable[[JournalPart], Iterator[MessageRow]]
 
 
 def journal_plan(
-    path: str, journal: AnyJournal, state: State, target: StoreLocation, workers: Workers, *, skips_damage: bool
+    path: str, journal: records.AnyJournal, state: State, target: StoreLocation, workers: Workers, *, skips_damage: bool
 ) -> MigrationPlan[RowTarget]:
     """Messages and subscriptions of a KahaDB directory into a SQL store.
 
@@ -89,7 +90,7 @@ class JournalRows(RowCopier):
 
     rest_title = "making subscriptions"
 
-    def __init__(self, journal: AnyJournal, state: State, workers: Workers) -> None:
+    def __init__(self, journal: records.AnyJournal, state: State, workers: Workers) -> None:
         super().__init__(workers)
         self._state: Final = state
         self._prioritized: Final = frozenset(
@@ -135,7 +136,7 @@ def _parts(state: State) -> list[JournalPart]:
     return parts
 
 
-def _rows(journal: AnyJournal, prioritized: frozenset[str], part: JournalPart) -> Iterator[MessageRow]:
+def _rows(journal: records.AnyJournal, prioritized: frozenset[str], part: JournalPart) -> Iterator[MessageRow]:
     """Rows of ACTIVEMQ_MSGS."""
     with ExitStack() as open_file:
         file: JournalFile | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jdbcstore.config.inspection import is_journal
@@ -15,6 +16,7 @@ from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.table_rows import table_plan
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.one_line import one_line
+from jdbcstore.store.journal.amq.adapter import is_amq_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _KAHADB: Final = "kahadb:"
+_AMQ: Final = "amq:"
 
 
 class SparkWorkers:
@@ -75,7 +78,8 @@ def migrate(
 
     Args:
         spark: the session.
-        source: the URL of a SQL store, or a KahaDB directory. No broker may be running on it.
+        source: the URL of a SQL store, or a KahaDB directory, or ``amq:DIRECTORY``, which one
+            process reads. No broker may be running on it.
         target: the URL of a SQL store, whose tables are made when they are missing, or ``kahadb:DIRECTORY``, which one
             process writes, and Spark has nothing to do.
         watch: shows how far it is.
@@ -89,6 +93,9 @@ def migrate(
     """
     began = time.monotonic()
     watch = watch or Watch(spark, is_quiet=True)
+    if source.startswith(_AMQ) or (is_journal(source) and is_amq_store(Path(source))):
+        origin = f"{_AMQ}{source.removeprefix(_AMQ)}"
+        return migrate_alone(origin, target, is_dry=is_dry, skips_damage=skips_damage, showing=watch.showing)
     if target.startswith(_KAHADB):
         # A journal has one writer.
         origin = f"{_KAHADB}{source.removeprefix(_KAHADB)}" if is_journal(source) else source

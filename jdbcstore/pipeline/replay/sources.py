@@ -17,6 +17,7 @@ from jdbcstore.pipeline.archive.reader import read_archive
 from jdbcstore.selector import Selector
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.selectors import selector_filter
+from jdbcstore.store.journal.amq.adapter import is_amq_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,15 +34,15 @@ def messages_of(spark: SparkSession, source: str, selector: str | None, *, live:
 
     Args:
         spark: the session.
-        source: the folder of an archive, a folder of its Parquet files, or a KahaDB directory.
+        source: the folder of an archive, a folder of its Parquet files, or the directory of a KahaDB or an AMQ store.
         selector: None for all that can be decoded; then the others are left out too.
         live: of KahaDB: what its broker would still have, instead of all that was ever sent.
 
     Raises:
         ConfigurationError: it is none of these.
     """
-    if source.startswith("kahadb:") or _has_journal(source):
-        path = source.removeprefix("kahadb:")
+    if source.startswith(("kahadb:", "amq:")) or _has_journal(source):
+        path = source.removeprefix("kahadb:").removeprefix("amq:")
         return _live(spark, path, selector) if live else _ever(spark, path, selector)
     if live:
         raise ConfigurationError(f"--live is about KahaDB directories, and {source} has no journal")
@@ -53,7 +54,7 @@ def messages_of(spark: SparkSession, source: str, selector: str | None, *, live:
 
 def _has_journal(source: str) -> bool:
     folder = Path(source.removeprefix("file:"))
-    return folder.is_dir() and any(folder.glob("db-*.log"))
+    return folder.is_dir() and (any(folder.glob("db-*.log")) or is_amq_store(folder))
 
 
 def _live(spark: SparkSession, path: str, selector: str | None) -> DataFrame:

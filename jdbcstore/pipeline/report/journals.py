@@ -31,6 +31,7 @@ def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, w
     Raises:
         StoreError: the directory cannot be read.
     """
+    path = path.removeprefix("amq:")
     reader = spark.read.format("kahadb")
     columns = ",".join((*COLUMNS, "expiration", "producerId", "xid"))
     # Rows without a message's id are damage of the journal and not messages.

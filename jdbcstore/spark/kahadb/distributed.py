@@ -50,6 +50,10 @@ def live_messages(spark: SparkSession, *paths: str, **options: object) -> DataFr
     chosen = replace(KahaDBOptions.of({"path": "-"} | given), paths=paths)
     if chosen.view != "messages":
         raise ConfigurationError(f"for view={chosen.view} use spark.read.format('kahadb')")
+    if any(JournalDirectory(path, chosen.archive).is_amq for path in paths):
+        # What its reference store knows is read where Spark plans.
+        spark.dataSource.register(KahaDBDataSource)
+        return spark.read.format("kahadb").options(**given).load(list(paths))
     schema = schema_of(chosen)
     spark.dataSource.register(KahaDBDataSource)
     found = [_live(spark, chosen, partition, path, schema) for partition, path in enumerate(paths)]

@@ -17,9 +17,16 @@ import pyarrow as pa
 from pyarrow import fs
 
 from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.amq.journal import AMQLocation, rolled_back
+from jdbcstore.store.journal.amq.journal import JournalFile as AMQJournalFile
+from jdbcstore.store.journal.amq.journal import file_number as amq_file_number
+from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in
-from jdbcstore.store.journal.kahadb.journal import AnyJournal, file_number
+from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, file_number
+from jdbcstore.store.journal.records import CHUNK_BYTES, AnyJournal, Location, Record
+from jdbcstore.store.journal.replay import Replay
 
 __all__ = ["JournalDirectory", "RemoteFile"]
 
@@ -36,12 +43,14 @@ class RemoteFile:
         path: of the file, as its file system has it.
         number: the file's.
         size: in bytes, when the directory was listed.
+        is_amq: whether it is one of an AMQ store.
     """
 
     uri: str
     path: str
     number: int
     size: int
+    is_amq: bool = False
 
     def __repr__(self) -> str:
         return f"RemoteFile({self.path!r})"
@@ -59,9 +68,26 @@ class RemoteFile:
         with source:
             yield cast(BinaryIO, source)
 
+    def read(
+        self, source: BinaryIO, *, start: int = 0, stop: int | None = None, chunk_bytes: int = CHUNK_BYTES
+    ) -> JournalFile | AMQJournalFile:
+        """The open file, or a part of it, as its format has it."""
+        if self.is_amq:
+            return AMQJournalFile(source, self.number, chunk_bytes=chunk_bytes)
+        return JournalFile(source, self.number, start=start, stop=stop, chunk_bytes=chunk_bytes)
+
+    def starts(self, source: BinaryIO, split_bytes: int) -> list[int]:
+        """Where it may be cut; an AMQ store's is not."""
+        return [0] if self.is_amq else JournalFile(source, self.number).starts(split_bytes)
+
+    def location(self, offset: int, size: int) -> Location:
+        """Where a record of it stands."""
+        return (AMQLocation if self.is_amq else KahaDBLocation)(self.number, offset, size)
+
 
 class JournalDirectory(AnyJournal):
-    """A directory with a journal, and perhaps a second one with the files that the broker archived.
+    """A directory with a journal of KahaDB or of an AMQ store, and perhaps a second one with the files that the broker
+    archived.
 
     Args:
         uri: a path, or a URI of one of pyarrow's file systems.
@@ -84,11 +110,38 @@ class JournalDirectory(AnyJournal):
         self.files = dict(sorted(found.items()))
         self.damages = []
         self.damages_unlisted = 0
+        self.is_amq = any(file.is_amq for file in self.files.values())
+        self._store = _local_store(uri) if self.is_amq else None
+
+    def file(
+        self, source: BinaryIO, number: int, *, chunk_bytes: int = CHUNK_BYTES, start: int = 0
+    ) -> JournalFile | AMQJournalFile:
+        return self.files[number].read(source, start=start, chunk_bytes=chunk_bytes)
+
+    def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
+        found = super().records(chunk_bytes=chunk_bytes)
+        if self._store is not None:
+            yield from self._store.subscriptions()
+        yield from rolled_back(found) if self.is_amq else found
+
+    def correct(self, progress: Replay) -> None:
+        """Apply what a reference store beside the journal knows better; only that of a local directory is read."""
+        if self._store is not None:
+            self._store.correct(progress)
 
     @contextmanager
     def opened(self, number: int) -> Iterator[BinaryIO]:
         with self.files[number].opened() as source:
             yield source
+
+
+def _local_store(uri: str) -> StoreJournal | None:
+    system, path = _resolved(uri)
+    folder = Path(path)
+    directory = folder if (folder / JOURNAL).is_dir() else folder.parent
+    if not isinstance(system, fs.LocalFileSystem) or not is_amq_store(directory):
+        return None
+    return StoreJournal(directory)
 
 
 def _is_absolute(path: str) -> bool:
@@ -115,17 +168,27 @@ def _listed(uri: str) -> dict[int, RemoteFile]:
     found: dict[int, RemoteFile] = {}
     names: list[str] = []
     stores: list[str] = []
+    amq: str | None = None
     with reading(path):
         for file in system.get_file_info(fs.FileSelector(path)):
             names.append(file.base_name)
-            number = file_number(file.base_name)
+            if file.base_name == JOURNAL and file.type == fs.FileType.Directory:
+                amq = f"{uri.rstrip('/')}/{JOURNAL}"
+            number = amq_file_number(file.base_name)
+            is_amq = number is not None
+            if number is None:
+                number = file_number(file.base_name)
             if number is None or file.type != fs.FileType.File or not file.size:
                 continue
             if number in found:
                 raise StoreError(f"{file.path} and {found[number].path} have the same number: one is a copy")
-            found[number] = RemoteFile(uri, file.path, number, file.size)
+            found[number] = RemoteFile(uri, file.path, number, file.size, is_amq)
         if not found and isinstance(system, fs.LocalFileSystem):
             stores = stores_in(Path(path))
+    if not found and amq is not None:
+        return _listed(amq)
+    if found and all(one.is_amq for one in found.values()):
+        return found
     foreign = foreign_store(names, stores)
     if foreign is not None:
         raise ConfigurationError(f"{uri} {foreign}")

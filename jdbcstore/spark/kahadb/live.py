@@ -22,7 +22,7 @@ from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.journal.kahadb.journal import Damage
-from jdbcstore.store.journal.replay import Replay, replay
+from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State, StoredDestination, StoredMessage
 
 __all__ = ["LIVE", "LIVE_TYPE", "live_batches", "live_table", "replayed", "state_of", "unlisted"]
@@ -57,7 +57,14 @@ def replayed(directory: JournalDirectory, tx_store: str | None) -> State:
         StoreError: a file cannot be read.
     """
     with no_cycles():
-        state = replay(directory, None if tx_store is None else JournalDirectory(tx_store))
+        progress = Replay(directory.files)
+        progress.apply(directory.records())
+        if tx_store is not None:
+            progress.decide(JournalDirectory(tx_store))
+        directory.correct(progress)
+        state = progress.finish()
+    state.damages = sorted([*directory.damages, *state.damages])
+    state.damages_unlisted += directory.damages_unlisted
     state.damages = without_the_torn_end(state.damages, max(directory.files, default=0))
     return state
 

@@ -25,8 +25,9 @@ from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.one_line import one_line
+from jdbcstore.store.journal.amq.journal import JournalFile as AMQJournalFile
 from jdbcstore.store.journal.commands import AddMessage, UpdateMessage
-from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, Location
+from jdbcstore.store.journal.kahadb.journal import JournalFile, Location
 
 if TYPE_CHECKING:
     pass
@@ -128,7 +129,7 @@ def read_live(
     """
     reading = _Reading(options, schema, partition)
     with one_line(), no_cycles(), ExitStack() as opened:
-        file: JournalFile | None = None
+        file: JournalFile | AMQJournalFile | None = None
         for batch in live:
             rows = _RawRows(reading.needs)
             for row in batch.to_pylist():
@@ -141,8 +142,8 @@ def read_live(
                     if file is None or file.number != number:
                         opened.close()
                         source = opened.enter_context(files[number].opened())
-                        file = JournalFile(source, number, chunk_bytes=_CHUNK_BYTES)
-                    message = _message(file, KahaDBLocation(number, row["RECORD"], row["BYTES"]))
+                        file = files[number].read(source, chunk_bytes=_CHUNK_BYTES)
+                    message = _message(file, files[number].location(row["RECORD"], row["BYTES"]))
                 rows.append(row, message)
                 if len(rows) >= _ROWS_MAX or rows.bytes >= options.batch_bytes:
                     yield reading.batch(rows)
@@ -151,7 +152,7 @@ def read_live(
                 yield reading.batch(rows)
 
 
-def _message(file: JournalFile, location: Location) -> bytes:
+def _message(file: JournalFile | AMQJournalFile, location: Location) -> bytes:
     command = file.read(location)
     add = command.message if isinstance(command, UpdateMessage) else command
     if not isinstance(add, AddMessage) or add.message is None:

@@ -155,6 +155,9 @@ class _Scan:
         """The same records, looked at."""
         for record in records:
             (file, _, size), command = record
+            if not size:  # of a reference store beside the journal
+                yield record
+                continue
             cls = type(command)
             if cls is RewrittenDataFile and file not in self.counts:
                 self.compacted.add(file)
@@ -177,6 +180,7 @@ def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) 
     progress.apply(scan.over(directory.records()))
     if options.tx_store is not None:
         progress.decide(JournalDirectory(options.tx_store))
+    directory.correct(progress)
     state = progress.finish()
     last = max(directory.files, default=0)
     state.damages = sorted([*without_the_torn_end(directory.damages, last), *state.damages])

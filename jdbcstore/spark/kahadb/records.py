@@ -40,7 +40,7 @@ from jdbcstore.store.journal.commands import (
     Subscription,
     UpdateMessage,
 )
-from jdbcstore.store.journal.kahadb.journal import Damage, JournalFile, KahaDBDamage, Record
+from jdbcstore.store.journal.kahadb.journal import Damage, Record
 
 __all__ = ["Part", "RecordsReader", "Task", "parts_of", "read_part", "tasks_of", "without_the_torn_end"]
 
@@ -93,7 +93,7 @@ def parts_of(directory: JournalDirectory, split_bytes: int) -> list[Part]:
         starts = [0]
         if file.size > split_bytes:
             with file.opened() as source:
-                starts = JournalFile(source, number).starts(split_bytes)
+                starts = file.starts(source, split_bytes)
         is_last = number == max(directory.files)
         parts += [Part(file, *ends, is_last) for ends in zip(starts, [*starts[1:], None], strict=True)]
     return parts
@@ -165,7 +165,7 @@ def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterato
     records: list[Record] = []
     size = 0
     with no_cycles(), part.file.opened() as source:
-        file = JournalFile(source, part.file.number, start=part.start, stop=part.stop)
+        file = part.file.read(source, start=part.start, stop=part.stop)
         for record in file.records():
             records.append(record)
             size += record[0].size
@@ -184,7 +184,7 @@ def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterato
         )
     if file.damages_unlisted:
         end = damages[-1].end
-        damages.append(KahaDBDamage(file.number, end, end, f"{file.damages_unlisted} more damages behind this one"))
+        damages.append(Damage(file.number, end, end, f"{file.damages_unlisted} more damages behind this one"))
     if damages:
         yield _damages(damages, arrow)
 

@@ -12,6 +12,7 @@ from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
 
@@ -36,6 +37,8 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         options = kahadb
     elif configuration.url.startswith("amq:"):
         options = AMQOptions(lease_holder_id=name)
+    elif configuration.url.startswith("leveldb:"):
+        options = LevelDBOptions(lease_holder_id=name)
     store = open_store(configuration.url, options)
     return NetworkBroker(
         store,

@@ -15,6 +15,10 @@ from jdbcstore.store.journal.amq.directory_view import AMQView
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.directory_view import KahaDBView
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+from jdbcstore.store.journal.leveldb.directory_view import LevelDBView
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 
 __all__ = ["check_url", "is_journal", "looking_into"]
 
@@ -32,6 +36,8 @@ def check_url(url: str) -> None:
             raise ConfigurationError(f"there is no directory {directory}")
         if isinstance(options, AMQOptions):
             refuse_what_is_no_amq_store(directory)
+        elif isinstance(options, LevelDBOptions):
+            refuse_what_is_no_leveldb_store(directory)
         else:
             refuse_another_store(directory, ignores_missing=True)
         return
@@ -64,6 +70,12 @@ def is_journal(source: str) -> bool:
     return False
 
 
+def _view(directory: Path, options: KahaDBOptions) -> PersistenceAdapter:
+    if isinstance(options, AMQOptions):
+        return AMQView(directory)
+    return LevelDBView(directory, options) if isinstance(options, LevelDBOptions) else KahaDBView(directory)
+
+
 @contextmanager
 def looking_into(url: str) -> Iterator[PersistenceAdapter]:
     """A started store, for reading.
@@ -75,8 +87,7 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
     check_url(url)
     if is_journal_url(url):
         directory, of_journal = journal_options(url)
-        is_amq = isinstance(of_journal, AMQOptions)
-        with AMQView(directory) if is_amq else KahaDBView(directory) as view:
+        with _view(directory, of_journal) as view:
             yield view
         return
     options = JdbcOptions(

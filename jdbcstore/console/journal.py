@@ -5,6 +5,7 @@ What lies in the directory says which format it is; `KINDS` is the list. Each ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,9 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.journal import file_number
 
 __all__ = ["KINDS", "Kind", "journal", "kind_of"]
+
+
+_LEVELDB_FILE: Final = re.compile(r"[0-9a-fA-F]{16}\.(log|index)|(dirty|plist|temp)\.index")
 
 
 class Kind(NamedTuple):
@@ -34,6 +38,10 @@ def _is_amq(names: Collection[str], directory: Path) -> bool:
     return is_journal or "kr-store" in names or (directory / "journal" / "data-control").exists()
 
 
+def _is_leveldb(names: Collection[str], directory: Path) -> bool:
+    return "store-version.txt" in names or any(_LEVELDB_FILE.fullmatch(name) for name in names)
+
+
 def _is_kahadb(names: Collection[str], directory: Path) -> bool:
     return True  # it says by itself what the directory is instead
 
@@ -41,6 +49,7 @@ def _is_kahadb(names: Collection[str], directory: Path) -> bool:
 #: In the order in which they are asked; the last one takes what is left.
 KINDS: Final = (
     Kind("AMQ store", _is_amq, "jdbcstore.console.amq:amq"),
+    Kind("LevelDB", _is_leveldb, "jdbcstore.console.leveldb:leveldb"),
     Kind("KahaDB", _is_kahadb, "jdbcstore.console.kahadb:kahadb"),
 )
 
@@ -62,8 +71,8 @@ def kind_of(directory: Path) -> Kind:
 def journal() -> None:
     """Look at the directory of a broker that stores in journals: is it intact, why is it full, what is in it.
 
-    KahaDB and the AMQ store are told apart by what lies there. Nothing is changed, and all but 'repair' work while a
-    broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
+    KahaDB, the AMQ store and LevelDB are told apart by what lies there. Nothing is changed, and all but 'repair' work
+    while a broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
     """
 
 

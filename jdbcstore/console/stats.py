@@ -16,7 +16,8 @@ from jdbcstore.errors import CodecError
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.statements import text_of
-from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
+from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
 
 __all__ = ["stats"]
 
@@ -94,7 +95,9 @@ def collect(url: str) -> list[DestinationStats]:
     check_url(url)
     with looking_into(url) as adapter:
         counted = (
-            _counted_in_directory(adapter) if isinstance(adapter, KahaDBPersistenceAdapter) else _counted_rows(url)
+            _counted_in_directory(adapter)
+            if isinstance(adapter, JournalPersistenceAdapter | LevelDBPersistenceAdapter)
+            else _counted_rows(url)
         )
         now_ms = time.time() * 1000
         subscriptions = _subscriptions(adapter)
@@ -106,14 +109,10 @@ def collect(url: str) -> list[DestinationStats]:
         return sorted(found, key=lambda row: row.destination)
 
 
-def _counted_in_directory(adapter: KahaDBPersistenceAdapter) -> list[tuple[str, int, int]]:
+def _counted_in_directory(adapter: JournalPersistenceAdapter | LevelDBPersistenceAdapter) -> list[tuple[str, int, int]]:
     """Name, messages and bytes of each destination."""
     sizes = adapter.stored_bytes()
-    return [
-        (str(known.destination), known.count, sizes.get(known.destination, 0))
-        for known in adapter.reading().known
-        if known.count
-    ]
+    return [(str(one), count, sizes.get(one, 0)) for one, count in adapter.message_counts().items() if count]
 
 
 def _counted_rows(url: str) -> list[tuple[str, int, int]]:

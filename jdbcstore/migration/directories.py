@@ -17,6 +17,7 @@ from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.journals import contents_of_amq_store, contents_of_journals, scheduler_in
+from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.disk import move
@@ -24,6 +25,8 @@ from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 
 __all__ = ["check_directory", "directory_target"]
@@ -35,13 +38,17 @@ _SUFFIX: Final = ".migrating"
 
 
 class _DirectoryTarget(ContentsTarget):
-    def __init__(self, adapter: JournalPersistenceAdapter, name: str) -> None:
+    def __init__(self, adapter: JournalPersistenceAdapter | LevelDBPersistenceAdapter, name: str) -> None:
         super().__init__(adapter, name)
         self._directory: Final = adapter.directory
 
     @contextmanager
     def contents(self, prioritized: Collection[Destination]) -> Iterator[Contents]:
         self.adapter.stop()
+        if isinstance(self.adapter, LevelDBPersistenceAdapter):
+            with contents_of_leveldb_store(self._directory) as written:
+                yield written
+            return
         is_amq = isinstance(self.adapter, AMQPersistenceAdapter)
         contents_of = contents_of_amq_store if is_amq else contents_of_journals
         with contents_of(self._directory, scheduler_in(self._directory)) as found:
@@ -57,7 +64,7 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Cont
     """A directory with a journal that is not there yet, or empty.
 
     Args:
-        url: ``kahadb:DIRECTORY`` or ``amq:DIRECTORY``.
+        url: ``kahadb:DIRECTORY``, ``amq:DIRECTORY`` or ``leveldb:DIRECTORY``.
         empty_queues: queues that are to be known although they are empty.
 
     Raises:
@@ -81,9 +88,11 @@ def directory_target(url: str, empty_queues: Collection[Queue]) -> Iterator[Cont
         virtual_topic_consumers=",".join(queue.physical_name for queue in known),
     )
     try:
-        adapter: JournalPersistenceAdapter
+        adapter: JournalPersistenceAdapter | LevelDBPersistenceAdapter
         if isinstance(options, AMQOptions):
             adapter = AMQPersistenceAdapter(work, options)
+        elif isinstance(options, LevelDBOptions):
+            adapter = LevelDBPersistenceAdapter(work, options)
         else:
             adapter = KahaDBPersistenceAdapter(work, options)
         with adapter:

@@ -29,6 +29,7 @@ from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
+from jdbcstore.store.journal.kahadb.scheduler import ScheduledJob as StoredJob
 from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
 from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY
 from jdbcstore.store.journal.known import named_destination
@@ -43,7 +44,9 @@ __all__ = [
     "added_at",
     "contents_of_amq_store",
     "contents_of_journals",
+    "is_locked",
     "is_prioritized",
+    "scheduled_in",
     "scheduler_in",
     "scheduler_of",
     "subscription_info",
@@ -82,7 +85,7 @@ def contents_of_journals(
         other = Path(directory).parent / "txStore"
         tx_store = stack.enter_context(_all_opened(other, _OpenedJournal)) if other.is_dir() else None
         jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
-        yield JournalContents(opened, jobs, tx_store, is_live=_is_locked(directory), skips_damage=skips_damage)
+        yield JournalContents(opened, jobs, tx_store, is_live=is_locked(directory), skips_damage=skips_damage)
 
 
 @contextmanager
@@ -106,7 +109,7 @@ def contents_of_amq_store(
     with ExitStack() as stack:
         opened = stack.enter_context(_all_opened(directory, _OpenedAMQJournal))
         jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
-        yield AMQContents(opened, jobs, None, is_live=_is_locked(directory), skips_damage=skips_damage)
+        yield AMQContents(opened, jobs, None, is_live=is_locked(directory), skips_damage=skips_damage)
 
 
 def scheduler_of(directory: Path) -> Path | None:
@@ -173,7 +176,7 @@ def _all_opened(directory: Path, kind: type[OpenedT]) -> Iterator[OpenedT]:
             return
 
 
-def _is_locked(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
     """Whether a broker has the directory."""
     try:
         return SharedFileLocker(directory).status().holder is not None
@@ -378,26 +381,40 @@ class JournalContents(Contents):
         return None if message is None else name_of(message)
 
     def jobs(self) -> Iterator[ScheduledJob]:
-        seen: set[str] = set()
-        for scheduled in (self._scheduled or {}).values():
-            for job in scheduled:
-                try:
-                    message = job.unmarshal()
-                    require_id(message)
-                except (CodecError, ConfigurationError) as error:
-                    self.damages.meet(f"{job.location}: job {job.job_id}", error)
-                    continue
-                # Here one message may be scheduled several times; elsewhere a job's id is its own.
-                job_id, number = job.job_id, 1
-                while job_id in seen:
-                    number += 1
-                    job_id = f"{job.job_id}-{number}"
-                seen.add(job_id)
-                due_ms, repeat = job.next_execution_time, job.repeat
-                yield ScheduledJob(job_id, message, due_ms, job.delay, job.period, repeat, job.cron_entry)
+        yield from _jobs(self._scheduled or {}, self.damages)
 
     def producers(self) -> Mapping[ProducerId, int]:
         return {ProducerId.parse(one): last for one, last in self._producers.items() if not one.startswith(MARKER)}
+
+
+def scheduled_in(directory: Path, damages: Damages) -> Iterator[ScheduledJob]:
+    """The scheduled messages of a scheduler's directory."""
+    with _all_opened(directory, _OpenedJournal) as journal:
+        scheduled = replay_scheduler(journal)
+        for damage in journal.damages:
+            if not damage.at_the_end:
+                damages.meet(str(directory), str(damage))
+        yield from _jobs(scheduled, damages)
+
+
+def _jobs(found: Mapping[str, Sequence[StoredJob]], damages: Damages) -> Iterator[ScheduledJob]:
+    seen: set[str] = set()
+    for scheduled in found.values():
+        for job in scheduled:
+            try:
+                message = job.unmarshal()
+                require_id(message)
+            except (CodecError, ConfigurationError) as error:
+                damages.meet(f"{job.location}: job {job.job_id}", error)
+                continue
+            # Here one message may be scheduled several times; elsewhere a job's id is its own.
+            job_id, number = job.job_id, 1
+            while job_id in seen:
+                number += 1
+                job_id = f"{job.job_id}-{number}"
+            seen.add(job_id)
+            due_ms, repeat = job.next_execution_time, job.repeat
+            yield ScheduledJob(job_id, message, due_ms, job.delay, job.period, repeat, job.cron_entry)
 
 
 class AMQContents(JournalContents):

@@ -17,6 +17,7 @@ from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.contents_copier import ContentsCopier
 from jdbcstore.migration.directories import check_directory, directory_target
 from jdbcstore.migration.journals import contents_of_amq_store, contents_of_journals, scheduler_of
+from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.plan import MigrationPlan
@@ -25,11 +26,14 @@ from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 
 __all__ = ["migrate", "migrate_contents"]
 
 _KAHADB: Final = "kahadb:"
 _AMQ: Final = "amq:"
+_LEVELDB: Final = "leveldb:"
 
 
 def migrate(
@@ -47,8 +51,8 @@ def migrate(
     It may be run again after anything, and goes on where it stopped. Until it is complete no broker gets the target.
 
     Args:
-        source: the URL of a SQL store, ``kahadb:DIRECTORY`` or ``amq:DIRECTORY``. A broker may be at
-            work on it: what is migrated is what is there when the migration begins.
+        source: the URL of a SQL store, ``kahadb:DIRECTORY``, ``amq:DIRECTORY`` or ``leveldb:DIRECTORY``. A broker may
+            be at work on it: what is migrated is what is there when the migration begins.
         target: of an empty SQL store, or ``kahadb:DIRECTORY``; what is missing of it is made.
         is_dry: only say what would be done.
         skips_damage: leave out what cannot be read, and list it.
@@ -97,9 +101,19 @@ def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> Abs
         directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
         if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
             return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
+        if source.startswith(_LEVELDB) or (not is_journal_url(source) and is_leveldb(directory)):
+            logs = _log_directory(source) if is_journal_url(source) else None
+            scheduler = scheduler or scheduler_of(directory)
+            return contents_of_leveldb_store(directory, logs, scheduler, skips_damage=skips_damage)
         return contents_of_journals(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
     check_url(source)
     return contents_of_tables(location_of(source), skips_damage=skips_damage)
+
+
+def _log_directory(source: str) -> Path | None:
+    _, options = journal_options(source)
+    assert isinstance(options, LevelDBOptions)
+    return Path(options.log_directory) if options.log_directory else None
 
 
 def _named(contents: Contents, patterns: Collection[Destination]) -> frozenset[Destination]:
@@ -113,10 +127,11 @@ def _name(target: str) -> str:
 
 
 def _refuse_target(target: str) -> None:
-    if target.startswith(_AMQ):
+    if target.startswith((_AMQ, _LEVELDB)):
+        kind = "an AMQ store" if target.startswith(_AMQ) else "LevelDB"
         raise ConfigurationError(
-            f"{target} is no target: nobody should begin with an AMQ store any more. Migrate to"
-            " kahadb:DIRECTORY or to a SQL store"
+            f"{target} is no target: nobody should begin with {kind} any more. Migrate to kahadb:DIRECTORY or to a SQL"
+            " store"
         )
 
 

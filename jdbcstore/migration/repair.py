@@ -1,4 +1,4 @@
-"""What can be read of a damaged AMQ store, in a new one."""
+"""What can be read of a damaged AMQ store or LevelDB store, in a new one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld
+from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.directories import directory_target
 from jdbcstore.migration.journals import contents_of_amq_store, scheduler_in
+from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.migration import migrate_contents
 
-__all__ = ["repair_amq_store"]
+__all__ = ["repair_amq_store", "repair_leveldb_store"]
 
 
 def repair_amq_store(directory: Path, target: Path) -> Migrated:
@@ -30,8 +32,27 @@ def repair_amq_store(directory: Path, target: Path) -> Migrated:
         StoreError: it cannot be read or written.
     """
     with contents_of_amq_store(directory, scheduler_in(directory), skips_damage=True) as contents:
-        if contents.is_live:
-            raise LockHeld(f"a broker runs on {directory}: stop it first")
-        empty = [one for one, messages in contents.destinations().items() if isinstance(one, Queue) and not messages]
-        with directory_target(f"amq:{target}", empty) as found:
-            return migrate_contents(contents, found)
+        return _repaired(contents, directory, f"amq:{target}")
+
+
+def repair_leveldb_store(directory: Path, target: Path, log_directory: Path | None = None) -> Migrated:
+    """The same of a LevelDB store.
+
+    Args:
+        directory: of the store; it is only read.
+        target: of the new one; it must not exist, or be empty.
+        log_directory: of its log, if that is elsewhere.
+
+    Returns, raises:
+        As `repair_amq_store`.
+    """
+    with contents_of_leveldb_store(directory, log_directory, skips_damage=True) as contents:
+        return _repaired(contents, directory, f"leveldb:{target}")
+
+
+def _repaired(contents: Contents, directory: Path, target: str) -> Migrated:
+    if contents.is_live:
+        raise LockHeld(f"a broker runs on {directory}: stop it first")
+    empty = [one for one, messages in contents.destinations().items() if isinstance(one, Queue) and not messages]
+    with directory_target(target, empty) as found:
+        return migrate_contents(contents, found)

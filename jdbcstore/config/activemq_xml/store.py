@@ -27,8 +27,8 @@ __all__ = ["read_store"]
 _OUR_LOCKERS: Final = {"database-locker": "database", "lease-database-locker": "lease"}
 #: Where ActiveMQ keeps its journal when nobody says.
 _KAHADB_DIRECTORY: Final = "KahaDB"
-#: In front of the options of an AMQ store.
-_AMQ: Final = "amq."
+#: URLs of older stores, and where ActiveMQ keeps them when nobody says; it depends on the broker where it is empty.
+_OLDER: Final = {"amq": "", "leveldb": "LevelDB"}
 #: What a lease of ActiveMQ lasts when nobody says: the default of ``lockAcquireSleepInterval``.
 _LEASE_MS: Final = 10_000
 #: The writer's and the locker's connections are not of the pool, which may open as many again as it has.
@@ -56,7 +56,9 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
     elif examined.kind.name == "kahaDB":
         _read_kahadb(settings, options, examined, is_url_given=is_url_given)
     elif examined.kind.name == "amqPersistenceAdapter":
-        _read_amq(settings, options, examined, is_url_given=is_url_given)
+        _read_older(settings, options, examined, "amq", is_url_given=is_url_given)
+    elif examined.kind.name in ("levelDB", "replicatedLevelDB"):
+        _read_older(settings, options, examined, "leveldb", is_url_given=is_url_given)
     elif examined.kind.name == "memoryPersistenceAdapter":
         options.url = "memory:"
         settings.findings.use("store.url", options.url, bean.place, bean.label)
@@ -92,21 +94,23 @@ def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is
         )
 
 
-def _read_amq(settings: Settings, options: Options, examined: Examined, *, is_url_given: bool) -> None:
+def _read_older(settings: Settings, options: Options, examined: Examined, scheme: str, *, is_url_given: bool) -> None:
     """All of it goes into the URL: nobody begins with such a store, so it has no table of its own."""
-    bean, given = examined.bean, dict(examined.given)
+    bean, given, prefix = examined.bean, dict(examined.given), f"{scheme}."
     locker = examined.open.get("locker")
     if locker is not None:
         with settings.findings.errors_at(locker.place):
             inside = settings.examine(settings.only_bean(locker), LOCKERS)
             if inside.kind.name != "shared-file-locker":
                 raise PlacedError(
-                    inside.bean.place, f"{inside.bean.label} is for a database, an AMQ store has <shared-file-locker/>"
+                    inside.bean.place, f"{inside.bean.label} is for a database, {bean.label} has <shared-file-locker/>"
                 )
-            given |= {name.replace("kahadb.", _AMQ): value for name, value in inside.given.items()}
+            given |= {name.replace("kahadb.", prefix): value for name, value in inside.given.items()}
     if is_url_given:
         return
-    directory = settings.only_text(examined.open["directory"]) if "directory" in examined.open else ""
+    directory = _OLDER[scheme]
+    if "directory" in examined.open:
+        directory = settings.only_text(examined.open["directory"])
     if not directory:
         raise PlacedError(
             bean.place,
@@ -115,12 +119,12 @@ def _read_amq(settings: Settings, options: Options, examined: Examined, *, is_ur
         )
     query = urlencode(
         {
-            name.removeprefix(_AMQ): str(value.value).lower() if isinstance(value.value, bool) else value.value
+            name.removeprefix(prefix): str(value.value).lower() if isinstance(value.value, bool) else value.value
             for name, value in given.items()
-            if name.startswith(_AMQ)
+            if name.startswith(prefix)
         }
     )
-    options.url = f"amq:{directory}" + (f"?{query}" if query else "")
+    options.url = f"{scheme}:{directory}" + (f"?{query}" if query else "")
     with settings.findings.errors_at(bean.place):
         journal_options(options.url)
     settings.findings.use("store.url", options.url, bean.place, bean.label)

@@ -365,6 +365,10 @@ class JournalPersistenceAdapter(PersistenceAdapter):
         self._opened()
         return self.committer.compact_acknowledgements()
 
+    def message_counts(self) -> dict[Destination, int]:
+        """How many messages each destination has."""
+        return {known.destination: known.count for known in self.reading().known}
+
     def stored_bytes(self) -> dict[Destination, int]:
         """How many bytes of the journal the messages of each destination take. Reads the whole index."""
         index = self.reading()

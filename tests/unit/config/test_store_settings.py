@@ -11,6 +11,7 @@ from jdbcstore.config.urls import journal_options
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
 
@@ -320,8 +321,6 @@ def test_memory_is_a_store(tmp_path: Path) -> None:
 
 
 FILE_STORES = {
-    "levelDB": '<levelDB directory="activemq-data"/>',
-    "replicatedLevelDB": '<replicatedLevelDB directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181"/>',
     "mKahaDB": """<mKahaDB directory="d"><filteredPersistenceAdapters>
 <filteredKahaDB perDestination="true"><persistenceAdapter><kahaDB journalMaxFileLength="32mb"/></persistenceAdapter>
 </filteredKahaDB></filteredPersistenceAdapters></mKahaDB>""",
@@ -362,6 +361,50 @@ def test_an_amq_store_without_a_directory_or_with_what_cannot_be(tmp_path: Path)
     assert "did you mean useNio?" in errors(read(tmp_path, amq('directory="d" useNIO="true"')))[0]
     assert errors(read(tmp_path, amq('directory="d" maxFileLength="1"')))
     assert errors(read(tmp_path, amq(""), overridden={"store.url"})) == []
+
+
+def leveldb(attributes: str, name: str = "levelDB") -> str:
+    return document(store=f"<persistenceAdapter>\n<{name} {attributes}/></persistenceAdapter>", beans="")
+
+
+def test_a_leveldb_store_is_its_url(tmp_path: Path) -> None:
+    everything = (
+        'directory="d" logDirectory="logs" sync="false" logSize="10mb" verifyChecksums="true" paranoidChecks="true"'
+        ' indexFactory="org.iq80.leveldb.impl.Iq80DBFactory" indexMaxOpenFiles="10" indexBlockRestartInterval="8"'
+        ' indexWriteBufferSize="1mb" indexBlockSize="8kb" indexCacheSize="1mb" indexCompression="none"'
+        ' logCompression="snappy" flushDelay="10" asyncBufferSize="1mb" monitorStats="true" autoCompactionRatio="0"'
+        ' failoverProducersAuditDepth="1" maxFailoverProducersToTrack="1" useLock="false"'
+    )
+    xml = read(tmp_path, leveldb(everything))
+    assert errors(xml) == []
+    directory, options = journal_options(xml.configuration.url)
+    assert directory == Path("d")
+    assert options == LevelDBOptions(
+        log_directory="logs",
+        journal_disk_sync_strategy="NEVER",
+        journal_max_file_length_bytes=10 << 20,
+        log_compression="SNAPPY",
+        use_lock=False,
+    )
+    for name in ("verifyChecksums", "indexBlockSize", "flushDelay", "autoCompactionRatio"):
+        assert any(name in warning for warning in warnings(xml))
+    assert read(tmp_path, leveldb("")).configuration.url == "leveldb:LevelDB"
+    assert "did you mean logSize?" in errors(read(tmp_path, leveldb('logsize="1mb"')))[0]
+
+
+def test_a_replicated_leveldb_store_is_that_of_one_node(tmp_path: Path) -> None:
+    xml = read(
+        tmp_path,
+        leveldb(
+            'directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181" sync="quorum_disk"',
+            "replicatedLevelDB",
+        ),
+    )
+    assert errors(xml) == []
+    directory, options = journal_options(xml.configuration.url)
+    assert (directory, options) == (Path("d"), LevelDBOptions())
+    assert len([one for one in warnings(xml) if "replicated database" in one]) == 3
+    assert errors(read(tmp_path, leveldb('directory="d" sync="true"', "replicatedLevelDB")))
 
 
 @pytest.mark.parametrize("name", FILE_STORES)
@@ -423,6 +466,8 @@ def test_every_store_is_tried_here() -> None:
     tried = {
         *FILE_STORES,
         "amqPersistenceAdapter",
+        "levelDB",
+        "replicatedLevelDB",
         "kahaDB",
         "jdbcPersistenceAdapter",
         "memoryPersistenceAdapter",

@@ -22,6 +22,7 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.documentation import DOCUMENT, rendered
 
@@ -185,6 +186,7 @@ TABLES = {
     "store.lock": LockerOptions,
     "amq": AMQOptions,
     "kahadb": KahaDBOptions,
+    "leveldb": LevelDBOptions,
     "policy": DestinationPolicy,
     "dead_letter": DeadLetterStrategy,
     "redelivery": RedeliveryPolicy,

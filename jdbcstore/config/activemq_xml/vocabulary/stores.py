@@ -23,6 +23,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.options import AMQ_OPTIONS
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption
+from jdbcstore.store.journal.leveldb.options import LEVELDB_OPTIONS
 
 __all__ = ["ADAPTERS", "LOCKERS", "STORES", "STORE_KINDS"]
 
@@ -202,14 +203,11 @@ def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
     }
 
 
-_NOT_YET: Final = (
-    'this store is not there yet: use <kahaDB directory="DIRECTORY"/>, <jdbcPersistenceAdapter dataSource="#ID"/>, or'
-    ' persistent="false"'
-)
 _REPLICATE_THE_DATABASE: Final = (
     'replicas are the database\'s matter here: use <jdbcPersistenceAdapter dataSource="#ID"/> on PostgreSQL with'
     " Patroni, on MariaDB Galera or on MySQL Group Replication (docs/replication.md), with a broker on each machine;"
-    " sync and zkSessionTimeout count if store.url names such a database"
+    " sync and zkSessionTimeout count if store.url names such a database; 'jdbcstore migrate leveldb:DIRECTORY URL' brings"
+    " a node's messages there"
 )
 _SEVERAL: Final = (
     "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"
@@ -277,31 +275,23 @@ _AMQ: Final = {
     "brokerService": ignored(_NO_JAVA),
     "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
+
+
+def _leveldb(name: str, option: ActiveMQOption) -> Entry:
+    if not option.field:
+        return ignored(option.about, option.default, option.default.lower())
+    return used(f"`{option.field}` of the URL", option.default, option=f"leveldb.{option.field}", read=option.read)
+
+
 _LEVELDB: Final = {
-    **_IN_FILES,
-    **_later(
-        directory=(text, "LevelDB"),
-        logDirectory=(text, "directory"),
-        sync=(text, "true"),
-        logSize=(size, "100mb"),
-        verifyChecksums=(boolean, "false"),
-        paranoidChecks=(boolean, "false"),
-        indexFactory=(text, "JniDBFactory, Iq80DBFactory"),
-        indexMaxOpenFiles=(integer, "1000"),
-        indexBlockRestartInterval=(integer, "16"),
-        indexWriteBufferSize=(size, "6mb"),
-        indexBlockSize=(size, "4kb"),
-        indexCacheSize=(size, "256mb"),
-        indexCompression=(text, "snappy"),
-        logCompression=(text, "none"),
-        flushDelay=(integer, "0"),
-        asyncBufferSize=(size, "4mb"),
-        monitorStats=(boolean, "false"),
-        autoCompactionRatio=(integer, "250"),
-        failoverProducersAuditDepth=(integer, "2048"),
-        maxFailoverProducersToTrack=(integer, "64"),
-        readThreads=(integer, "none, not in ActiveMQ's code"),
-    ),
+    "directory": used("`store.url` is `leveldb:` and this", "LevelDB"),
+    **{name: _leveldb(name, option) for name, option in LEVELDB_OPTIONS.items() if name != "failIfLocked"},
+    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
+    "locker": used("a shared-file-locker", "shared-file-locker"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
 }
 #: Where a commit of replicated LevelDB was when it was answered, and what asks a database for as much.
 _SYNC: Final = {
@@ -336,6 +326,12 @@ _OF_THE_DATABASE: Final = "the database's cluster has its own"
 _ZOOKEEPER: Final = "the lease in the database decides who is master, no ZooKeeper is asked"
 _REPLICATED: Final = {
     **_LEVELDB,
+    **{
+        name: ignored(_OF_THE_DATABASE, option.default, option.default.lower())
+        for name, option in LEVELDB_OPTIONS.items()
+        if name != "failIfLocked"
+    },
+    "directory": ignored("'jdbcstore migrate leveldb:DIRECTORY URL' brings its messages into the database", "LevelDB"),
     "sync": used(
         "`store.require_replication`: quorum_… is `quorum`, remote_… is `any`, local_… is `none`",
         "quorum_mem",
@@ -532,14 +528,14 @@ STORE_KINDS: Final = (
     ),
     Kind(
         "levelDB",
-        "The LevelDB store of ActiveMQ 5.7 to 5.16.",
+        "The LevelDB store of ActiveMQ 5.7 to 5.16, on its own files ([older stores](older-stores.md)).",
         _LEVELDB,
         (
             "org.apache.activemq.leveldb.LevelDBPersistenceAdapter",
             "org.apache.activemq.store.leveldb.LevelDBPersistenceAdapter",
+            "org.apache.activemq.leveldb.LevelDBStore",
         ),
-        _NOT_YET,
-        "files",
+        where="files",
     ),
     Kind(
         "replicatedLevelDB",

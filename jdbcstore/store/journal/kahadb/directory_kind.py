@@ -23,10 +23,6 @@ _LEVELDB_FILE: Final = re.compile(r"[0-9a-f]{16}\.(log|index)|(dirty|plist)\.ind
 _SHOWN: Final = 20
 #: Directories of a store that hold journals and are no stores.
 _PARTS: Final = ("scheduler", "data-archive")
-_LET_ITS_BROKER: Final = (
-    "Its messages can be read by its own broker only: start that, and let it send them on (a network connector, or"
-    " consumers that send to this broker). Give this broker a directory of its own"
-)
 
 
 def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str | None:
@@ -48,7 +44,10 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
         )
     if "store-version.txt" in names or any(_LEVELDB_FILE.fullmatch(name) for name in names):
         beside = " There is a KahaDB journal beside it: move the files db-*.log elsewhere." if has_journal else ""
-        return f"looks like a LevelDB store (ActiveMQ 5.7 to 5.16), not like a KahaDB store. {_LET_ITS_BROKER}.{beside}"
+        return (
+            "looks like a LevelDB store (ActiveMQ 5.7 to 5.16), not like a KahaDB store. Serve it as it is with"
+            f" leveldb:DIRECTORY, or migrate it (jdbcstore migrate leveldb:DIRECTORY URL).{beside}"
+        )
     if "tmpDB.data" in names:
         return "holds the non-persistent messages of a broker, which ends with it, not a store"
     if stores and not has_journal:

@@ -322,6 +322,10 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         self.committer.run(lambda: gone.extend(self.committer.remove_unneeded_files()))
         return gone
 
+    def message_counts(self) -> dict[Destination, int]:
+        """How many messages each destination has."""
+        return {one.destination: one.count for one in list(self.reading().destinations.values())}
+
     def stored_bytes(self) -> dict[Destination, int]:
         """How many bytes of the log the messages of each destination take."""
         live = self.reading()

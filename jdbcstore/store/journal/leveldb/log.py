@@ -134,7 +134,7 @@ class LogScan:
     def units(self) -> Iterator[Unit]:
         """All whole units. What is left out is in `flaws` afterwards."""
         data, view, base, size = self._data, self._view, self._base, len(self._data)
-        unpack, used = HEADER.unpack_from, self._used
+        unpack, begins, used, made = HEADER.unpack_from, SEQUENCE.unpack_from, self._used, tuple.__new__
         o = begun = self.end
         records: list[Record] = []
         damaged: list[LogFlaw] = []
@@ -146,7 +146,8 @@ class LogScan:
                 star, kind, checksum, length = b"", 0, 0, -1
             end = o + HEADER_BYTES + length
             is_framed = star == b"*" and length >= 0 and end <= size and UNIT_END <= kind <= UPDATE_ENTRY and kind
-            if not is_framed or (crc32(view[o + HEADER_BYTES : end]) != checksum and not self._goes_on(kind, end)):
+            is_right = is_framed and crc32(view[o + HEADER_BYTES : end]) == checksum
+            if not is_right and not (is_framed and self._goes_on(kind, end)):
                 found = self._next_unit(max(o, begun) + 1)
                 if found is None:
                     break
@@ -155,15 +156,18 @@ class LogScan:
                 records, damaged = [], []
                 continue
             if kind != UNIT_END:
-                if crc32(view[o + HEADER_BYTES : end]) != checksum:
+                if not is_right:
                     damaged.append(LogFlaw(base, o, end - o, "a record does not fit its checksum"))
                 elif kind == DATA:
-                    records.append(Record(kind, base + o, None))
+                    records.append(made(Record, (kind, base + o, None)))
                 else:
-                    records.append(Record(kind, base + o, data[o + HEADER_BYTES : end]))
+                    records.append(made(Record, (kind, base + o, data[o + HEADER_BYTES : end])))
                 o = end
                 continue
-            start = self._unit_start(o, end, checksum, begun, damaged)
+            if is_right and length == SEQUENCE.size and begins(data, o + HEADER_BYTES)[0] == base + begun:
+                start = begun
+            else:
+                start = self._unit_start(o, end, checksum, begun, damaged)
             if start != begun:
                 self._leave_out(begun, start, "a unit of work without its end")
                 records = [record for record in records if record.position >= base + start]
@@ -174,7 +178,8 @@ class LogScan:
             if damaged:
                 held = unit, damaged
             else:
-                yield self._take(unit, ())
+                self.last, self.end = start, end
+                yield unit
             o = begun = end
             records, damaged = [], []
         if held is not None:

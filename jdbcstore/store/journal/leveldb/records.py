@@ -6,7 +6,6 @@ ActiveMQ's ``RecordLog`` and its ``records.proto``, as observed.
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -49,6 +48,7 @@ __all__ = [
     "collection_key",
     "framed",
     "message_bytes",
+    "plain_entry",
     "removed_collection",
 ]
 
@@ -78,10 +78,6 @@ _XA_ACK: Final = struct.Struct(">qiqqq")
 _SIZE: Final = struct.Struct(">i")
 #: Type bytes of messages in OpenWire.
 _MESSAGE_TYPES: Final = range(23, 30)
-#: An entry of a queue or a topic as it is nearly always written: key below 128, sequence, location, perhaps length.
-_ENTRY: Final = re.compile(
-    rb"\x08([\x00-\x7f])\x12\x08(.{8})\x18([\x80-\xff]*[\x00-\x7f])(?:\x20([\x80-\xff]*[\x00-\x7f]))?", re.DOTALL
-)
 
 
 def framed(kind: int, data: bytes) -> bytes:
@@ -167,11 +163,6 @@ class EntryRecord(NamedTuple):
     @classmethod
     def read(cls, data: bytes) -> EntryRecord:
         """Raises `Malformed`."""
-        found = _ENTRY.fullmatch(data)
-        if found is not None:
-            key, sequence, location, length = found.groups()
-            size = None if length is None else _short_varint(length)
-            return cls(key[0], sequence, signed(_short_varint(location)), size)
         collection, key = 0, b""
         location_, length_, meta = None, None, None
         for number, value in fields(data):
@@ -198,11 +189,29 @@ class EntryRecord(NamedTuple):
         return out if self.meta is None else out + tagged_bytes(6, self.meta)
 
 
-def _short_varint(data: bytes) -> int:
-    value = 0
-    for byte in reversed(data):
-        value = value << 7 | byte & 0x7F
-    return value
+def plain_entry(data: bytes) -> tuple[int, int, int, int] | None:
+    """An entry of a queue or a topic as it is nearly always written: collection, sequence, location and length, 0 if
+    that is not told. None if it is any other; `EntryRecord.read` reads them all."""
+    if data[:1] != b"\x08" or data[2:4] != b"\x12\x08" or data[12:13] != b"\x18" or data[1] > 0x7F:
+        return None
+    o, end, value, shift = 13, len(data), 0, 0
+    found = [0, 0]
+    for place in (0, 1):
+        if place:
+            if o == end:
+                break
+            if data[o] != 0x20:
+                return None
+            o, value, shift = o + 1, 0, 0
+        while o < end and data[o] > 0x7F:
+            value |= (data[o] & 0x7F) << shift
+            shift += 7
+            o += 1
+        if o == end or shift > 56:
+            return None
+        found[place] = value | data[o] << shift
+        o += 1
+    return (data[1], int.from_bytes(data[4:12], "big"), found[0], found[1]) if o == end else None
 
 
 class XaAck(NamedTuple):

@@ -31,6 +31,7 @@ from jdbcstore.store.journal.leveldb.records import (
     EntryRecord,
     SubscriptionRecord,
     XaAck,
+    plain_entry,
     removed_collection,
 )
 from jdbcstore.store.journal.leveldb.varints import Malformed, read_varint
@@ -98,6 +99,8 @@ class State:
         self.displaced: list[Collection] = []
         #: What a reader should know.
         self.remarks: list[str] = []
+        #: What cannot be read although it should be; the remarks have it, too.
+        self.damages: list[str] = []
         #: How far producers came, and when that was said.
         self.producers: dict[str, tuple[int, int]] = {}
         self.records = 0
@@ -166,6 +169,15 @@ class State:
     # -- entries -------------------------------------------------------------------------------------------------
 
     def _add_entry(self, position: int, data: bytes) -> None:
+        plain = plain_entry(data)
+        if plain is not None:
+            key, sequence, location, length = plain
+            collection = self.collections.get(key)
+            if collection is not None and sequence not in collection.entries:
+                collection.entries[sequence] = Place(location, length)
+                if collection.last < sequence:
+                    collection.last = sequence
+                return
         record = EntryRecord.read(data)
         collection = self.collections.get(record.collection) or self.of(record.collection, position)
         self.put(collection, record, position)
@@ -213,6 +225,14 @@ class State:
         self.put(self.of(record.collection, position), record, position, replaces=True)
 
     def _remove_entry(self, position: int, data: bytes) -> None:
+        plain = plain_entry(data)
+        if plain is not None:
+            key, sequence, location, _ = plain
+            collection = self.collections.get(key)
+            found = None if collection is None else collection.entries.get(sequence)
+            if collection is not None and found is not None and found[0] == location and not collection.deliveries:
+                del collection.entries[sequence]
+                return
         record = EntryRecord.read(data)
         collection = self.collections.get(record.collection)
         if collection is None:
@@ -295,6 +315,8 @@ class State:
         """Bytes that were left out."""
         for flaw in flaws:
             self.remark("flaw", str(flaw))
+            if not flaw.at_the_end:
+                self.damages.append(str(flaw))
 
 
 def is_pending(subscription: Collection, sequence: int) -> bool:

@@ -1,0 +1,188 @@
+"""``jdbcstore journal check|diagnose|repair|dump`` of LevelDB directories (ActiveMQ 5.7 to 5.16)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from jdbcstore.console.kahadb import looking
+from jdbcstore.console.output import print_json, print_table
+from jdbcstore.store.journal.leveldb.inspection import inspect, units_of
+from jdbcstore.store.journal.leveldb.log import LogFlaw, Record
+from jdbcstore.store.journal.leveldb.records import (
+    ADD_COLLECTION,
+    ADD_ENTRY,
+    DATA,
+    REMOVE_COLLECTION,
+    REMOVE_ENTRY,
+    TRACE,
+    UPDATE_ENTRY,
+    CollectionRecord,
+    EntryRecord,
+    removed_collection,
+)
+from jdbcstore.store.journal.leveldb.recovery import recover
+from jdbcstore.store.journal.leveldb.varints import Malformed
+
+__all__ = ["leveldb"]
+
+_DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
+_LOGS: Final = click.option(
+    "--log-directory", type=click.Path(path_type=Path), help="Where the log is (the broker's logDirectory)."
+)
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_HOLDERS_MAX: Final = 5
+_KINDS: Final = {
+    ADD_COLLECTION: "AddCollection",
+    REMOVE_COLLECTION: "RemoveCollection",
+    ADD_ENTRY: "AddEntry",
+    REMOVE_ENTRY: "RemoveEntry",
+    DATA: "Data",
+    TRACE: "Trace",
+    UPDATE_ENTRY: "UpdateEntry",
+}
+
+
+@click.group()
+def leveldb() -> None:
+    """Look at the directory of a broker with a LevelDB store (the one with store-version.txt in it)."""
+
+
+@leveldb.command("check")
+@_DIRECTORY
+@_LOGS
+@click.option("--quick", is_flag=True, help="Do not read live messages.")
+@_JSON
+def check(directory: Path, log_directory: Path | None, quick: bool, as_json: bool) -> int:
+    """Check the LevelDB store in DIRECTORY: records, units of work, the index, live messages.
+
+    Exit code 0: nothing is wrong, 1: something is, 2: it cannot be looked at.
+    """
+    with looking():
+        found = inspect(directory, log_directory, messages=not quick)
+    if as_json:
+        print_json(found.as_json())
+        return 1 if found.findings else 0
+    click.echo(
+        f"{directory}: LevelDB store, {len(found.uses)} files, {sum(one.used_bytes for one in found.uses):,} bytes,"
+        f" {found.records:,} records in {found.units:,} units of work, {found.messages:,} live messages read"
+    )
+    for note in found.notes:
+        click.echo(f"note: {note}")
+    for finding in found.findings:
+        click.echo(finding)
+    click.echo(f"{len(found.findings)} problems found" if found.findings else "no problem found")
+    return 1 if found.findings else 0
+
+
+@leveldb.command("diagnose")
+@_DIRECTORY
+@_LOGS
+@_JSON
+def diagnose(directory: Path, log_directory: Path | None, as_json: bool) -> None:
+    """Say what keeps each file of the log of the LevelDB store in DIRECTORY: the messages that stand in it."""
+    with looking():
+        found = inspect(directory, log_directory, messages=False)
+    if as_json:
+        print_json(found.as_json())
+        return
+    rows = []
+    for use in found.uses:
+        holders = sorted(use.holders.items(), key=lambda one: -one[1])
+        kept = [f"{name} ({count})" for name, count in holders[:_HOLDERS_MAX]]
+        if len(holders) > _HOLDERS_MAX:
+            kept.append(f"{len(holders) - _HOLDERS_MAX} more")
+        rows.append((use.file, use.used_bytes, use.live_bytes, use.messages, ", ".join(kept)))
+    print_table(("FILE", "BYTES", "LIVE", "MESSAGES", "KEPT BY"), rows, empty="there is no file of a log")
+
+
+@leveldb.command("repair")
+@_DIRECTORY
+@click.argument("new_directory", type=click.Path(path_type=Path))
+@_LOGS
+@_JSON
+def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_json: bool) -> int:
+    """Write all that is live in the LevelDB store in DIRECTORY into one in NEW_DIRECTORY, which must not exist.
+
+    DIRECTORY is only read; no broker may run on it. Exit code 0: nothing is lost, 1: something is, and it is listed; 2:
+    it cannot be done; 3: a broker runs.
+    """
+    from jdbcstore.migration.repair import repair_leveldb_store
+
+    done = repair_leveldb_store(directory, new_directory, log_directory)
+    if as_json:
+        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
+    else:
+        rows = sorted((name, one.messages) for name, one in done.destinations.items())
+        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
+        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
+        for line in done.damages:
+            click.echo(f"lost: {line}")
+        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
+    return 1 if done.damages else 0
+
+
+@leveldb.command("dump")
+@_DIRECTORY
+@_LOGS
+@click.option("--command", "commands", type=click.Choice(list(_KINDS.values())), multiple=True, help="Only these.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per record.")
+def dump(
+    directory: Path, log_directory: Path | None, commands: tuple[str, ...], limit: int | None, as_json: bool
+) -> None:
+    """Show the records of the log of the LevelDB store in DIRECTORY as they stand there, and damage."""
+    try:
+        with looking():
+            for line in islice(_lines(directory, log_directory, commands, as_json=as_json), limit):
+                click.echo(line)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lines(directory: Path, log_directory: Path | None, commands: tuple[str, ...], *, as_json: bool) -> Iterator[str]:
+    for _, unit in units_of(recover(directory, log_directory)):
+        if isinstance(unit, LogFlaw):
+            yield json.dumps({"damage": str(unit)}) if as_json else f"damage: {unit}"
+            continue
+        for record in unit.records:
+            name = _KINDS.get(record.kind, str(record.kind))
+            if commands and name not in commands:
+                continue
+            found = {"position": record.position, "unit": unit.start, "command": name, **_facts(record)}
+            if as_json:
+                yield json.dumps(found)
+            else:
+                facts = " ".join(f"{key}={value}" for key, value in _facts(record).items())
+                yield f"{record.position:#018x} {name} {facts}".rstrip()
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    data = record.data
+    if data is None:
+        return {}
+    try:
+        match record.kind:
+            case int(kind) if kind == ADD_COLLECTION:
+                collection = CollectionRecord.read(data)
+                return {
+                    "collection": collection.key,
+                    "type": collection.type,
+                    "meta": collection.meta.decode("utf-8", "backslashreplace"),
+                }
+            case int(kind) if kind == REMOVE_COLLECTION:
+                return {"collection": removed_collection(data)}
+            case int(kind) if kind == TRACE:
+                return {"text": data.decode("utf-8", "backslashreplace")}
+        entry = EntryRecord.read(data)
+    except Malformed as error:
+        return {"damage": str(error)}
+    key: Any = int.from_bytes(entry.key, "big") if len(entry.key) == 8 else entry.key.decode("utf-8", "replace")
+    return {"collection": entry.collection, "key": key, "location": entry.location, "length": entry.length}

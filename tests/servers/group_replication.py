@@ -43,6 +43,7 @@ class GroupMember(MySQLServer):
             f"--plugin-dir={plugins}",
             "--plugin-load-add=group_replication.so",
             f"--server-id={self.number + 1}",
+            "--replica-parallel-workers=1",
             "--gtid-mode=ON",
             "--enforce-gtid-consistency=ON",
             "--report-host=127.0.0.1",

@@ -200,6 +200,7 @@ class Lines:
         record.info[_LINE] = Line()
 
         def opened(own: socket.socket) -> None:
+            _watch.discard(record.info[_LINE])  # that of a server that was tried before this one
             line = Line(own, self._answer_timeout_s)
             _watch.add(line, self)
             record.info[_LINE] = line

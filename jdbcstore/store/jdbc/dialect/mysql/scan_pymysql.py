@@ -21,7 +21,7 @@ from pymysql.constants import COMMAND, CR
 
 from jdbcstore.store.jdbc.dialect.base.scan import TableScan
 from jdbcstore.store.jdbc.dialect.base.scan_columns import PADDING, Bools, Bytes, Places, gathered, integers, values
-from jdbcstore.store.jdbc.dialect.mysql.session import SharedTlsConnection
+from jdbcstore.store.jdbc.dialect.mysql.session import connected
 
 __all__ = ["batches"]
 
@@ -40,9 +40,10 @@ _PATIENCE_S: Final = 24 * 3600
 
 def batches(scan: TableScan) -> Iterator[pa.RecordBatch]:
     """The rows of a scan; see `jdbcstore.spark.scan.Scan.batches`."""
-    arguments, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
+    _, keywords = scan.url.get_dialect()().create_connect_args(scan.url)
     defaults = {"charset": "utf8mb4", "connect_timeout": scan.options.connect_timeout_s}
-    connection: Any = SharedTlsConnection(*arguments, **{**defaults, **keywords})
+    given = {**defaults, **keywords, "read_from": scan.options.read_from}
+    connection: Any = connected(given, lambda line: line.close())
     try:
         connection.query(f"SET SESSION sql_mode='STRICT_ALL_TABLES', net_write_timeout={_PATIENCE_S}")
         connection.query("SET SESSION TRANSACTION READ ONLY")

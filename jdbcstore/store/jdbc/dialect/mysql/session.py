@@ -34,10 +34,13 @@ from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Replication
 
-__all__ = ["MySQLDialect", "SharedTlsConnection"]
+__all__ = ["MySQLDialect", "connected"]
 
 #: A statement that waits must not look like a connection that is broken.
 _SIGNAL_WAIT_MOST_S: Final = 1.0
+
+#: For so long one of several servers is tried at least, in seconds.
+_LEAST_S: Final = 2
 
 #: The session has just ended; it is another user's.
 _NOT_KILLED: Final = ("1094", "1095")
@@ -66,6 +69,7 @@ class MySQLDialect(MySQLStatements):
                 # that.
                 "init_command": "SET SESSION sql_mode='STRICT_ALL_TABLES', "
                 f"innodb_lock_wait_timeout={lock_s},lock_wait_timeout={lock_s}",
+                "read_from": options.read_from,
             },
         }
 
@@ -77,22 +81,7 @@ class MySQLDialect(MySQLStatements):
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        hosts, told = Hosts(parameters), list[str]()
-        for host, port in hosts:
-            raw = SharedTlsConnection(**{**parameters, "host": host, "port": port}, defer_connect=True)
-            try:
-                raw.reach(opened)
-            except pymysql.err.OperationalError as error:
-                if len(hosts) == 1 or KINDS.get(code_of(error)) is AccessDenied:
-                    raise
-                told.append(str(error.args[-1]))
-                continue
-            if raw.takes_writes or len(hosts) == 1:
-                hosts.met((host, port))
-                return raw  # type: ignore[return-value]  # as PyMySQL's, whose types are stricter than the protocol
-            told.append(f"{host}:{port} takes no writes")
-            raw.close()
-        raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"no server takes writes: {'; '.join(told)}")
+        return connected(parameters, opened)  # type: ignore[return-value]  # PyMySQL's types are stricter
 
     @classmethod
     def container_expression(cls, *, collation_is_binary: bool) -> str:
@@ -251,8 +240,8 @@ class SharedTlsConnection(pymysql.connections.Connection):
     of connecting.
     """
 
-    #: Whether commits are certified by a cluster.
-    is_certified = False
+    #: Whether commits are certified by a cluster, and whether any member is as good as another.
+    is_certified = is_one_of_equals = False
     #: Whether the server took writes when the session began.
     takes_writes = True
     _writing = ""
@@ -270,8 +259,12 @@ class SharedTlsConnection(pymysql.connections.Connection):
         except BaseException:
             line.close()
             raise
+        raw: Any = self
+        usual_s, raw._read_timeout = raw._read_timeout, raw.connect_timeout  # the next one may be there
         self.connect(line)
+        raw._read_timeout = usual_s
         state = ClusterState(self)
+        self.is_one_of_equals = state.kind is ClusterKind.GALERA
         self.is_certified, self.takes_writes = state.kind is not ClusterKind.NONE, state.takes_writes
         self._writing = state.writing
         if state.reading and self.takes_writes:
@@ -286,6 +279,40 @@ class SharedTlsConnection(pymysql.connections.Connection):
     def _create_ssl_ctx(self, sslp: Mapping[str, object]) -> ssl.SSLContext:
         context: ssl.SSLContext = super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # private
         return context
+
+
+def connected(parameters: Mapping[str, Any], opened: Callable[[socket.socket], None]) -> SharedTlsConnection:
+    """A connection to the first server that takes writes, or, where a standby is to be read, to one that takes none.
+
+    Args:
+        parameters: PyMySQL's, with `host` as `Hosts` takes it, and `JdbcOptions.read_from`.
+        opened: as of `Dialect.connect`; called for each server that is tried.
+
+    Raises:
+        pymysql.err.OperationalError: there is none; the text has what each said. One server that is alone is taken as
+            it is, unless a standby is wanted.
+    """
+    given = dict(parameters)
+    wants_standby, hosts, told = given.pop("read_from", "primary") == "standby", Hosts(given), list[str]()
+    given["connect_timeout"] = max(_LEAST_S, given["connect_timeout"] // len(hosts))
+    for host, port in hosts:
+        raw = SharedTlsConnection(**{**given, "host": host, "port": port}, defer_connect=True)
+        try:
+            raw.reach(opened)
+        except pymysql.err.OperationalError as error:
+            if len(hosts) == 1 or KINDS.get(code_of(error)) is AccessDenied:
+                raise
+            told.append(str(error.args[-1]))
+            continue
+        if (raw.is_one_of_equals and raw.takes_writes) or raw.takes_writes is not wants_standby:
+            hosts.met((host, port))
+            return raw
+        if len(hosts) == 1 and not wants_standby:
+            return raw
+        told.append(f"{host}:{port} takes {'' if raw.takes_writes else 'no '}writes")
+        raw.close()
+    wanted = "no server is a standby" if wants_standby else "no server takes writes"
+    raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"{wanted}: {'; '.join(told)}")
 
 
 @cache

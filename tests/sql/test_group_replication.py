@@ -119,7 +119,9 @@ def test_of_several_primaries_none_lets_a_former_master_write(
             execute("UPDATE ACTIVEMQ_LOCK SET TIME = 1")
             assert successor.locker().acquire() is not None
             successor.start()
-            late = queue.remove_message(text_message(1).message_id)
+            message_id = text_message(1).message_id
+            assert message_id is not None
+            late = queue.remove_message(message_id)
             if not is_certified:
                 late.result(WAIT_S)
         if is_certified:

@@ -270,9 +270,10 @@ class SharedTlsConnection(pymysql.connections.Connection):
         except BaseException:
             line.close()
             raise
-        usual_s, self._read_timeout = self._read_timeout, self.connect_timeout  # the next one may be there
+        raw: Any = self
+        usual_s, raw._read_timeout = raw._read_timeout, raw.connect_timeout  # the next one may be there
         self.connect(line)
-        self._read_timeout = usual_s
+        raw._read_timeout = usual_s
         state = ClusterState(self)
         self.is_one_of_equals = state.kind is ClusterKind.GALERA
         self.is_certified, self.takes_writes = state.kind is not ClusterKind.NONE, state.takes_writes

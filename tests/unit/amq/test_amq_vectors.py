@@ -164,6 +164,9 @@ def test_subscriptions_whose_records_are_gone(directory: Path) -> None:
     with AMQPersistenceAdapter(directory) as adapter:
         topic = adapter.topic_message_store(Topic("T.ONE"))
         assert {info.key.subscription_name for info in topic.all_subscriptions()} == {"d1", "d2"}
+        # From now on the journal tells it, too.
+        known = replay(Journal(directory / "journal")).destinations[Topic("T.ONE")].subscriptions
+        assert set(known) == {"c1:d1", "c1:d2"}
         topic.add_message(text_message(1)).result(30)
         topic.delete_subscription(SubscriptionKey("c1", "d2")).result(30)
     os.unlink(directory / "jdbcstore-index.sqlite")

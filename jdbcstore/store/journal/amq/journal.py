@@ -13,7 +13,7 @@ of one was written by a broker, and is a batch by itself.
 **Zeros.** A broker that replays stops at the first zeros, and does not look at the files behind. This reader goes on
 with the next file, and tells (`Journal.ends_early`).
 
-Source of the format: `AsyncDataManager` of ActiveMQ 5.3.2, and journals that it wrote.
+Source of the format: AsyncDataManager of ActiveMQ 5.3.2, and journals that it wrote.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["JOURNAL", "StoreJournal"]
+__all__ = ["JOURNAL", "StoreJournal", "told_by_the_reference_store"]
 
 #: Of the journal, in the directory of the store.
 JOURNAL: Final = "journal"
@@ -80,3 +80,13 @@ class StoreJournal(Journal):
                 if isinstance(xid, XATransactionId) and xid not in store.prepared
             ]
         return gone
+
+
+def told_by_the_reference_store(state: State) -> list[Command]:
+    """The durable subscriptions of a state that stand in no journal file any more, as they began."""
+    return [
+        Subscription(destination, text, False, one.info_bytes)
+        for destination, stored in state.destinations.items()
+        for text, one in stored.subscriptions.items()
+        if one.location.file == _REFERENCE_STORE_FILE
+    ]

@@ -20,6 +20,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
@@ -71,6 +72,7 @@ _JOURNALS: Final[dict[str, type[KahaDBOptions]]] = {
     _KAHADB: KahaDBOptions,
     "amq:": AMQOptions,
     "leveldb:": LevelDBOptions,
+    "mkahadb:": MKahaDBOptions,
 }
 _PASSWORD_CHARS_MAX: Final = 4096
 
@@ -207,6 +209,10 @@ def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) 
 
         refuse_what_is_no_amq_store(directory)
         return AMQPersistenceAdapter(directory, found)
+    if isinstance(found, MKahaDBOptions):
+        from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
+
+        return MKahaDBPersistenceAdapter(directory, found)
     if isinstance(found, LevelDBOptions):
         from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
         from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store

@@ -104,12 +104,15 @@ class JournalPersistenceAdapter(PersistenceAdapter):
         self._transactions: JournalTransactionStore
         self._jobs: Final = JournalJobStore(self)
         self.scheduler = scheduler
-        self._locker: Final = (
-            SharedFileLocker(directory, options.lock, file_pattern=store_format.file_pattern)
-            if options.use_lock
-            else NoLocker(options.lock)
-        )
+        self._locker: Final = self._new_locker()
         self._acquired_itself = False
+
+    def _new_locker(self) -> SharedFileLocker | NoLocker:
+        """The adapter's locker; somebody who has several stores may have one for all."""
+        options = self.options
+        if not options.use_lock:
+            return NoLocker(options.lock)
+        return SharedFileLocker(self.directory, options.lock, file_pattern=self.format.file_pattern)
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
@@ -452,16 +455,22 @@ class JournalPersistenceAdapter(PersistenceAdapter):
     # -- reading -------------------------------------------------------------------------------------------------
 
     def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
-        index = self.reading()
-        rows = index.expired(now_ms, messages_max, after)
-        found: list[Expired] = []
-        for sequence, id, level, _ in rows:
-            known = index.known.by_id(id)
-            keys = _waiting(index, known, level, sequence)
-            if keys or not known.destination.is_topic:
-                found.append(Expired(known.destination, sequence, level, keys))
+        rows = self.expired_rows(now_ms, messages_max, after)
+        found = [one for row in rows if (one := self.expired_row(row)) is not None]
         is_end = len(rows) < messages_max
         return ExpiredPage(found, None if is_end else (rows[-1][3], rows[-1][0]))
+
+    def expired_rows(self, now_ms: int, messages_max: int, after: tuple[int, int]) -> list[tuple[int, int, int, int]]:
+        """For `expired_messages`: sequence, number of the destination, level, and when it expired."""
+        return self.reading().expired(now_ms, messages_max, after)
+
+    def expired_row(self, row: tuple[int, int, int, int]) -> Expired | None:
+        """What one of them says; None if everybody has acknowledged it."""
+        index = self.reading()
+        sequence, id, level, _ = row
+        known = index.known.by_id(id)
+        keys = _waiting(index, known, level, sequence)
+        return Expired(known.destination, sequence, level, keys) if keys or not known.destination.is_topic else None
 
     def last_message_broker_sequence_id(self) -> int:
         return self._opened().given

@@ -1,0 +1,616 @@
+"""Several KahaDB stores as one: each destination is in one of them, and they share lock and numbers.
+
+What concerns one store is that store's business. A commit over several is done as ActiveMQ does it: prepared in each,
+the outcome written to ``txStore``, committed in each. From its first to its last step no message of these stores gets a
+number, so that pages do not pass what becomes visible later; everything else goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.errors import (
+    JdbcStoreError,
+    LeaseLost,
+    OutcomeUnknown,
+    SchemaMismatch,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    TransientStoreError,
+)
+from jdbcstore.identifiers import ProducerId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import (
+    Commit,
+    ExpiredPage,
+    Locker,
+    MessageStore,
+    PersistenceAdapter,
+    PreparedTransaction,
+    TransactionStore,
+)
+from jdbcstore.store.disk import make_directory
+from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.known import KnownDestination
+from jdbcstore.store.journal.messages import JournalMessageStore
+from jdbcstore.store.journal.mkahadb.filters import (
+    EVERYTHING,
+    TX_STORE,
+    chosen,
+    directory_name,
+    filter_of,
+    filters_of,
+    is_store,
+)
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
+from jdbcstore.store.journal.mkahadb.outcomes import LOCAL_XA_FORMAT, Outcomes
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
+from jdbcstore.store.journal.topics import JournalTopicMessageStore
+from jdbcstore.store.journal.work import Acknowledge, Came, Decide, Meant, PrepareAll, Write
+from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
+from jdbcstore.store.unlocked import NoLocker
+
+__all__ = ["MKahaDBPersistenceAdapter"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _SharedLocker(NoLocker):
+    """The lock of all, as one of the stores sees it."""
+
+    def __init__(self, locker: SharedFileLocker | NoLocker) -> None:
+        super().__init__(locker.options)
+        self._of_all = locker
+
+    def prove(self) -> None:
+        self._of_all.prove()
+
+    def hold(self) -> Callable[[], object]:
+        return self._of_all.hold()
+
+
+class _Child(KahaDBPersistenceAdapter):
+    """One of the stores."""
+
+    def __init__(self, parent: MKahaDBPersistenceAdapter, directory: Path, options: KahaDBOptions) -> None:
+        self._parent = parent
+        super().__init__(directory, options)
+
+    @property
+    def transactions(self) -> BufferedTransactionStore:
+        """Its transactions."""
+        return self._transactions
+
+    def _new_locker(self) -> NoLocker:
+        return _SharedLocker(self._parent.shared_locker)
+
+    def next_sequence(self) -> int:
+        index = self._opened()
+        index.given = self._parent.next_number(index.given)
+        return index.given
+
+
+class MKahaDBPersistenceAdapter(PersistenceAdapter):
+    """A directory of KahaDB stores.
+
+    Args:
+        directory: the one with ``txStore`` in it; made if it is not there.
+        options: of each store, and which there are.
+    """
+
+    def __init__(self, directory: Path | str, options: MKahaDBOptions | None = None) -> None:
+        self.directory: Final = Path(directory)
+        self.options: Final = options or MKahaDBOptions()
+        self.shared_locker: Final = (
+            SharedFileLocker(directory, self.options.lock) if self.options.use_lock else NoLocker(self.options.lock)
+        )
+        names = [one.name for one in fields(KahaDBOptions)]
+        self._of_child = KahaDBOptions(**{name: getattr(self.options, name) for name in names} | {"use_lock": False})
+        self._filters: Final = filters_of(self.options.filters)
+        self._children: dict[str, _Child] = {}
+        self._where: dict[Destination, _Child] = {}
+        self._numbering = threading.Lock()
+        self._opening = threading.RLock()
+        self._given = 0
+        self._outcomes = Outcomes(self.directory / TX_STORE)
+        self._worker: ThreadPoolExecutor | None = None
+        self._transactions = _TransactionStore(self)
+        self._global_id = b""
+        self._count = 0
+        self._acquired_itself = False
+        self._is_broken = False
+
+    def locker(self) -> Locker:
+        """The lock of the directory, which Java brokers take, too; as that of a KahaDB store."""
+        return self.shared_locker
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._worker is not None:
+            raise StoreError("the store is started already")
+        make_directory(self.directory)
+        locker = self.shared_locker
+        if isinstance(locker, SharedFileLocker) and locker.lease is None:
+            if locker.acquire() is None:
+                raise locker.held_by_another()
+            self._acquired_itself = True
+        try:
+            self._open()
+        except BaseException:
+            self._close_children(abandon=True)
+            self._resign()
+            raise
+
+    def _open(self) -> None:
+        self._is_broken, self._given = False, 0
+        self._global_id = b"jdbcstore:" + secrets.token_hex(8).encode()
+        for path in sorted(self.directory.iterdir()):
+            if path.name != TX_STORE and is_store(path):
+                self._child(path.name)
+        if not self.options.per_destination:
+            self._child(next((one for one in EVERYTHING if one in self._children), EVERYTHING[0]))
+        self._outcomes.read()
+        is_done = self._decide()
+        self._outcomes.open(self._of_child, is_done=is_done)
+        self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
+
+    def _child(self, name: str) -> _Child:
+        """The store of a directory, opened."""
+        with self._opening:
+            child = self._children.get(name)
+            if child is None:
+                child = _Child(self, self.directory / name, self._of_child)
+                child.start()
+                self._children[name] = child
+                self.next_number(child.last_message_broker_sequence_id(), step=0)
+                for destination in child.destinations():
+                    other = self._where.setdefault(destination, child)
+                    if other is not child:
+                        log.warning("%s is in two stores: %s counts", destination, other.directory.name)
+            return child
+
+    def _decide(self) -> bool:
+        """What was prepared for a commit over several stores gets its outcome. Whether nothing is left open."""
+        for child in self._children.values():
+            for xid in list(child.reading().prepared()):
+                if xid.format_id != LOCAL_XA_FORMAT:
+                    continue
+                if self._outcomes.is_damaged:
+                    log.error("%s is damaged: transaction %s in %s is left in doubt", TX_STORE, xid, child.directory)
+                    continue
+                is_commit = xid in self._outcomes.decided
+                log.info("decided transaction=%s store=%s commits=%s", xid, child.directory.name, is_commit)
+                store = child.transaction_store()
+                (store.commit_prepared(xid) if is_commit else store.rollback_prepared(xid)).result()
+        return not self._outcomes.is_damaged
+
+    def stop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        worker.shutdown(wait=True)
+        try:
+            self._close_children(abandon=False)
+        finally:
+            self._outcomes.close()
+            self._resign()
+
+    def abandon(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        self._close_children(abandon=True)
+        worker.shutdown(wait=False, cancel_futures=True)
+        self._resign()
+
+    def _close_children(self, *, abandon: bool) -> None:
+        children, self._children, self._where = list(self._children.values()), {}, {}
+        with ExitStack() as stack:
+            for child in children:
+                stack.callback(child.abandon if abandon else child.stop)
+
+    def _resign(self) -> None:
+        if self._acquired_itself:
+            self._acquired_itself = False
+            self.shared_locker.release()
+
+    def _opened(self) -> list[_Child]:
+        if self._worker is None:
+            raise StoreClosed("the store is stopped; start it first")
+        return list(self._children.values())
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    def next_number(self, least: int, step: int = 1) -> int:
+        """A number behind all that were given out in any store, and behind this one."""
+        with self._numbering:
+            self._given = max(self._given, least) + step
+            return self._given
+
+    def last_message_broker_sequence_id(self) -> int:
+        self._opened()
+        return self._given
+
+    # -- destinations --------------------------------------------------------------------------------------------
+
+    def child_of(self, destination: Destination) -> _Child:
+        """The store of a destination, which is made if it is not there."""
+        self._opened()
+        found = self._where.get(destination)
+        if found is None:
+            with self._opening:
+                found = self._where[destination] = self._child(self._name_for(destination))
+        return found
+
+    def _name_for(self, destination: Destination) -> str:
+        there = {filter_of(name): name for name in self._children}
+        wanted = [*self._filters, *(one for one in there if one is not None)]
+        pattern = chosen(destination, wanted)
+        if pattern is not None:
+            return there.get(pattern) or directory_name(pattern.qualified_name)
+        if self.options.per_destination:
+            return directory_name(destination.qualified_name)
+        return next((one for one in EVERYTHING if one in self._children), EVERYTHING[0])
+
+    def destinations(self) -> set[Destination]:
+        return set[Destination]().union(*(child.destinations() for child in self._opened()))
+
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> JournalMessageStore:
+        return self.child_of(queue).queue_message_store(queue, prioritized=prioritized)
+
+    def remove_queue_message_store(self, queue: Queue) -> None:
+        self.child_of(queue).remove_queue_message_store(queue)
+
+    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> JournalTopicMessageStore:
+        """As `SupportsTopics`."""
+        return self.child_of(topic).topic_message_store(topic, prioritized=prioritized)
+
+    def remove_topic_message_store(self, topic: Topic) -> None:
+        """As `SupportsTopics`."""
+        self.child_of(topic).remove_topic_message_store(topic)
+
+    def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
+        return self.child_of(destination).remove_destination(destination)
+
+    def clean_up(self) -> int:
+        """As `SupportsTopics`."""
+        return sum(child.clean_up() for child in self._opened())
+
+    def transaction_store(self) -> TransactionStore:
+        """As `SupportsTransactions`."""
+        self._opened()
+        return self._transactions
+
+    def delete_all_messages(self) -> None:
+        for child in self._opened():
+            child.delete_all_messages()
+
+    def checkpoint(self) -> None:
+        for child in self._opened():
+            child.checkpoint()
+        if self._is_broken:
+            raise StoreUnavailable("a commit over several stores was broken off: start the store again")
+
+    def expired_messages(self, now_ms: int, messages_max: int, after: tuple[int, int] = (0, 0)) -> ExpiredPage:
+        pages = [(child, child.expired_rows(now_ms, messages_max, after)) for child in self._opened()]
+        rows = [[((row[3], row[0]), child, row) for row in found] for child, found in pages]
+        merged = list(heapq.merge(*rows, key=lambda one: one[0]))[:messages_max]
+        found = [one for _, child, row in merged if (one := child.expired_row(row)) is not None]
+        return ExpiredPage(found, None if len(merged) < messages_max else merged[-1][0])
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        return max((child.last_producer_sequence_id(producer_id) for child in self._opened()), default=-1)
+
+    # -- commits -------------------------------------------------------------------------------------------------
+
+    def commit_together(self, commit: Commit) -> Completion[None]:
+        self._opened()
+        if commit.jobs:
+            raise SchemaMismatch(
+                "several KahaDB stores in one directory keep no scheduled messages: use one KahaDB directory or a"
+                " database to schedule messages"
+            )
+        if commit.taken is not None:
+            raise StoreError("a KahaDB directory is not loaded in bulk: send the messages to its broker")
+        children: dict[_Child, None] = {}
+        for store in [one for one, _ in commit.adds] + [one for one, _ in commit.removes]:
+            children[self.child_of_store(store)] = None
+        for topic, _, _ in commit.acknowledged:
+            children[self.child_of_store(topic)] = None
+        if len(children) > 1:
+            return _OverSeveral(self, commit, list(children)).submit()
+        child = next(iter(children), None) or self.any_child()
+        return child.commit_together(commit)
+
+    def children(self) -> list[_Child]:
+        """The stores that are open. Raises `StoreClosed`."""
+        return self._opened()
+
+    def any_child(self) -> _Child:
+        """One for what belongs to no destination."""
+        children = self._opened()
+        return children[0] if children else self._child(EVERYTHING[0])
+
+    def child_of_store(self, store: MessageStore) -> _Child:
+        """The one that a store of messages is of. Raises `StoreError` when it is none of this adapter."""
+        child = self._where.get(store.destination)
+        if child is None:
+            raise StoreError(f"{store!r} is not an open store of this adapter")
+        child.own(store)
+        return child
+
+    def run(self, task: Callable[[], T], done: Completion[T], at_the_end: Callable[[], object] = lambda: None) -> None:
+        """Do something in the thread for what is over several stores, and tell the outcome."""
+        worker = self._worker
+        if worker is None:
+            at_the_end()
+            raise StoreClosed("the store is stopped: nothing can be written any more")
+
+        def work() -> None:
+            try:
+                result = task()
+            except JdbcStoreError as error:
+                done.fail(error)
+            except Exception as error:
+                log.exception("defect in a commit over several stores")
+                done.fail(OutcomeUnknown(f"a commit over several stores failed: {error!r}"))
+            else:
+                done.resolve(result)
+            finally:
+                at_the_end()
+
+        worker.submit(work)
+
+    def new_xid(self) -> XATransactionId:
+        """The next id of a transaction over several stores."""
+        with self._numbering:
+            self._count += 1
+            return XATransactionId(LOCAL_XA_FORMAT, self._global_id, str(self._count).encode())
+
+    def decided(self, xid: XATransactionId) -> None:
+        """The outcome is a commit. Raises `OutcomeUnknown`."""
+        try:
+            self._outcomes.decide(xid)
+        except StoreError as error:
+            self._is_broken = True
+            raise OutcomeUnknown(f"{TX_STORE}: {error}") from error
+
+    def done(self, xid: XATransactionId) -> None:
+        """It is done everywhere; if that cannot be written the next start finds nothing to do."""
+        with suppress(StoreError):
+            self._outcomes.done(xid)
+
+
+class _OverSeveral:
+    """A commit over several stores."""
+
+    def __init__(self, adapter: MKahaDBPersistenceAdapter, commit: Commit, children: list[_Child]) -> None:
+        self._adapter = adapter
+        self._commit = commit
+        self._children = sorted(children, key=lambda one: one.directory)
+        self._xid = adapter.new_xid()
+
+    def submit(self) -> Completion[None]:
+        """Number the messages and hand it over."""
+        prepared: dict[_Child, list[tuple[JournalMessageStore, Any, Any]]] = {child: [] for child in self._children}
+        for store, message in self._commit.adds:
+            own = self._of(store).own(store)
+            prepared[self._of(store)].append((own, message, own.prepare(message, self._xid)))
+        completion: Completion[None] = Completion()
+        held = _order_of(self._children)
+        try:
+            work = [(child, *self._parts(child, prepared[child])) for child in self._children]
+        except BaseException:
+            held.close()
+            raise
+        self._adapter.run(lambda: self._do(work), completion, held.close)
+        return completion
+
+    def _of(self, store: MessageStore) -> _Child:
+        return next(child for child in self._children if child is self._adapter.child_of(store.destination))
+
+    def _parts(self, child: _Child, prepared: Sequence[tuple[JournalMessageStore, Any, Any]]) -> tuple[Any, Any, Any]:
+        adds = [own.add_of(message, made) for own, message, made in prepared if own.is_needed]
+        # A second number, with which they become visible.
+        numbers = []
+        for own, message, _ in prepared:
+            number = own.number(message)
+            if own.is_needed:
+                numbers.append(number)
+        removed = [
+            (child.own(store).known, Meant.of(one)) for store, one in self._commit.removes if self._of(store) is child
+        ]
+        removes = [(known, one) for known, one in removed if not known.destination.is_topic]
+        acknowledged: list[tuple[KnownDestination, str, Meant]] = []
+        late: list[Acknowledge] = []
+        new = {(own.destination, str(message.message_id)): message for own, message, _ in prepared}
+        for store, key, one in self._commit.acknowledged:
+            if self._of(store) is child:
+                known, text = child.own_topic(store).known, child.format.subscription_text(key)
+                message = new.get((store.destination, str(one)))
+                if message is None:
+                    acknowledged.append((known, text, Meant.of(one)))
+                else:
+                    late.append(Acknowledge(known, text, [Meant.of(message.message_id)]))
+        acknowledged += [  # for everybody
+            (known, text, one) for known, one in removed if known.destination.is_topic for text in known.subscriptions
+        ]
+        came = [Came(str(producer), last, None) for producer, last in self._commit.producers.items()]
+        decide = [Decide(self._xid, numbers, commits=True), *(came if child is self._children[0] else ())]
+        return PrepareAll(self._xid, adds, removes, acknowledged, child.wire_version), decide, late
+
+    def _do(self, work: list[tuple[_Child, Any, Any, Any]]) -> None:
+        for earlier in self._commit.follows:
+            if (error := earlier.exception()) is not None:
+                raise TransientStoreError(f"not stored, because what it follows was not: {error}")
+        _prepared_in_each(self._xid, [(child, prepare) for child, prepare, _, _ in work])
+        self._adapter.decided(self._xid)
+        try:
+            for child, _, decide, late in work:
+                _written(child, decide)
+                if late:  # of what is added with it; a crash in between delivers it again
+                    _written(child, late)
+        except (StoreError, LeaseLost) as error:
+            raise OutcomeUnknown(f"committed, and not done in all stores before the next start: {error}") from error
+        self._adapter.done(self._xid)
+
+
+def _written(child: _Child, parts: Sequence[Any]) -> None:
+    completion: Completion[None] = Completion()
+    child.committer.submit(Write(completion, parts=parts, is_alone=True))
+    completion.result()
+
+
+def _order_of(children: Sequence[_Child]) -> ExitStack:
+    """Nobody else gives numbers in these stores until it is closed, by whatever thread."""
+    held = ExitStack()
+    for child in children:
+        child.order.acquire()
+        held.callback(child.order.release)
+    return held
+
+
+def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[_Child, Any]]) -> None:
+    """Prepare in each store, or in none. Raises `StoreError`, `LeaseLost`."""
+    try:
+        for child, part in parts:
+            _written(child, [part])
+    except (StoreError, LeaseLost):
+        for child, _ in parts:
+            with suppress(JdbcStoreError):
+                if xid in child.reading().prepared():
+                    _written(child, [Decide(xid, (), commits=False)])
+        raise
+
+
+class _TransactionStore(BufferedTransactionStore):
+    """Prepared transactions, each in the stores that it concerns."""
+
+    def __init__(self, adapter: MKahaDBPersistenceAdapter) -> None:
+        options = adapter.options
+        super().__init__(
+            adapter, messages_max=options.transaction_messages_max, bytes_max=options.transaction_bytes_max
+        )
+        self._all = adapter
+
+    def _with(self, xid: XATransactionId) -> list[_Child]:
+        return [child for child in self._all.children() if xid in child.reading().prepared()]
+
+    def is_prepared(self, transaction_id: XATransactionId) -> bool:
+        return bool(self._with(transaction_id))
+
+    def prepared_transactions(self) -> list[PreparedTransaction]:
+        found: dict[XATransactionId, PreparedTransaction] = {}
+        for child in self._all.children():
+            for one in child.transaction_store().prepared_transactions():
+                known = found.get(one.transaction_id)
+                if known is not None:
+                    one = PreparedTransaction(
+                        one.transaction_id,
+                        [*known.added, *one.added],
+                        [*known.removed, *one.removed],
+                        [*known.acknowledged, *one.acknowledged],
+                    )
+                found[one.transaction_id] = one
+        for one in found.values():
+            assert isinstance(one.added, list)
+            one.added.sort(key=_number)
+        return list(found.values())
+
+    def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
+        xid = transaction.transaction_id
+        assert isinstance(xid, XATransactionId)
+        parts: dict[_Child, BufferedTransaction] = {}
+
+        def part(child: _Child) -> BufferedTransaction:
+            if child not in parts:
+                parts[child] = BufferedTransaction(child.transactions, xid)
+            return parts[child]
+
+        for store, message in transaction.adds:
+            part(self._all.child_of_store(store)).adds.append((store, message))
+        for store, message_id in transaction.removes:
+            part(self._all.child_of_store(store)).removes.append((store, message_id))
+        for topic, key, message_id in transaction.acknowledged:
+            part(self._all.child_of_store(topic)).acknowledged.append((topic, key, message_id))
+        if not parts:
+            part(self._all.any_child())
+        if len(parts) == 1:
+            child, one = next(iter(parts.items()))
+            return child.transactions.prepare_transaction(one)
+        return self._prepare_several(transaction, xid, sorted(parts, key=lambda one: one.directory))
+
+    def _prepare_several(
+        self, transaction: BufferedTransaction, xid: XATransactionId, children: list[_Child]
+    ) -> Completion[None]:
+        """Numbers are given in the order of the transaction, whichever store a message goes to."""
+        made = []
+        for store, message in transaction.adds:
+            message.transaction_id = xid
+            child = self._all.child_of_store(store)
+            own = child.own(store)
+            made.append((child, own, message, own.prepare(message, xid)))
+        completion: Completion[None] = Completion()
+        held = _order_of(children)
+        try:
+            adds: dict[_Child, list[Any]] = {child: [] for child in children}
+            for child, own, message, record in made:
+                adds[child].append(own.add_of(message, record))
+            parts = [(child, self._part(transaction, xid, child, adds[child])) for child in children]
+        except BaseException:
+            held.close()
+            raise
+        self._all.run(lambda: _prepared_in_each(xid, parts), completion, held.close)
+        return completion
+
+    def _part(self, transaction: BufferedTransaction, xid: XATransactionId, child: _Child, adds: list[Any]) -> Any:
+        removes = [
+            (child.own(store).known, Meant.of(one))
+            for store, one in transaction.removes
+            if self._all.child_of_store(store) is child
+        ]
+        acknowledged = [
+            (child.own_topic(topic).known, child.format.subscription_text(key), Meant.of(one))
+            for topic, key, one in transaction.acknowledged
+            if self._all.child_of_store(topic) is child
+        ]
+        return PrepareAll(xid, adds, removes, acknowledged, child.wire_version)
+
+    def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
+        return self._each(transaction_id, lambda child: child.transaction_store().commit_prepared(transaction_id))
+
+    def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
+        return self._each(transaction_id, lambda child: child.transaction_store().rollback_prepared(transaction_id))
+
+    def _each(self, xid: XATransactionId, decide: Callable[[_Child], Completion[None]]) -> Completion[None]:
+        children = self._with(xid)
+        if len(children) == 1:
+            return decide(children[0])
+        completion: Completion[None] = Completion()
+
+        def work() -> None:
+            for child in children:
+                decide(child).result()
+
+        self._all.run(work, completion)
+        return completion
+
+
+def _number(message: Message) -> int:
+    return 0 if message.message_id is None else message.message_id.broker_sequence_id

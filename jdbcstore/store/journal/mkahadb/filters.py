@@ -1,0 +1,73 @@
+"""Which destination is in which store, and what the store's directory is called.
+
+A directory has the name of its filter, with what file systems may not like as ``#`` and hexadecimal digits; of long
+ones the last 64 characters. The store for everything is called as ActiveMQ calls a destination for all others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from jdbcstore.destination import Destination, Queue, Topic, parse_destination
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["EVERYTHING", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of"]
+
+#: ActiveMQ's names of the store for everything: since 5.9 or so, and before.
+EVERYTHING: Final = ("#210", "#20")
+TX_STORE: Final = "txStore"
+_NAME_CHARACTERS: Final = 64
+_KEPT: Final = re.compile(r"[0-9A-Za-z_.#-]")
+_PREFIX: Final = re.compile(r"(queue|topic)#3a#2f#2f(.*)")
+#: What stands in the names of filters and is not kept in those of directories.
+_SPECIAL: Final = {"#3e": ">", "#2a": "*"}
+
+
+def directory_name(filter_name: str) -> str:
+    """The directory of a filter or a destination, by its qualified name."""
+    units = filter_name.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[o : o + 2], "big") for o in range(0, len(units), 2)]
+    safe = "".join(chr(one) if one < 128 and _KEPT.match(chr(one)) else f"#{one:x}" for one in codes)
+    return safe[-_NAME_CHARACTERS:]
+
+
+def filter_of(name: str) -> Destination | None:
+    """The filter of a directory by its name, as far as that can be read back; None for everything, or if it cannot."""
+    found = _PREFIX.fullmatch(name)
+    if found is None:
+        return None
+    rest = re.sub("|".join(_SPECIAL), lambda one: _SPECIAL[one[0]], found[2])
+    if "#" in rest:
+        rest = re.sub(r"#([0-9a-f]{1,4})", lambda one: chr(int(one[1], 16)), rest)
+    try:
+        return Queue(rest) if found[1] == "queue" else Topic(rest)
+    except ConfigurationError:
+        return None
+
+
+def filters_of(text: str) -> list[Destination]:
+    """Filters as an option tells them.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    return [parse_destination(name.strip()) for name in text.split(",") if name.strip()]
+
+
+def chosen(destination: Destination, filters: Iterable[Destination]) -> Destination | None:
+    """The filter that takes a destination: the one that says most about it."""
+    found = [one for one in filters if type(one) is type(destination) and one.matches(destination)]
+    return max(found, key=_said, default=None)
+
+
+def _said(pattern: Destination) -> tuple[int, int, int]:
+    parts = pattern.physical_name.split(".")
+    return ("*" not in parts and ">" not in parts, sum(part not in ("*", ">") for part in parts), ">" not in parts)
+
+
+def is_store(directory: Path) -> bool:
+    """Whether there are journals in it."""
+    return directory.is_dir() and any(directory.glob("db-*.log"))

@@ -246,9 +246,10 @@ class Channel(virtual.Channel):
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
         """How many messages of each queue may be unsettled; 0 is no limit."""
         self._qos.prefetch_count = prefetch_count or 0
-        self._grant()
+        self.grant()
 
-    def _grant(self) -> None:
+    def grant(self) -> None:
+        """Have the broker send what may be here."""
         for queue in {queue for queue, _, _ in self._consuming.values()}:
             self.consumption(queue).grant(self._qos.prefetch_count)
 

@@ -175,6 +175,8 @@ class Transport(virtual.Transport):
         """
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while not self._hand_over():
+            for channel in self.channels:
+                channel.grant()
             remaining_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
             if not self.switchboard.wait(self._has_ready, remaining_s):
                 raise TimeoutError(f"no message within {timeout:g} s")

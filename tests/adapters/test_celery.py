@@ -122,6 +122,17 @@ def test_events_reach_who_listens(app: Celery, worker: Worker) -> None:
     assert not listener.is_alive()
 
 
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_workers_without_processes_run_and_acknowledge_all(
+    app: Celery, broker_url: str, tmp_path: Path, pool: str
+) -> None:
+    with Worker(broker_url, tmp_path, pool, "-P", pool, "-c", "4"):
+        results = [task(app, "add", n, 1).delay() for n in range(100)]
+        assert [result.get(timeout=WAIT_S) for result in results] == list(range(1, 101))
+    with app.connection() as connection:
+        assert connection.default_channel.queue_declare("celery", passive=True).message_count == 0
+
+
 def test_the_task_of_a_worker_that_is_killed_runs_again(app: Celery, broker_url: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with Worker(broker_url, tmp_path, "first", "-c", "1") as first:

@@ -177,8 +177,16 @@ def test_a_failover_under_load_loses_no_task(store: str, tmp_path: Path) -> None
         assert len(sent) == 400, refused[:3]
 
 
-def test_a_broker_inside_of_a_program_is_found_by_the_others(tmp_path: Path) -> None:
-    url = f"jdbcstore+sqlite:///{tmp_path / 'laptop.db'}"
+@pytest.fixture(params=["sqlite", "postgresql"])
+def embedded_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a store on which the first program runs the broker."""
+    if request.param == "sqlite":
+        return f"jdbcstore+sqlite:///{tmp_path / 'laptop.db'}"
+    return f"jdbcstore+{request.getfixturevalue('postgresql_url')}"
+
+
+def test_a_broker_inside_of_a_program_is_found_by_the_others(embedded_url: str, tmp_path: Path) -> None:
+    url = embedded_url
     send = "from tests.adapters.celery_app import add; print(add.delay(2, 3).get(timeout=60))"
     with Worker(url, tmp_path, "one", "-c", "1"):
         command = [sys.executable, "-W", "ignore", "-c", send]

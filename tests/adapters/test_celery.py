@@ -122,6 +122,17 @@ def test_events_reach_who_listens(app: Celery, worker: Worker) -> None:
     assert not listener.is_alive()
 
 
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_workers_without_processes_run_and_acknowledge_all(
+    app: Celery, broker_url: str, tmp_path: Path, pool: str
+) -> None:
+    with Worker(broker_url, tmp_path, pool, "-P", pool, "-c", "4"):
+        results = [task(app, "add", n, 1).delay() for n in range(100)]
+        assert [result.get(timeout=WAIT_S) for result in results] == list(range(1, 101))
+    with app.connection() as connection:
+        assert connection.default_channel.queue_declare("celery", passive=True).message_count == 0
+
+
 def test_the_task_of_a_worker_that_is_killed_runs_again(app: Celery, broker_url: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with Worker(broker_url, tmp_path, "first", "-c", "1") as first:
@@ -166,8 +177,16 @@ def test_a_failover_under_load_loses_no_task(store: str, tmp_path: Path) -> None
         assert len(sent) == 400, refused[:3]
 
 
-def test_a_broker_inside_of_a_program_is_found_by_the_others(tmp_path: Path) -> None:
-    url = f"jdbcstore+sqlite:///{tmp_path / 'laptop.db'}"
+@pytest.fixture(params=["sqlite", "postgresql"])
+def embedded_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a store on which the first program runs the broker."""
+    if request.param == "sqlite":
+        return f"jdbcstore+sqlite:///{tmp_path / 'laptop.db'}"
+    return f"jdbcstore+{request.getfixturevalue('postgresql_url')}"
+
+
+def test_a_broker_inside_of_a_program_is_found_by_the_others(embedded_url: str, tmp_path: Path) -> None:
+    url = embedded_url
     send = "from tests.adapters.celery_app import add; print(add.delay(2, 3).get(timeout=60))"
     with Worker(url, tmp_path, "one", "-c", "1"):
         command = [sys.executable, "-W", "ignore", "-c", send]

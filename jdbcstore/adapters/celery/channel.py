@@ -25,7 +25,7 @@ from jdbcstore.adapters.celery.consumption import Consumption, Delivery, ack, ag
 from jdbcstore.adapters.celery.envelope import frame_headers, marshal, unmarshal
 from jdbcstore.adapters.celery.names import Names
 from jdbcstore.adapters.celery.switchboard import Switchboard
-from jdbcstore.adapters.stomp_link import StompLink
+from jdbcstore.adapters.stomp_link import LinkLost, StompLink
 
 __all__ = ["Channel", "QueueKind"]
 
@@ -241,14 +241,16 @@ class Channel(virtual.Channel):
             self._delete(queue)
 
     def _consumer_of(self, queue: str) -> _Consumer | None:
-        return next((consumer for consumer in self._consuming.values() if consumer[0] == queue), None)
+        consuming = list(self._consuming.values())  # other threads ask when they acknowledge
+        return next((consumer for consumer in consuming if consumer[0] == queue), None)
 
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
         """How many messages of each queue may be unsettled; 0 is no limit."""
         self._qos.prefetch_count = prefetch_count or 0
-        self._grant()
+        self.grant()
 
-    def _grant(self) -> None:
+    def grant(self) -> None:
+        """Have the broker send what may be here."""
         for queue in {queue for queue, _, _ in self._consuming.values()}:
             self.consumption(queue).grant(self._qos.prefetch_count)
 
@@ -305,15 +307,29 @@ class Channel(virtual.Channel):
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        if self.connection is None:
+            raise LinkLost("the connection of this channel is closed: what was not acknowledged is delivered again")
+
     def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
-        """It was consumed; with `multiple` all up to it were."""
+        """It was consumed; with `multiple` all up to it were. Any thread may say so.
+
+        Raises:
+            LinkLost: the connection is gone, and the message is delivered again.
+        """
+        self._check_open()
         for tag in [tag for tag in self._unsettled if tag <= delivery_tag] if multiple else [delivery_tag]:
             delivery = self._unsettled.pop(tag, None)
             if delivery is not None and delivery.consumption is not None:
                 self._settle(tag, delivery.consumption, [ack(delivery)])
 
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
-        """It was not consumed: it goes to the end of its queue, or becomes a dead letter."""
+        """It was not consumed: it goes to the end of its queue, or becomes a dead letter.
+
+        Raises:
+            LinkLost: the connection is gone, and the message is delivered again.
+        """
+        self._check_open()
         delivery = self._unsettled.pop(delivery_tag, None)
         if delivery is None:
             return

@@ -175,6 +175,8 @@ class Transport(virtual.Transport):
         """
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while not self._hand_over():
+            for channel in self.channels:
+                channel.grant()
             remaining_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
             if not self.switchboard.wait(self._has_ready, remaining_s):
                 raise TimeoutError(f"no message within {timeout:g} s")
@@ -208,13 +210,16 @@ class Transport(virtual.Transport):
         self._loop = None
 
     def _on_readable(self) -> None:
+        if self._loop is None:
+            return  # the connection was given up since this was asked for
         with suppress(TimeoutError):  # it was a heart-beat, or a part of a message
             self.drain_events(self, timeout=0)
 
     def has_room(self) -> None:
         """Something may be delivered that did not just come."""
-        if self._loop is not None and (self.link.messages or self._has_ready()):
-            self._loop.call_soon(self._on_readable)
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon(self._on_readable)  # it may be another thread that says so: nothing is looked at here
 
     def get_heartbeat_interval(self, connection: Transport) -> float:
         return float(self.client.heartbeat or 0)

@@ -31,8 +31,9 @@ SERIALIZER: Final = (None, None, "application/x-jdbcstore-transport")
 def register() -> None:
     """Make the scheme known to kombu. It may be done again."""
     TRANSPORT_ALIASES[SCHEME] = "jdbcstore.adapters.celery.transport:Transport"
-    if not hasattr(kombu_urls._parse_url, "reads_brokers"):
-        kombu_urls._parse_url = _reader(kombu_urls._parse_url)
+    theirs = getattr(kombu_urls, "_parse_url", None)
+    if theirs is not None and not hasattr(theirs, "reads_brokers"):  # a kombu without it knows no lists of ports
+        kombu_urls._parse_url = _reader(theirs)
 
 
 def _reader(theirs: Callable[[str], Any]) -> Callable[[str], Any]:

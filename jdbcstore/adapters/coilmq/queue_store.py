@@ -2,7 +2,7 @@
 
 **What dequeue means.** CoilMQ asks a store to remove a message *before* it is sent to a subscriber, and never tells
 when it was acknowledged. So a message that was dequeued stays in the store, claimed, for as long as CoilMQ remembers
-its frame, which it does until the ACK (`QueueManager._pending`), or until the end of a transaction. When the frame is
+its frame, which it does until the ACK (``QueueManager._pending``), or until the end of a transaction. When the frame is
 forgotten the message is removed; when CoilMQ gives it back (`requeue`) the message moves to the end of its queue.
 After a crash everything claimed is there again: a message that was sent and not acknowledged is not lost.
 

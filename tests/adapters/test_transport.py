@@ -1,0 +1,323 @@
+"""What kombu's suite does not ask of our transport: several connections, lost ones, what the store keeps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import kombu
+import pytest
+from kombu.transport import get_transport_cls
+
+import jdbcstore.adapters.celery  # noqa: F401  # makes the transport known
+from jdbcstore import Broker, BrokerOptions, LoginRefused, running
+from jdbcstore.adapters.stomp_link import LinkLost, RequestRefused, parse_addresses
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.tls import TlsOptions
+from tests.broker.client import Client
+from tests.broker_process import BrokerProcess
+from tests.certificates import Authority
+from tests.servers.server import free_port
+
+Address = tuple[str, int]
+Connect = Callable[..., Any]
+
+JOBS = kombu.Queue("jobs", routing_key="jobs")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Closes connections."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def address() -> Iterator[Address]:
+    """A broker with the usual options."""
+    with running(Broker(MemoryPersistenceAdapter(), BrokerOptions(bind="127.0.0.1:0"))) as address:
+        yield address
+
+
+@pytest.fixture
+def connect(address: Address, stack: ExitStack) -> Connect:
+    """A new connection to the broker: ``connect(path, option=value)``."""
+
+    def connected(path: str = "", **options: Any) -> Any:
+        connection = kombu.Connection("jdbcstore://{}:{}/{}".format(*address, path), **options)
+        return stack.enter_context(connection)
+
+    return connected
+
+
+def publish(connection: Any, body: object, **options: Any) -> None:
+    """To `JOBS`, unless the options say otherwise."""
+    options = {"routing_key": "jobs", "declare": [JOBS], **options}
+    kombu.Producer(connection.default_channel).publish(body, **options)
+
+
+class Reader:
+    """Consumes, and keeps the messages."""
+
+    def __init__(self, connection: Any, queue: Any = JOBS, prefetch: int = 0) -> None:
+        self.messages: list[Any] = []
+        self._connection = connection
+        consumer = kombu.Consumer(connection.channel(), [queue], on_message=self.messages.append)
+        if prefetch:
+            consumer.qos(prefetch_count=prefetch)
+        consumer.consume()
+        self.consumer = consumer
+
+    def read(self, count: int) -> list[object]:
+        """Read until there are so many; their bodies."""
+        while len(self.messages) < count:
+            self._connection.drain_events(timeout=30)
+        return [message.payload for message in self.messages]
+
+    def is_quiet(self) -> bool:
+        """Whether nothing comes for a while."""
+        try:
+            self._connection.drain_events(timeout=0.5)
+        except TimeoutError:
+            return True
+        return False
+
+
+def test_a_binding_holds_for_publishers_who_have_not_declared_it(connect: Connect) -> None:
+    exchange = kombu.Exchange("orders", type="topic")
+    queue = kombu.Queue("audit", exchange, routing_key="order.#")
+    publisher = connect()
+    kombu.Producer(publisher.default_channel).publish(0, exchange="orders", routing_key="order.0", declare=[exchange])
+    with connect() as declaring:
+        queue(declaring.default_channel).declare()
+    kombu.Producer(publisher.default_channel).publish(1, exchange="orders", routing_key="order.1", declare=[exchange])
+    reader = Reader(connect(), queue)
+    assert reader.read(1) == [1]
+    queue(reader.consumer.channel).unbind_from(exchange, "order.#")
+    kombu.Producer(publisher.default_channel).publish(2, exchange="orders", routing_key="order.2", declare=[exchange])
+    assert reader.is_quiet()
+
+
+def test_a_fanout_reaches_each_connection_once(connect: Connect) -> None:
+    exchange = kombu.Exchange("news", type="fanout")
+    readers = [Reader(connect(), kombu.Queue(f"news-{n}", exchange)) for n in range(2)]
+    kombu.Producer(connect().default_channel).publish("hello", exchange="news", declare=[exchange])
+    for reader in readers:
+        assert reader.read(1) == ["hello"]
+        assert reader.is_quiet()
+
+
+def test_no_more_is_handed_over_than_the_prefetch_and_more_when_it_grows(connect: Connect) -> None:
+    connection = connect()
+    for n in range(10):
+        publish(connection, n)
+    reader = Reader(connect(), prefetch=3)
+    assert reader.read(3) == [0, 1, 2]
+    assert reader.is_quiet()
+    other = Reader(connect(), prefetch=2)
+    assert other.read(2) == [3, 4]
+    reader.consumer.qos(prefetch_count=5)
+    assert reader.read(5) == [0, 1, 2, 5, 6]
+    reader.messages[0].ack()
+    assert reader.read(6)[5:] == [7]
+
+
+def test_a_consumer_without_a_prefetch_is_given_more_than_its_first_thousand(connect: Connect) -> None:
+    with connect(transport_options={"confirm_publish": False}) as connection:
+        for n in range(1500):
+            publish(connection, n)
+    reader = Reader(connect())
+    assert sorted(reader.read(1500)) == list(range(1500))  # type: ignore[type-var]
+
+
+def test_what_a_lost_connection_had_comes_again(connect: Connect) -> None:
+    lost = connect()
+    publish(lost, "job")
+    reader = Reader(lost)
+    assert reader.read(1) == ["job"]
+    lost.transport.link.abort()  # as a crash does
+    again = Reader(connect())
+    assert again.read(1) == ["job"]
+    assert again.messages[0].delivery_info["redelivered"]
+    with pytest.raises(LinkLost):
+        reader.messages[0].ack()
+
+
+def test_cancelling_keeps_what_was_handed_over_and_returns_the_rest(connect: Connect) -> None:
+    connection = connect()
+    for n in range(3):
+        publish(connection, n)
+    reader = Reader(connection, prefetch=2)
+    assert reader.read(2) == [0, 1]
+    reader.consumer.cancel()
+    other = Reader(connect())
+    assert other.read(1) == [2]
+    reader.messages[0].ack()
+    reader.messages[1].requeue()
+    assert other.read(2) == [2, 1]
+    assert other.is_quiet()
+
+
+def test_a_rejected_message_is_a_dead_letter(connect: Connect) -> None:
+    connection = connect()
+    publish(connection, "poison")
+    reader = Reader(connection)
+    reader.read(1)
+    reader.messages[0].reject()
+    assert Reader(connection, kombu.Queue("ActiveMQ.DLQ")).read(1) == ["poison"]
+
+
+def test_other_threads_acknowledge_while_one_waits(connect: Connect) -> None:
+    connection = connect()
+    for n in range(200):
+        publish(connection, n)
+    reader, threads = Reader(connection, prefetch=4), []
+
+    def settle(message: Any) -> None:
+        time.sleep(0.001)
+        message.ack()
+
+    seen = 0
+    while seen < 200:
+        reader.read(seen + 1)
+        for message in reader.messages[seen:]:
+            threads.append(threading.Thread(target=settle, args=(message,)))
+            threads[-1].start()
+        seen = len(reader.messages)
+    for thread in threads:
+        thread.join()
+    connection.release()
+    assert connect().default_channel._size("jobs") == 0
+
+
+def test_a_task_for_later_waits_in_the_broker(connect: Connect) -> None:
+    connection = connect()
+    reader = Reader(connection)
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    publish(connection, "later", headers={"eta": due.isoformat()})
+    publish(connection, "now")
+    assert reader.read(2) == ["now", "later"]
+    assert datetime.now(UTC) >= due
+
+
+def test_messages_of_other_clients_are_messages(connect: Connect, address: Address) -> None:
+    with Client(address) as client:
+        client.connect()
+        client.publish("/queue/jobs", "from Java", color="red")
+    reader = Reader(connect())
+    while not reader.messages:
+        reader.consumer.channel.connection.drain_events(None, timeout=30)
+    message = reader.messages[0]
+    assert (message.body, message.content_type, message.headers["color"]) == (b"from Java", "text/plain", "red")
+    message.ack()
+
+
+def test_virtual_hosts_do_not_see_each_other(connect: Connect, address: Address) -> None:
+    one, two = connect("one"), connect("two")
+    publish(one, "mine")
+    assert Reader(two).is_quiet()
+    assert Reader(one).read(1) == ["mine"]
+
+
+def test_a_queue_is_counted_purged_and_deleted(connect: Connect) -> None:
+    connection = connect()
+    for n in range(5):
+        publish(connection, n)
+    channel = connection.default_channel
+    assert channel.queue_declare("jobs", passive=True).message_count == 5
+    assert channel.queue_purge("jobs") == 5
+    publish(connection, "one more")
+    channel.queue_delete("jobs", if_empty=True)
+    assert channel._size("jobs") == 1
+    channel.queue_delete("jobs")
+    assert channel._size("jobs") == 0
+
+
+def test_names_may_have_characters_that_mean_something_to_the_broker(connect: Connect) -> None:
+    name = "a,b>*?% c"
+    connection = connect()
+    publish(connection, 1, routing_key=name, declare=[kombu.Queue(name, routing_key=name)])
+    assert Reader(connection, kombu.Queue(name)).read(1) == [1]
+
+
+def test_a_login_that_is_wrong_is_told_at_once(stack: ExitStack) -> None:
+    options = BrokerOptions(bind="127.0.0.1:0", users={"shop": "secret"}, login_delay_max_s=0.0)
+    with running(Broker(MemoryPersistenceAdapter(), options)) as (host, port):
+        good = stack.enter_context(kombu.Connection(f"jdbcstore://shop:secret@{host}:{port}/"))
+        publish(good, 1)
+        bad = stack.enter_context(kombu.Connection(f"jdbcstore://shop:wrong@{host}:{port}/"))
+        with pytest.raises(LoginRefused, match="shop"):
+            bad.connect()
+        good.release()
+
+
+def test_what_the_broker_refuses_is_an_error_of_the_channel_and_the_connection_goes_on(connect: Connect) -> None:
+    connection = connect()
+    with pytest.raises(RequestRefused, match="longer than"):
+        kombu.Producer(connection.default_channel).publish(1, routing_key="q" * 300)
+    assert RequestRefused in get_transport_cls("jdbcstore").channel_errors
+    publish(connection, "good")
+    assert Reader(connection).read(1) == ["good"]
+
+
+def test_with_tls_a_broker_has_to_prove_who_it_is(stack: ExitStack, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server = authority.identity("broker")
+    tls = TlsOptions(certificate=str(server.certificate), key=str(server.key))
+    options = BrokerOptions(bind="stomp+ssl://127.0.0.1:0")
+    with running(Broker(MemoryPersistenceAdapter(), options, tls=tls)) as (host, port):
+        url = f"jdbcstore://{host}:{port}/"
+        good = stack.enter_context(kombu.Connection(url, ssl={"ca_certs": str(authority.certificate)}))
+        for n in range(50):
+            publish(good, n)
+        assert Reader(good).read(50) == list(range(50))
+        stranger = stack.enter_context(kombu.Connection(url, ssl=True))
+        with pytest.raises(LinkLost, match="certificate"):
+            stranger.connect()
+        good.release()
+
+
+def test_a_silent_broker_is_taken_for_lost(tmp_path: Path, stack: ExitStack) -> None:
+    with BrokerProcess(f"sqlite:///{tmp_path / 'broker.db'}", tmp_path) as broker:
+        url = f"jdbcstore://127.0.0.1:{broker.port}/"
+        connection = stack.enter_context(kombu.Connection(url, heartbeat=1))
+        reader = Reader(connection)
+        broker.pause()
+        began_s = time.monotonic()
+        with pytest.raises(LinkLost, match="silent"):
+            reader.read(1)
+        assert time.monotonic() - began_s < 20
+        broker.proceed()
+
+
+def test_several_brokers_with_ports_are_one_url(address: Address, stack: ExitStack) -> None:
+    url = f"jdbcstore://shop:secret@127.0.0.1:{free_port()},{address[0]}:{address[1]}/"
+    connection = stack.enter_context(kombu.Connection(url))
+    publish(connection, 1)
+    assert connection.transport.link.address == address
+    assert "secret" not in connection.as_uri()
+    assert connection.virtual_host == "/"
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost", [("localhost", 7)]),
+        ("a:1,b", [("a", 1), ("b", 7)]),
+        ("[::1]:2, [::1]", [("::1", 2), ("::1", 7)]),
+    ],
+)
+def test_addresses_are_read(text: str, addresses: list[Address]) -> None:
+    assert parse_addresses(text, 7) == addresses
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host:", "host:x", "host:0", "host:65536"])
+def test_what_is_no_address_is_told(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_addresses(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ import click
 from jdbcstore.console.face import Face, face_options
 from jdbcstore.errors import ConfigurationError, JdbcStoreError
 from jdbcstore.management.archive import restored
+from jdbcstore.store.disk import make_file
 
 __all__ = ["export", "import_"]
 
@@ -45,7 +47,9 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
     if state is None and file.exists():
         raise ConfigurationError(f"{file} is there already: remove it, or give another name")
     after, count = (state or {}).get("after", ""), (state or {}).get("count", 0)
-    with file.open("r+b" if state else "xb") as out:
+    if state is None:
+        os.close(make_file(file))  # for nobody else's eyes
+    with file.open("r+b") as out:
         out.truncate(int((state or {}).get("bytes", 0)))
         out.seek(0, 2)
         while after is not None:

@@ -14,15 +14,14 @@ in small commits, with progress, that may be cancelled. With ``is_dry_run`` it c
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from heapq import nsmallest
-from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.destination import Destination, Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JdbcStoreError, NotAuthorized, ProtocolError
 from jdbcstore.management.desk import Desk
 from jdbcstore.management.filters import EVERYTHING, Filter
+from jdbcstore.management.observation import Totals
 from jdbcstore.management.operations import Operation, Placing
 from jdbcstore.management.rights import OPERATOR, Rights
 from jdbcstore.management.views import (
@@ -97,26 +96,24 @@ class Management:
     def broker(self) -> BrokerView:
         """The broker as a whole, as far as the person may see destinations."""
         broker, observation, master = self._broker, self._desk.observation, self.master()
-        seen = self._seen()
-        queues = [view for view in seen if view.kind == "queue"]
-        waiting = [view for view in queues if not view.is_dead_letter_queue]
-        oldest = [view.oldest_ms for view in waiting if view.oldest_ms is not None]
+        may_see_all = self.rights.may_see_everything
+        totals = observation.totals if may_see_all else Totals.of(self._seen())
         addresses = broker.addresses if broker.is_running else []
         return BrokerView(
             **{name: getattr(master, name) for name in MasterView.__dataclass_fields__},
             version=VERSION,
             addresses=tuple(f"{host}:{port}" for host, port in addresses),
             started_ms=observation.started_ms,
-            queues=len(queues),
-            topics=len(seen) - len(queues),
+            queues=totals.queues,
+            topics=totals.topics,
             connections=len(broker.clients),
             subscriptions=broker.memory.consumers,
-            depth=sum(view.depth for view in waiting),
-            in_flight=sum(view.in_flight for view in waiting),
-            dead_letters=sum(view.depth for view in queues if view.is_dead_letter_queue),
-            oldest_ms=min(oldest, default=None),
-            rate_in=sum(view.rate_in for view in seen),
-            rate_out=sum(view.rate_out for view in waiting),
+            depth=totals.depth,
+            in_flight=totals.in_flight,
+            dead_letters=totals.dead_letters,
+            oldest_ms=totals.oldest_ms,
+            rate_in=totals.rate_in,
+            rate_out=totals.rate_out,
             loop_lag_ms=observation.loop_lag_ms,
             is_draining=broker.gate.is_draining,
             looked_ms=observation.looked_ms,
@@ -185,18 +182,20 @@ class Management:
         if sort not in _SORTABLE:
             raise ConfigurationError(f"sort has to be one of {', '.join(_SORTABLE)}, got {sort!r}")
 
+        observation, rights = self._desk.observation, self.rights
+        may_see_all, folded = rights.may_see_everything, text.lower()
+
         def select() -> tuple[Sequence[DestinationView], int]:
-            folded = text.lower()
             chosen = [
                 view
-                for view in seen
+                for name, view in observation.ordered(sort, is_descending=is_descending)
                 if (not kind or view.kind == kind)
                 and (with_temporary or not view.is_temporary)
                 and folded in view.name.lower()
+                and (may_see_all or rights.may_see(name))
             ]
-            return _page(chosen, sort, is_descending, offset, count), len(chosen)
+            return chosen[offset : offset + count], len(chosen)
 
-        seen = self._seen()
         return await self._broker.loop.run_in_executor(None, select)  # very many take longer than a slice
 
     async def look(self) -> None:
@@ -206,7 +205,7 @@ class Management:
     def destination(self, name: str) -> DestinationView:
         """One destination. Raises UnknownDestination."""
         destination = self._visible(name)
-        view = self._desk.observation.destinations.get(destination)
+        view = self._desk.observation.view_of(destination)
         return view or DestinationView(str(destination), "queue" if destination.is_queue else "topic")
 
     async def connections(self) -> Sequence[ConnectionView]:
@@ -629,23 +628,6 @@ class Management:
 
     def _write(self, action: str, subject: str, outcome: str) -> None:
         self._desk.audit.write(self._broker.now_ms(), self.rights.name, action, subject, outcome)
-
-
-def _page(
-    views: list[DestinationView], sort: str, is_descending: bool, offset: int, count: int
-) -> Sequence[DestinationView]:
-    """Some of very many, sorted; None goes last."""
-    field = attrgetter(sort)
-
-    def key(view: DestinationView) -> tuple[bool, Any, str]:
-        value = field(view)
-        if is_descending and isinstance(value, int | float):
-            value = -value
-        return value is None, value, view.name
-
-    if is_descending and sort in ("name", "kind"):
-        return sorted(views, key=key, reverse=True)[offset : offset + count]
-    return nsmallest(offset + count, views, key=key)[offset:] if count < len(views) else sorted(views, key=key)[offset:]
 
 
 def _placed(message: Message, place: Destination) -> Message:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.lifecycle import State, Status
@@ -25,13 +27,14 @@ from jdbcstore.management.views import DestinationView, Sample, TermView
 from jdbcstore.store.commit_numbers import CountsCommits
 from jdbcstore.store.contract import Cursor, MessageStore
 
-__all__ = ["Observation"]
+__all__ = ["Observation", "Totals"]
 
 log = logging.getLogger(__name__)
 
 _ROUND_S: Final = 2.0
-#: A round may take this part of the loop's time.
+#: A round may take this part of the loop's time, unless that would make views older than so many seconds.
 _PART_MAX: Final = 0.02
+_PAUSE_MOST_S: Final = 30.0
 #: Samples of the last hour.
 _SAMPLE_S: Final = 5.0
 _SAMPLES_MAX: Final = 720
@@ -44,10 +47,45 @@ _LAG_S: Final = 0.5
 _DECAY: Final = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over destinations; dead letters count for themselves alone."""
+
+    queues: int = 0
+    topics: int = 0
+    depth: int = 0
+    in_flight: int = 0
+    dead_letters: int = 0
+    oldest_ms: int | None = None
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+
+    @classmethod
+    def of(cls, views: Iterable[DestinationView]) -> Totals:
+        """The sums of some; very many take long, so in a thread."""
+        views = list(views)
+        queues = [view for view in views if view.kind == "queue"]
+        waiting = [view for view in queues if not view.is_dead_letter_queue]
+        return cls(
+            queues=len(queues),
+            topics=len(views) - len(queues),
+            depth=sum(view.depth for view in waiting),
+            in_flight=sum(view.in_flight for view in waiting),
+            dead_letters=sum(view.depth for view in queues if view.is_dead_letter_queue),
+            oldest_ms=min((view.oldest_ms for view in waiting if view.oldest_ms is not None), default=None),
+            rate_in=sum(view.rate_in for view in views),
+            rate_out=sum(view.rate_out for view in waiting),
+        )
+
+
+#: Destinations in some order.
+_Order: TypeAlias = Sequence[tuple[Destination, DestinationView]]
+
+
 class _Seen:
     """What a round has seen of one destination."""
 
-    __slots__ = ("at_s", "dequeued", "enqueued", "oldest_at", "oldest_ms", "rate_in", "rate_out")
+    __slots__ = ("at_s", "dequeued", "enqueued", "oldest_at", "oldest_ms", "rate_in", "rate_out", "still")
 
     def __init__(self, at_s: float, enqueued: int, dequeued: int) -> None:
         self.at_s = at_s
@@ -56,6 +94,8 @@ class _Seen:
         self.oldest_ms: int | None = None
         #: `Queue.dequeued` when that was read; -1 if it was not.
         self.oldest_at = -1
+        #: What a queue was like that nothing happened in, and its view; None if something did.
+        self.still: tuple[tuple[object, ...], DestinationView] | None = None
 
     def count(self, at_s: float, enqueued: int, dequeued: int) -> None:
         """Take note of counters, which begin anew with a new object."""
@@ -81,6 +121,7 @@ class Observation:
 
     Attributes:
         destinations: as the last round found them, in no order.
+        totals: their sums.
         looked_ms: when that was.
         started_ms: when this began.
         loop_lag_ms: how late the event loop was, lately.
@@ -89,6 +130,7 @@ class Observation:
 
     def __init__(self, broker: Broker) -> None:
         self.destinations: Mapping[Destination, DestinationView] = {}
+        self.totals = Totals()
         self.looked_ms = 0
         self.started_ms = 0
         self.loop_lag_ms = self.loop_lag_max_ms = 0.0
@@ -96,6 +138,11 @@ class Observation:
         self._broker = broker
         self._seen: dict[Destination, _Seen] = {}
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES_MAX)
+        #: By field and direction: of which round, and the order.
+        self._orders: dict[
+            tuple[str, bool],
+            tuple[Mapping[Destination, DestinationView], Sequence[tuple[Destination, DestinationView]]],
+        ] = {}
         self._terms: deque[TermView] = deque(maxlen=_TERMS_MAX)
         self._tasks: list[asyncio.Task[None]] = []
         #: The histogram of commits when the last sample was taken.
@@ -142,19 +189,21 @@ class Observation:
                 log.debug("a look at the destinations was not completed error=%r", str(error))
             except Exception:
                 log.exception("defect in looking at the destinations")
-            await asyncio.sleep(max(_ROUND_S, self.round_s / _PART_MAX))
+            await asyncio.sleep(min(max(_ROUND_S, self.round_s / _PART_MAX), _PAUSE_MOST_S))
 
     async def look(self) -> None:
         """Make a round now."""
         broker = self._broker
         if broker.lifecycle.state is not State.MASTER:
-            self.destinations = {}
+            self.destinations, self.totals = {}, Totals()
             return
         self.round_s = 0.0
         found: dict[Destination, DestinationView] = {}
         moved: list[Queue] = []
         await broker.slices.complete(self._looking(found, moved))
+        self.totals = await broker.loop.run_in_executor(None, Totals.of, found.values())
         self.destinations = found
+        self._orders.clear()
         self._seen = {name: seen for name, seen in self._seen.items() if name in found}
         self.looked_ms = broker.now_ms()
         for queue in moved[:_READS_MAX]:
@@ -172,6 +221,20 @@ class Observation:
             yield
 
     def _view_of_queue(self, queue: Queue, moved: list[Queue]) -> DestinationView:
+        """A queue without consumers that nothing has happened in looks as it did: of very many most are so."""
+        name = queue.destination
+        seen = self._seen.get(name)
+        like = (queue.enqueued, queue.dequeued, queue.is_paused, name in self._broker.gate.closed)
+        if seen is not None and seen.still is not None and seen.still[0] == like and not queue.consumers:
+            return seen.still[1]
+        view = self._new_view_of_queue(queue, moved)
+        seen = self._seen[name]
+        is_still = not (queue.consumers or view.in_flight or seen.rate_in or seen.rate_out)
+        is_known = not view.depth or view.oldest_ms is not None
+        seen.still = (like, view) if is_still and is_known else None
+        return view
+
+    def _new_view_of_queue(self, queue: Queue, moved: list[Queue]) -> DestinationView:
         broker, name = self._broker, queue.destination
         depth, enqueued, dequeued = queue.depth, queue.enqueued, queue.dequeued
         seen = self._counted(name, enqueued, dequeued)
@@ -240,6 +303,45 @@ class Observation:
             times += [message.broker_in_time or message.timestamp for message in page.messages]
         seen.oldest_ms, seen.oldest_at = min((time for time in times if time > 0), default=None), dequeued
 
+    def view_of(self, name: Destination) -> DestinationView | None:
+        """One destination as it is now, with rates and age as of the last round; None if it is not there."""
+        queue, topic = self._broker.queues.get(name), self._broker.topics.get(name)
+        seen = self.destinations.get(name)
+        if queue is not None:
+            return replace(
+                seen or DestinationView(name.qualified_name, "queue", is_temporary=name.is_temporary),
+                depth=queue.depth,
+                in_flight=queue.in_flight,
+                consumers=len(queue.consumers),
+                enqueued=queue.enqueued,
+                dequeued=queue.dequeued,
+                expired=queue.expired,
+                dead_lettered=self._broker.dead_lettered[name],
+                memory_bytes=queue.contents.memory_bytes,
+                is_dead_letter_queue=self._broker.is_for_dead_letters(name),
+                is_paused=queue.is_paused,
+                is_closed=name in self._broker.gate.closed,
+            )
+        return None if topic is None else self._view_of_topic(topic)
+
+    def ordered(self, sort: str, *, is_descending: bool) -> _Order:
+        """All destinations in the order of a field of theirs, those without a value last; sorted once in each round.
+
+        May be called from any thread: very many take long.
+        """
+        found = self.destinations
+        known = self._orders.get((sort, is_descending))
+        if known is not None and known[0] is found:
+            return known[1]
+        field = attrgetter(sort)
+        with_value = [item for item in found.items() if field(item[1]) is not None]
+        without = [item for item in found.items() if field(item[1]) is None]
+        with_value.sort(key=lambda item: item[1].name)
+        with_value.sort(key=lambda item: field(item[1]), reverse=is_descending)
+        order = [*with_value, *without]
+        self._orders[sort, is_descending] = found, order
+        return order
+
     # -- samples -------------------------------------------------------------------------------------------------
 
     async def _sampling(self) -> None:
@@ -249,16 +351,14 @@ class Observation:
 
     def sample(self) -> Sample:
         """The broker now, by the last round."""
-        broker, now_ms = self._broker, self._broker.now_ms()
-        views = self.destinations.values()
-        queues = [view for view in views if view.kind == "queue" and not view.is_dead_letter_queue]
-        oldest_ms = min((view.oldest_ms for view in queues if view.oldest_ms is not None), default=now_ms)
+        broker, totals, now_ms = self._broker, self.totals, self._broker.now_ms()
+        oldest_ms = now_ms if totals.oldest_ms is None else totals.oldest_ms
         return Sample(
             now_ms,
-            rate_in=sum(view.rate_in for view in views),
-            rate_out=sum(view.rate_out for view in queues),
-            depth=sum(view.depth for view in queues),
-            in_flight=sum(view.in_flight for view in queues),
+            rate_in=totals.rate_in,
+            rate_out=totals.rate_out,
+            depth=totals.depth,
+            in_flight=totals.in_flight,
             oldest_age_s=max(now_ms - oldest_ms, 0) / 1000,
             commit_ms=self._commit_ms(),
             connections=len(broker.clients),

@@ -207,16 +207,16 @@ class Operations:
             operation.state, operation.error = "failed", f"internal error: {type(error).__name__}"
         finally:
             operation.ended_ms = self._broker.now_ms()
-            self._tell(operation)
+            if not operation.is_dry_run:
+                self._tell(operation)
 
     def _tell(self, operation: Operation) -> None:
-        done = f"{operation.matched} counted" if operation.is_dry_run else f"{operation.done} messages"
+        done = f"{operation.done} messages"
         if operation.state != "done":
             done += f", {operation.state}" + (f": {operation.error}" if operation.error else "")
         subject = operation.destination.qualified_name + (f" to {operation.target}" if operation.target else "")
         subject += "" if operation.filter.is_everything else f" ({operation.filter})"
-        name = operation.action + (" (dry run)" if operation.is_dry_run else "")
-        self._audit.write(self._broker.now_ms(), operation.who, name, subject, done)
+        self._audit.write(self._broker.now_ms(), operation.who, operation.action, subject, done)
 
     async def _work(self, operation: Operation) -> None:
         broker = self._broker

@@ -201,7 +201,7 @@ class StoreView:
         kind: ``postgresql``, ``sqlite``, ``kahadb``, ``memory`` …
         location: where it is, without a password.
         commits, writes, failures: since it was opened.
-        commit_ms: of the last minute's commits: half of them were not longer, and 95 of 100.
+        commit_ms: half of the commits were not longer, and 95 of 100.
         batch: writes in a commit, the mean.
         waiting: writes that no commit has taken up yet.
         size_bytes: of its files or tables; None if that is not known.

@@ -69,12 +69,12 @@ def test_browse_shows_other_kinds(url: str, capsys: Capture) -> None:
 
 
 def test_browse_of_nothing_says_so(url: str, capsys: Capture) -> None:
-    assert run(["browse", url, "queue://NOBODY"]) == 0
-    assert "there is no message in queue://NOBODY, and no other trace of it" in capsys.readouterr().out
+    assert run(["browse", url, "queue://NOBODY"]) == 1
+    assert "there is no message in queue://NOBODY, and no other trace of it" in capsys.readouterr().err
 
 
 def test_browse_of_a_misspelt_queue_names_the_one_that_is_there(url: str, capsys: Capture) -> None:
-    assert run(["browse", url, "queue://ODRERS", "--json"]) == 0
+    assert run(["browse", url, "queue://ODRERS", "--json"]) == 1
     told = capsys.readouterr()
     assert not told.out
     assert "did you mean queue://ORDERS?" in told.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.broker.client import Client
 from tests.management.test_web import send, served
 from tests.management.web import Site
 from tests.waiting import wait_until
+
+MONITORING = Path(__file__).parents[2] / "monitoring"
 
 
 def numbers(site: Site) -> dict[tuple[str, str], float]:
@@ -77,3 +80,28 @@ def test_the_health_address_is_scraped_too() -> None:
         assert answer.status == 200
         assert b"jdbcstore_master 1.0" in answer.body
         assert Site(health).get("/live").json["state"] == "master"
+
+
+def test_alerts_do_what_they_say() -> None:
+    promtool = shutil.which("promtool")
+    assert promtool is not None, "promtool is missing: scripts/install-test-servers installs it"
+    tests = MONITORING / "prometheus" / "jdbcstore.rules.test.yml"
+    tested = subprocess.run([promtool, "test", "rules", str(tests)], capture_output=True, timeout=60, check=False)
+    assert tested.returncode == 0, tested
+
+
+def test_dashboard_alerts_and_page_name_metrics_that_there_are(tmp_path: Path) -> None:
+    with served(open_store(f"sqlite:///{tmp_path / 'b.db'}")) as broker:
+        send(broker, "A", 1)
+        wait_until(lambda: ("jdbcstore_destination_depth", "queue://A") in numbers(broker.visitor))
+        text = broker.visitor.get("/metrics").body.decode()
+    families = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    known = {*families, *re.findall(r"^(jdbcstore_\w+)", text, re.MULTILINE)}
+    known |= {name + ending for name in known for ending in ("_bucket", "_sum", "_count")}
+    for file in (MONITORING / "grafana" / "jdbcstore.json", MONITORING / "prometheus" / "jdbcstore.rules.yml"):
+        assert set(re.findall(r"\bjdbcstore_[a-z_]+[a-z]", file.read_text("utf-8"))) - known == set()
+    page = (MONITORING.parent / "docs" / "metrics.md").read_text("utf-8")
+    shown = set(re.findall(r"`(jdbcstore_[a-z_]+[a-z])`", page))
+    assert shown - known == set()
+    shown |= {f"jdbcstore_destination{ending}" for ending in re.findall(r"`(_[a-z_]+[a-z])`", page)}
+    assert families - shown == set()

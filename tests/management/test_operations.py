@@ -13,13 +13,17 @@ from jdbcstore import NotAuthorized, PersistenceAdapter, SelectorError, UnknownD
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.broker.security.principal import Principal
 from jdbcstore.destination import Queue
-from jdbcstore.errors import ConfigurationError, ProtocolError
+from jdbcstore.errors import ConfigurationError, ProtocolError, StoreError
+from jdbcstore.faults import inject
 from jdbcstore.management.filters import EVERYTHING, NO_CAUSE, Filter
 from jdbcstore.management.rights import VISITOR, Rights
 from jdbcstore.management.views import OperationView
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
+from tests.broker_process import BrokerProcess
 from tests.management.desk import Managed, managed
+from tests.management.web import Site
+from tests.servers.server import free_port
 from tests.waiting import wait_until
 
 
@@ -333,3 +337,44 @@ def test_a_destination_is_created_and_deleted(broker: Managed, client: Client) -
     assert purged.done == 120
     with pytest.raises(UnknownDestination):
         broker.view("queue://NEW")
+
+
+def test_what_a_commit_refuses_goes_back_in_its_old_order(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise StoreError("the disk says no")
+
+    with managed(open_store(f"sqlite:///{tmp_path / 'b.db'}")) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 30)
+        with inject("writer.before_commit", refuse):
+            moved = broker.operate("move", "queue://A", "queue://B", EVERYTHING)
+        assert (moved.state, moved.done) == ("failed", 0)
+        assert "the disk says no" in (moved.error or "")
+        assert broker.view("queue://A").in_flight == 0
+        client.subscribe("/queue/A", ack="client-individual")
+        frames = [client.message() for _ in range(30)]
+        assert [frame.text for frame in frames] == names(30)
+        assert {frame.headers.get("redelivered", "false") for frame in frames} == {"false"}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "kahadb"])
+def test_a_broker_that_is_killed_in_a_move_has_each_message_once(tmp_path: Path, kind: str) -> None:
+    url = f"sqlite:///{tmp_path / 'b.db'}" if kind == "sqlite" else f"kahadb:{tmp_path / 'data'}"
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789\n")
+    port = free_port()
+    web = ("--web-bind", f"127.0.0.1:{port}", "--web-token-file", str(token))
+    site = Site(("127.0.0.1", port), token.read_text().strip())
+    with BrokerProcess(url, tmp_path, *web) as process:
+        with Client(("127.0.0.1", process.port)) as client:
+            client.connect()
+            fill(client, "/queue/A", 4000)
+        begun = site.post("/api/v1/move", {"destination": "queue://A", "target": "queue://B"}).json
+        path = f"/api/v1/operation?operation_id={begun['operation_id']}"
+        wait_until(lambda: site.get(path).json["done"] >= 300)
+        process.kill()
+    with managed(open_store(url)) as broker:
+        left, moved = broker.bodies("queue://A") if _is_there(broker, "A") else [], broker.bodies("queue://B")
+    assert moved == names(4000)[: len(moved)]
+    assert left == names(4000)[len(moved) :]
+    assert len(moved) >= 300

@@ -23,7 +23,7 @@ ADMIN = "Basic " + base64.b64encode(b"admin:admin").decode()
 def _broker() -> Any:
     with served(broker_name="b1") as broker:
         send(broker, "BAR", 3)
-        wait_until(lambda: read(broker, "BAR", "QueueSize").get("value") == 3)
+        wait_until(lambda: broker.operator.get("/api/v1/destinations?text=BAR").json["total"] == 1)
         yield broker
 
 

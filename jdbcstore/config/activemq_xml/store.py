@@ -57,7 +57,7 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
         _read_kahadb(settings, options, examined, is_url_given=is_url_given)
     elif examined.kind.name == "amqPersistenceAdapter":
         _read_older(settings, options, examined, "amq", is_url_given=is_url_given)
-    elif examined.kind.name in ("levelDB", "replicatedLevelDB"):
+    elif examined.kind.name == "levelDB":
         _read_older(settings, options, examined, "leveldb", is_url_given=is_url_given)
     elif examined.kind.name == "memoryPersistenceAdapter":
         options.url = "memory:"

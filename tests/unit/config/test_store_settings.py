@@ -392,21 +392,6 @@ def test_a_leveldb_store_is_its_url(tmp_path: Path) -> None:
     assert "did you mean logSize?" in errors(read(tmp_path, leveldb('logsize="1mb"')))[0]
 
 
-def test_a_replicated_leveldb_store_is_that_of_one_node(tmp_path: Path) -> None:
-    xml = read(
-        tmp_path,
-        leveldb(
-            'directory="d" replicas="3" bind="tcp://0.0.0.0:0" zkAddress="z:2181" sync="quorum_disk"',
-            "replicatedLevelDB",
-        ),
-    )
-    assert errors(xml) == []
-    directory, options = journal_options(xml.configuration.url)
-    assert (directory, options) == (Path("d"), LevelDBOptions())
-    assert len([one for one in warnings(xml) if "replicated database" in one]) == 3
-    assert errors(read(tmp_path, leveldb('directory="d" sync="true"', "replicatedLevelDB")))
-
-
 @pytest.mark.parametrize("name", FILE_STORES)
 def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str) -> None:
     store = f"<persistenceAdapter>\n{FILE_STORES[name]}</persistenceAdapter>"

@@ -34,6 +34,7 @@ OTHERS: Final = {
     "transport/key_files.py": "keys of TLS in another form, for as long as they are loaded",
     "config/urls.py": "the spool's folder, for what need not survive",
     "config/spool.py": "the same",
+    "console/archives.py": "an export that the user asked for, and how far it is",
     "console/kahadb.py": "a picture that the user asked for",
     "console/migrate.py": "a report that the user asked for",
     "console/user.py": "the file of users",

@@ -206,8 +206,8 @@ def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
 _REPLICATE_THE_DATABASE: Final = (
     'replicas are the database\'s matter here: use <jdbcPersistenceAdapter dataSource="#ID"/> on PostgreSQL with'
     " Patroni, on MariaDB Galera or on MySQL Group Replication (docs/replication.md), with a broker on each machine;"
-    " sync and zkSessionTimeout count if store.url names such a database; 'jdbcstore migrate leveldb:DIRECTORY URL' brings"
-    " a node's messages there"
+    " sync and zkSessionTimeout count if store.url names such a database; a node's messages are brought there by"
+    " 'jdbcstore migrate leveldb:DIRECTORY URL'"
 )
 _SEVERAL: Final = (
     "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"

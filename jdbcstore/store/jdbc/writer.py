@@ -243,7 +243,7 @@ class Writer(CommitTarget[Write]):
         """The database has failed over: nobody here can tell what became of a commit that was cut off."""
         lost = LeaseLost(str(error))
         if in_doubt:
-            self._commits.break_off(lost)
+            self.commits.break_off(lost)
             raise OutcomeUnknown(f"a commit was cut off, and the database has failed over: {error}") from error
         raise lost from error
 

@@ -434,7 +434,9 @@ class _OverSeveral:
             if own.is_needed:
                 numbers.append(number)
         removed = [
-            (child.own(store).known, Meant.of(one, child.format)) for store, one in self._commit.removes if self._of(store) is child
+            (child.own(store).known, Meant.of(one, child.format))
+            for store, one in self._commit.removes
+            if self._of(store) is child
         ]
         removes = [(known, one) for known, one in removed if not known.destination.is_topic]
         acknowledged: list[tuple[KnownDestination, str, Meant]] = []

@@ -7,16 +7,21 @@ from typing import Final
 from jdbcstore.errors import (
     ClientIdTaken,
     JdbcStoreError,
+    LockError,
     NoSuchDestination,
     NoSuchSubscription,
+    OutcomeUnknown,
     SecurityError,
     SelectorError,
+    StoreClosed,
     StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
     TransactionRolledBack,
 )
 from jdbcstore.openwire.commands import Throwable
 
-__all__ = ["cause_text", "throwable_of"]
+__all__ = ["cause_text", "is_end_of_service", "throwable_of"]
 
 #: The first one that fits. A client turns what is no JMSException into one.
 _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
@@ -30,6 +35,14 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (JdbcStoreError, "javax.jms.JMSException"),
 )
 _OTHERS: Final = "javax.jms.JMSException"
+
+#: The broker does not serve anybody after these.
+_END: Final = (LockError, OutcomeUnknown, StoreClosed, StoreReadOnly, StoreUnavailable)
+
+
+def is_end_of_service(error: BaseException) -> bool:
+    """Whether the broker ends its service with this error, so that its clients have to look for another one."""
+    return isinstance(error, _END)
 
 
 def throwable_of(error: BaseException) -> Throwable:

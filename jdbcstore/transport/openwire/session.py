@@ -21,7 +21,7 @@ from jdbcstore.broker.producers import Number
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, ProtocolError
+from jdbcstore.errors import JdbcStoreError, LockError, ProtocolError, StoreClosed
 from jdbcstore.identifiers import (
     BrokerId,
     ConnectionId,
@@ -40,7 +40,7 @@ from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.transport.conversation import Conversation
 from jdbcstore.transport.openwire.acknowledgement import acknowledge, number_of, unseen
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
-from jdbcstore.transport.openwire.exceptions import throwable_of
+from jdbcstore.transport.openwire.exceptions import is_end_of_service, throwable_of
 from jdbcstore.transport.openwire.subscription import Subscription, subscription_request
 from jdbcstore.transport.openwire.transactions import XaRequest, handle_transaction
 from jdbcstore.transport.wire import Wire
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["OpenWireSession"]
 
 log = logging.getLogger(__name__)
+
+#: What ends the broker's service, whatever the options say.
+_NOT_MASTER: Final = (LockError, StoreClosed)
 
 #: What a message counts in a producer's window besides its properties and body, as clients count it.
 _MESSAGE_BYTES: Final = 1024
@@ -153,6 +156,11 @@ class OpenWireSession(Conversation[Event]):
     def _refuse(self, request: object, error: BaseException, *, is_fatal: bool = False) -> None:
         """Tell the client that something has failed."""
         if self.client.is_closed:
+            return
+        if is_end_of_service(error) and (isinstance(error, _NOT_MASTER) or self._options.on_store_failure != "ignore"):
+            # As with ActiveMQ nobody is answered then: clients that know another broker ask that one the same.
+            log.info("closing a connection without an answer peer=%s error=%r", self.peer, str(error))
+            self._end()
             return
         exception = throwable_of(error)
         if isinstance(request, int):

@@ -42,6 +42,7 @@ class ClientProducer:
         self._memory = client.memory
         self._transactions = transactions
         self._division = MessageDivision(broker)
+        self._statistics = broker.statistics if broker.options.statistics_support else None
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
         #: Producers that the store could not be asked about.
@@ -105,8 +106,8 @@ class ClientProducer:
             self._access.check_management(message.reply_to)
             self._broker.scheduler.manage(message, SendAnswer(self._client, request, message.size + WRITE_BYTES))
             return
-        if self._broker.statistics.answers(message):
-            self._broker.statistics.answer(message)
+        if self._statistics is not None and self._statistics.answers(message):
+            self._statistics.answer(message)
             self._client.complete(request)
             return
         if transaction is not None:

@@ -86,8 +86,7 @@ class Statistics:
         """Whether a message is a question, and goes nowhere."""
         destination = message.destination
         return (
-            self._host.options.statistics_support
-            and message.reply_to is not None
+            message.reply_to is not None
             and destination is not None
             and destination.physical_name.startswith((_BROKER, _DESTINATION, _SUBSCRIPTION))
         )

@@ -25,14 +25,16 @@ from typing import TypeAlias
 from jdbcstore.broker.delivery import Answer, Delivery, giving_back
 from jdbcstore.broker.durable import settlements
 from jdbcstore.broker.lane import Lane
+from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.router import Router, settle
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreError, UnknownTransaction
+from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed, StoreError, UnknownTransaction
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
-from jdbcstore.store.contract import PreparedTransaction, SupportsTransactions, TransactionStore
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import PreparedTransaction, SupportsTransactions, Transaction, TransactionStore
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["InDoubt"]
@@ -144,7 +146,6 @@ class InDoubt:
                 transaction.remove_message(store, message_id)
             for topic, key, message_id in acknowledges:
                 transaction.acknowledge(topic, key, message_id)
-            completion = transaction.prepare()
         except JdbcStoreError as error:
             answer(error)
             return
@@ -157,7 +158,30 @@ class InDoubt:
                 self._by_id.pop(transaction_id, None)
             answer(error)
 
-        self._broker.completions.expect(completion, prepared, None)
+        self._submit(transaction, len(stored), prepared)
+
+    def _submit(
+        self, transaction: Transaction, count: int, prepared: Callable[[None, BaseException | None], None]
+    ) -> None:
+        """Have a transaction prepared; one of many messages, which are made into bytes then, in a thread: nobody sees
+        them before the second phase, so that their order does not matter."""
+        if count < PREPARED_LEAST:
+            try:
+                completion = transaction.prepare()
+            except JdbcStoreError as error:
+                prepared(None, error)
+            else:
+                self._broker.completions.expect(completion, prepared, None)
+            return
+
+        def submitted(future: asyncio.Future[Completion[None]]) -> None:
+            error = StoreClosed("the broker serves nobody now") if future.cancelled() else future.exception()
+            if error is None:
+                self._broker.completions.expect(future.result(), prepared, None)
+            else:
+                prepared(None, error)
+
+        self._broker.read(transaction.prepare).add_done_callback(submitted)
 
     def _divide(self, doubt: _Doubt, stored: list[Message], message: Message) -> None:
         """What the store has to keep of a message, and what follows the commit."""
@@ -192,7 +216,7 @@ class InDoubt:
             return
 
         def found(future: asyncio.Future[list[Message]]) -> None:
-            error = StoreError("the broker serves nobody now") if future.cancelled() else future.exception()
+            error = StoreClosed("the broker serves nobody now") if future.cancelled() else future.exception()
             if error is not None:
                 doubt.is_at_work = False
                 answer(error)

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, cast
 
+import h11
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import (
@@ -175,7 +176,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
                 (b"content-length", str(len(text)).encode()),
                 (b"connection", b"close"),
             ]
-            with suppress(LocalProtocolError):  # what it said is not even HTTP
+            with suppress(LocalProtocolError, h11.LocalProtocolError):  # what it said is not even HTTP
                 self._send(RejectConnection(status_code=answer.status_code, headers=headers, has_body=True))
                 self._send(RejectData(data=text))
         self._is_closing = True

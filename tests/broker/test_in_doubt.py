@@ -154,3 +154,25 @@ def test_a_rollback_gives_back_what_was_not_reached_yet(
     )
     decide(brokers[0], partial(brokers[0].in_doubt.roll_back, XID))
     assert sorted(open_client(address).rest_of("/queue/Q")) == sorted(map(text_of, range(6)))
+
+
+@pytest.mark.parametrize("count", [3, 700])
+def test_much_is_prepared_and_committed_in_order(
+    url: str, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], count: int
+) -> None:
+    client = open_client(start_broker(open_store(url)))
+    client.subscribe("/queue/Q", "client-individual")
+    broker = brokers[0]
+    sends = [numbered(number) for number in range(count)]
+    given_back = list[bool]()
+    decide(broker, partial(broker.in_doubt.prepare, XID, sends, [], lambda: given_back.append(True)))
+    assert client.is_silent()
+    client.publish("/queue/Q", "in between")
+    assert client.message().text == "in between"
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert [client.message().text for _ in range(count)] == list(map(text_of, range(count)))
+    assert not given_back
+    decide(broker, partial(broker.in_doubt.prepare, XID, sends[:1], [], lambda: given_back.append(True)))
+    decide(broker, partial(broker.in_doubt.roll_back, XID))
+    assert given_back
+    assert client.is_silent()

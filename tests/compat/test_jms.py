@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
 from tests.broker_process import BrokerProcess
-from tests.compat.activemq import ActiveMQ, quick_start
+from tests.compat.activemq import ActiveMQ, JdbcStore, quick_start
 from tests.servers.server import free_port
 
 Told = dict[str, list[str]]
 
 BROKER = "localhost"
+pytestmark = pytest.mark.timeout(300)
+
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
@@ -84,4 +87,39 @@ def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers
                 broker.start()
     in_doubt = said.count("in doubt")  # a commit without an answer may have taken effect, and its program repeats it
     assert any(f"stored {1200 + 10 * more} of 1200" in said for more in range(in_doubt + 1))
+    assert said[-3:] == ["missing 0", "unknown 0", "left 0"]
+
+
+def test_failover_clients_go_from_a_java_broker_to_ours_and_back(
+    class_path: str, tmp_path: Path, postgresql_url: str
+) -> None:
+    """One database: a Java broker is killed while messages are sent, ours while they are received."""
+    store = JdbcStore(postgresql_url, lock="lease", lease_ms=3000, renew_ms=1000)
+    java = ActiveMQ(class_path, tmp_path, store, name="java")
+    port = free_port()
+    lease = "?lease_ms=3000&lock_acquire_sleep_interval_ms=200"
+    bind = f"openwire://127.0.0.1:{port}"
+    ours = BrokerProcess(None, tmp_path, "--url", postgresql_url + lease, "--bind", bind, "--name", "ours")
+    url = f"failover:({java.url},tcp://127.0.0.1:{port})?initialReconnectDelay=100&maxReconnectDelay=500"
+    with java, ExitStack() as stack:
+        ours.start_standby()
+        stack.callback(ours.__exit__, None, None, None)
+        said: list[str] = []
+        with subprocess.Popen(
+            ["java", *quick_start(class_path), QUIET, "-cp", class_path, "JmsFailover", url, "Q", "400"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as client:
+            assert client.stdout is not None
+            for line in client.stdout:
+                said.append(line.strip())
+                if said[-1] == "sent 300":
+                    java.kill()
+                    ours.wait_for("master")
+                elif said[-1] == "received 300":
+                    java.start()
+                    ours.kill()
+    in_doubt = said.count("in doubt")
+    stored = [line for line in said if line.startswith("stored")]
+    assert stored[0] in [f"stored {800 + 10 * more} of 800" for more in range(in_doubt + 1)]
     assert said[-3:] == ["missing 0", "unknown 0", "left 0"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,23 @@ def test_what_is_decided_at_once_is_seen_at_once(broker: Ours) -> None:
     assert numbers_in(broker) == [1, 100, 101]
     with pytest.raises(ServerFailed, match="not in doubt"):
         broker.decide(WORK, commits=True)
+
+
+def test_what_one_broker_has_prepared_the_next_one_decides(
+    postgresql_url: str, class_path: str, tmp_path: Path
+) -> None:
+    first, second = (Ours(class_path, postgresql_url, tmp_path) for _ in range(2))
+    both = JmsClients(class_path, f"failover:({first.url},{second.url})?randomize=false")
+    with first.process, ExitStack() as stack:
+        stack.push(second.process)
+        second.process.start_standby()
+        both.send_numbers("queue://Q", 0, 4)
+        taken = both.prepare(WORK, "send", "queue://Q", "100", "2", "receive", "queue://Q", "2")
+        both.prepare(BACK, "send", "queue://Q", "300", "1", "receive", "queue://Q", "1")
+        assert taken == [0, 1]
+        first.process.kill()
+        second.process.wait_for("master")
+        assert both.in_doubt() == {WORK, BACK}
+        both.decide(WORK, commits=True)
+        both.decide(BACK, commits=False)
+        assert sorted(numbers_in(both)) == [2, 3, 100, 101]

@@ -78,7 +78,7 @@ def warn_of_strangers(bind: str, authentication: Authentication | None) -> None:
         )
     elif in_clear:
         log.warning(
-            "passcodes and messages travel in clear on %s: use stomp+ssl, or bind 127.0.0.1; see docs/tls.md",
+            "passcodes and messages travel in clear on %s: use listeners with TLS, or bind 127.0.0.1; see docs/tls.md",
             in_clear,
         )
 

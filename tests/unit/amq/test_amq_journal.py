@@ -116,7 +116,7 @@ def test_messages_that_are_written_again_in_a_transaction_or_with_a_priority() -
 
 
 def test_what_is_together_is_in_a_transaction_for_brokers_only() -> None:
-    commands = [add(1), RemoveMessage(None, A, "ID:c:1:1:1:5")]
+    commands: list[Command] = [add(1), RemoveMessage(None, A, "ID:c:1:1:1:5")]
     data = batch(*commands)
     found, _ = read(data)
     assert [type(one) for one in found] == [AddMessage, RemoveMessage]

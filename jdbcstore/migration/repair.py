@@ -29,7 +29,7 @@ def repair_amq_store(directory: Path, target: Path) -> Migrated:
         ConfigurationError: it is no AMQ store, or the target is not empty.
         StoreError: it cannot be read or written.
     """
-    with contents_of_amq_store(directory, scheduler_in(directory), skips_damage=True) as contents:
+    with contents_of_amq_store(directory, scheduler_in(directory), skips_damage=True, salvages=True) as contents:
         if contents.is_live:
             raise LockHeld(f"a broker runs on {directory}: stop it first")
         empty = [one for one, messages in contents.destinations().items() if isinstance(one, Queue) and not messages]

@@ -159,6 +159,10 @@ def test_a_broker_went_on_behind_half_a_batch() -> None:
     end = data.rindex(b"EOR", 0, len(data) - 4000) + 3
     found, _ = read(data[:end] + RECOVERED + framed(theirs.message or b""))
     assert ids(found) == [lost[0].message_id, lost[1].message_id, theirs.message_id]
+    file = JournalFile(io.BytesIO(data[:end]), 1)
+    for location, command in JournalFile(io.BytesIO(data[:end] + RECOVERED), 1).records():
+        if isinstance(command, AddMessage):
+            assert file.read(location) == command
 
 
 def test_a_message_that_contains_a_journal_is_a_message() -> None:

@@ -90,7 +90,7 @@ def contents_of_journals(
 
 @contextmanager
 def contents_of_amq_store(
-    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False
+    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False, salvages: bool = False
 ) -> Iterator[JournalContents]:
     """The contents of an AMQ store as they are now.
 
@@ -98,6 +98,7 @@ def contents_of_amq_store(
         directory: the one with ``journal`` and ``kr-store`` in it.
         scheduler: the directory of the scheduler's journal; None if there is none.
         skips_damage: whether what cannot be read is left out and listed.
+        salvages: whether of a damaged batch is read what looks good.
 
     Raises:
         ConfigurationError: there is no journal, or it is another store's.
@@ -108,6 +109,7 @@ def contents_of_amq_store(
         raise ConfigurationError(f"{directory} is no AMQ store: it holds no journal (journal/data-1, ...)")
     with ExitStack() as stack:
         opened = stack.enter_context(_all_opened(directory, _OpenedAMQJournal))
+        opened.salvages = salvages
         jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
         yield AMQContents(opened, jobs, None, is_live=is_locked(directory), skips_damage=skips_damage)
 

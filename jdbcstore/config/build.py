@@ -13,6 +13,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
 
@@ -37,6 +38,8 @@ def build_broker(configuration: Configuration) -> NetworkBroker:
         options = kahadb
     elif configuration.url.startswith("amq:"):
         options = AMQOptions(lease_holder_id=name)
+    elif configuration.url.startswith("mkahadb:"):
+        options = MKahaDBOptions(lease_holder_id=name)
     elif configuration.url.startswith("leveldb:"):
         options = LevelDBOptions(lease_holder_id=name)
     store = open_store(configuration.url, options)

@@ -260,7 +260,7 @@ class ActiveMQ(JmsClients):
     Args:
         class_path: what `compile_java` answered.
         folder: its data, and its log in `activemq.log`.
-        store: a JDBC store, or "kahadb" or "memory".
+        store: a JDBC store, or "kahadb", "mkahadb" or "memory".
         name: the broker's name.
         prioritized: whether its queues and topics keep messages in the order of their priority.
         scheduler: the folder of its scheduler; None for a broker without one.
@@ -274,7 +274,7 @@ class ActiveMQ(JmsClients):
         self,
         class_path: str,
         folder: Path,
-        store: JdbcStore | Literal["kahadb", "memory"],
+        store: JdbcStore | Literal["kahadb", "mkahadb", "memory"],
         *,
         name: str = "activemq",
         prioritized: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlencode
@@ -59,6 +59,8 @@ def read_store(settings: Settings, options: Options, setting: Setting, *, is_url
         _read_older(settings, options, examined, "amq", is_url_given=is_url_given)
     elif examined.kind.name == "levelDB":
         _read_older(settings, options, examined, "leveldb", is_url_given=is_url_given)
+    elif examined.kind.name == "mKahaDB":
+        _read_several(settings, options, examined, is_url_given=is_url_given)
     elif examined.kind.name == "memoryPersistenceAdapter":
         options.url = "memory:"
         settings.findings.use("store.url", options.url, bean.place, bean.label)
@@ -92,6 +94,49 @@ def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is
         settings.findings.warning(
             bean.place, f"{bean.label} useLock: nobody looks whether another broker uses the same directory"
         )
+
+
+def _read_several(settings: Settings, options: Options, examined: Examined, *, is_url_given: bool) -> None:
+    """Several KahaDB: their filters and the options of the first go into the URL."""
+    bean, query = examined.bean, _in_url(examined.given)
+    filters: list[str] = []
+    of_first: dict[str, str] | None = None
+    listed = examined.open.get("filteredPersistenceAdapters")
+    for value in listed.values if listed is not None else ():
+        one = settings.examine(settings.bean(value), ("filteredKahaDB",))
+        names = [f"{kind}://{settings.only_text(one.open[kind])}" for kind in ("queue", "topic") if kind in one.open]
+        filters += names
+        each = one.open.get("perDestination")
+        if each is not None and boolean(settings.only_text(each)):
+            if names:
+                raise PlacedError(each.place, f"{one.bean.label} perDestination is for the one without queue and topic")
+            query["per_destination"] = "true"
+        inner = one.open.get("persistenceAdapter")
+        found = {} if inner is None else _in_url(settings.examine(settings.only_bean(inner), ("kahaDB",)).given)
+        if of_first is None:
+            of_first = found
+        elif found != of_first:
+            settings.findings.warning(
+                one.bean.place, f"{one.bean.label}: all stores have the options of the first kahaDB in the list"
+            )
+    if is_url_given:
+        return
+    directory = settings.only_text(examined.open["directory"]) if "directory" in examined.open else "mKahaDB"
+    query = {**(of_first or {}), **query, **({"filters": ",".join(filters)} if filters else {})}
+    options.url = f"mkahadb:{directory}" + (f"?{urlencode(query)}" if query else "")
+    with settings.findings.errors_at(bean.place):
+        journal_options(options.url)
+    settings.findings.use("store.url", options.url, bean.place, bean.label)
+
+
+def _in_url(given: Mapping[str, Given]) -> dict[str, str]:
+    """Options of a KahaDB as parameters of a URL."""
+    prefix = "kahadb."
+    return {
+        name.removeprefix(prefix): str(one.value).lower() if isinstance(one.value, bool) else str(one.value)
+        for name, one in given.items()
+        if name.startswith(prefix)
+    }
 
 
 def _read_older(settings: Settings, options: Options, examined: Examined, scheme: str, *, is_url_given: bool) -> None:

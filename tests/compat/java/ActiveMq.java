@@ -1,4 +1,5 @@
 import java.io.File;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import javax.sql.DataSource;
@@ -11,14 +12,16 @@ import org.apache.activemq.store.PersistenceAdapter;
 import org.apache.activemq.store.jdbc.JDBCPersistenceAdapter;
 import org.apache.activemq.store.jdbc.LeaseDatabaseLocker;
 import org.apache.activemq.store.jdbc.adapter.MySqlJDBCAdapter;
+import org.apache.activemq.store.kahadb.FilteredKahaDBPersistenceAdapter;
 import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
+import org.apache.activemq.store.kahadb.MultiKahaDBPersistenceAdapter;
 import org.apache.activemq.store.memory.MemoryPersistenceAdapter;
 import org.apache.commons.dbcp.BasicDataSource;
 
 /**
  * A real ActiveMQ Classic on a store of one's choice, with STOMP and OpenWire on loopback. Ends at SIGTERM, cleanly.
  *
- * <p>Arguments are name=value: store (kahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for kahadb perhaps
+ * <p>Arguments are name=value: store (kahadb, mkahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for kahadb perhaps
  * journal_max_file_length (bytes), compaction (true: of acks, ten times a second); for jdbc also driver, url,
  * user, password, adapter (mysql or auto), lock (default, lease, none), create_tables (true, false), prioritized (true, false),
  * lease_ms, renew_ms. With scheduler (a folder) messages may be scheduled. store_wire_version is the OpenWire version of a new store.
@@ -79,11 +82,27 @@ public final class ActiveMq {
                     journal.setCompactAcksIgnoresStoreGrowth(true);
                 }
                 return journal;
+            case "mkahadb":
+                return severalKahaDB();
             case "jdbc":
                 return jdbcStore();
             default:
                 throw new IllegalArgumentException("store=" + option("store"));
         }
+    }
+
+    /** One store for queues M.>, one for each other destination. */
+    private PersistenceAdapter severalKahaDB() throws Exception {
+        FilteredKahaDBPersistenceAdapter some = new FilteredKahaDBPersistenceAdapter();
+        some.setQueue("M.>");
+        some.setPersistenceAdapter(new KahaDBPersistenceAdapter());
+        FilteredKahaDBPersistenceAdapter others = new FilteredKahaDBPersistenceAdapter();
+        others.setPerDestination(true);
+        others.setPersistenceAdapter(new KahaDBPersistenceAdapter());
+        MultiKahaDBPersistenceAdapter several = new MultiKahaDBPersistenceAdapter();
+        several.setDirectory(new File(option("data"), "mkahadb"));
+        several.setFilteredPersistenceAdapters(Arrays.asList(some, others));
+        return several;
     }
 
     private PersistenceAdapter jdbcStore() throws Exception {

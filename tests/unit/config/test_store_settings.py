@@ -12,6 +12,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 from tests.unit.config.written import POSTGRESQL, document, errors, options, read, warnings
 
@@ -307,9 +308,21 @@ def test_what_means_nothing_for_a_kahadb_is_a_warning_that_says_why(tmp_path: Pa
     ]
 
 
-def test_several_kahadb_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    store = f"<persistenceAdapter>{FILE_STORES['mKahaDB']}</persistenceAdapter>"
-    assert "'jdbcstore migrate kahadb:DIRECTORY URL'" in errors(read(tmp_path, document(store=store, beans="")))[0]
+def test_several_kahadb_are_their_url(tmp_path: Path) -> None:
+    several = """<mKahaDB directory="d"><filteredPersistenceAdapters>
+<filteredKahaDB queue="A.&gt;"><persistenceAdapter><kahaDB journalMaxFileLength="16mb"/></persistenceAdapter>
+</filteredKahaDB>
+<filteredKahaDB topic="T"><persistenceAdapter><kahaDB/></persistenceAdapter></filteredKahaDB>
+<filteredKahaDB perDestination="true"><persistenceAdapter><kahaDB journalMaxFileLength="16mb"/></persistenceAdapter>
+</filteredKahaDB></filteredPersistenceAdapters></mKahaDB>"""
+    xml = read(tmp_path, document(store=f"<persistenceAdapter>{several}</persistenceAdapter>", beans=""))
+    assert errors(xml) == []
+    directory, options = journal_options(xml.configuration.url)
+    assert directory == Path("d")
+    assert options == MKahaDBOptions(
+        filters="queue://A.>,topic://T", per_destination=True, journal_max_file_length_bytes=16 << 20
+    )
+    assert len(warnings(xml)) == 1
 
 
 # -- other stores ----------------------------------------------------------------------------------------------------
@@ -321,9 +334,6 @@ def test_memory_is_a_store(tmp_path: Path) -> None:
 
 
 FILE_STORES = {
-    "mKahaDB": """<mKahaDB directory="d"><filteredPersistenceAdapters>
-<filteredKahaDB perDestination="true"><persistenceAdapter><kahaDB journalMaxFileLength="32mb"/></persistenceAdapter>
-</filteredKahaDB></filteredPersistenceAdapters></mKahaDB>""",
     "journalPersistenceAdapter": "<journalPersistenceAdapter/>",
 }
 
@@ -399,8 +409,7 @@ def test_a_store_that_is_not_there_is_one_clear_error(tmp_path: Path, name: str)
     assert errors(xml)[0].startswith(f"activemq.xml:7: <{name}> is not supported: ")
     assert warnings(xml) == []
     instead = read(tmp_path, document(store=store, beans=""), overridden={"store.url"})
-    if name != "mKahaDB":
-        assert errors(instead) == []
+    assert errors(instead) == []
 
 
 def test_what_replicated_leveldb_promised_is_asked_of_the_database_that_is_there_instead(tmp_path: Path) -> None:
@@ -439,7 +448,8 @@ def test_a_journal_in_front_of_a_database_is_not_there(tmp_path: Path, factory: 
 def test_a_store_in_itself_is_an_error(tmp_path: Path) -> None:
     beans = '<amq:filteredKahaDB id="f" persistenceAdapter="#f"/>'
     store = '<persistenceAdapter><mKahaDB filteredPersistenceAdapters="#f"/></persistenceAdapter>'
-    assert any("refers to itself" in error for error in errors(read(tmp_path, document(store=store, beans=beans))))
+    (error,) = errors(read(tmp_path, document(store=store, beans=beans)))
+    assert "filteredKahaDB" in error
 
 
 def test_a_persistence_adapter_holds_a_store(tmp_path: Path) -> None:
@@ -453,6 +463,7 @@ def test_every_store_is_tried_here() -> None:
         "amqPersistenceAdapter",
         "levelDB",
         "replicatedLevelDB",
+        "mKahaDB",
         "kahaDB",
         "jdbcPersistenceAdapter",
         "memoryPersistenceAdapter",

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from jdbcstore.config.activemq_xml.vocabulary.entry import (
     Entry,
-    Fate,
     Kind,
-    Reader,
     boolean,
     ignored,
     ignored_all,
     integer,
     refused,
-    size,
     text,
     used,
 )
@@ -195,38 +191,12 @@ _OTHER_ADAPTERS: Final = {
 _STORES: Final = "there are PostgreSQL, MySQL, MariaDB and SQLite"
 
 
-def _later(**names: tuple[Reader, str]) -> Mapping[str, Entry]:
-    """Attributes that are read for a store that is not there yet; their options keep ActiveMQ's names."""
-    return {
-        name: Entry(Fate.KEPT, "read, for the store that is to come", default, option=f"file_store.{name}", read=read)
-        for name, (read, default) in names.items()
-    }
-
-
 _REPLICATE_THE_DATABASE: Final = (
     'replicas are the database\'s matter here: use <jdbcPersistenceAdapter dataSource="#ID"/> on PostgreSQL with'
     " Patroni, on MariaDB Galera or on MySQL Group Replication (docs/replication.md), with a broker on each machine;"
     " sync and zkSessionTimeout count if store.url names such a database; a node's messages are brought there by"
     " 'jdbcstore migrate leveldb:DIRECTORY URL'"
 )
-_SEVERAL: Final = (
-    "a broker has one store here: stop the old broker cleanly, copy each directory of it with 'jdbcstore migrate"
-    " kahadb:DIRECTORY URL' into one store, and name that store"
-)
-_LOCKABLE: Final = _later(
-    useLock=(boolean, "true"),
-    lockKeepAlivePeriod=(integer, "0"),
-    lockAcquireSleepInterval=(integer, "10000"),
-    stopOnError=(boolean, "false"),
-)
-_IN_FILES: Final = {
-    **_LOCKABLE,
-    "locker": used("read, for the store that is to come", "shared-file-locker"),
-    "brokerName": ignored("the broker's own brokerName counts"),
-    "usageManager": ignored("see systemUsage of the broker"),
-    "brokerService": ignored(_NO_JAVA),
-    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
-}
 
 
 def _kahadb(name: str, option: ActiveMQOption) -> Entry:
@@ -356,27 +326,39 @@ _REPLICATED: Final = {
     "container": ignored(_NO_JAVA, "none"),
     **ignored_all("zkAddress zkPath zkPassword", _ZOOKEEPER),
 }
+_TX_STORE: Final = "the journal of transactions over several stores is small, and kept as the stores are"
 _MKAHADB: Final = {
-    **_IN_FILES,
-    **_later(
-        directory=(text, "activemq-data/mKahaDB"),
-        journalMaxFileLength=(size, "32mb"),
-        journalWriteBatchSize=(size, "4mb"),
-        journalCleanupInterval=(integer, "30000"),
-        checkForCorruption=(boolean, "true"),
-    ),
+    "directory": used("`store.url` is `mkahadb:` and this", "mKahaDB"),
     "filteredPersistenceAdapters": used("a list of filteredKahaDB"),
+    "journalMaxFileLength": ignored(_TX_STORE, "32mb", "32mb 33554432"),
+    "journalWriteBatchSize": ignored(_TX_STORE, "4mb", "4mb 4194304"),
+    "journalCleanupInterval": ignored(_TX_STORE, "30000", "30000"),
+    "checkForCorruption": ignored("it is always checked", "true", "true"),
+    "useLock": used("`use_lock` of the URL", "true", option="kahadb.use_lock", read=boolean),
+    "lockKeepAlivePeriod": used(
+        "`lock_keep_alive_period_ms` of the URL", "0", option="kahadb.lock_keep_alive_period_ms", read=integer
+    ),
+    "lockAcquireSleepInterval": used(
+        "`lock_acquire_sleep_interval_ms` of the URL",
+        "10000",
+        option="kahadb.lock_acquire_sleep_interval_ms",
+        read=integer,
+    ),
+    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
+    "locker": used("a shared-file-locker", "shared-file-locker"),
+    "brokerName": ignored("the broker's own brokerName counts"),
+    "usageManager": ignored("see systemUsage of the broker"),
+    "brokerService": ignored(_NO_JAVA),
+    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
     "transactionStore": ignored(_NO_JAVA),
 }
 _FILTERED: Final = {
-    **_later(
-        queue=(text, "none"),
-        topic=(text, "none"),
-        perDestination=(boolean, "false"),
-        tempQueue=(boolean, "false"),
-        tempTopic=(boolean, "false"),
-    ),
-    "persistenceAdapter": used("the store for these destinations"),
+    "queue": used("`filters` of the URL"),
+    "topic": used("`filters` of the URL"),
+    "perDestination": used("`per_destination` of the URL, of the one without queue and topic", "false"),
+    "persistenceAdapter": used("a kahaDB. **Differs**: all stores have the options of the first"),
+    "tempQueue": ignored("temporary destinations are not stored"),
+    "tempTopic": ignored("temporary destinations are not stored"),
     "destination": ignored("write queue or topic"),
     "usage": ignored("see systemUsage of the broker"),
 }
@@ -509,15 +491,18 @@ STORE_KINDS: Final = (
         where="files",
     ),
     Kind(
-        "mKahaDB", "Several KahaDB.", _MKAHADB, (_PACKAGE + "kahadb.MultiKahaDBPersistenceAdapter",), _SEVERAL, "files"
+        "mKahaDB",
+        "Several KahaDB in one directory.",
+        _MKAHADB,
+        (_PACKAGE + "kahadb.MultiKahaDBPersistenceAdapter",),
+        where="files",
     ),
     Kind(
         "filteredKahaDB",
         "One of them.",
         _FILTERED,
         (_PACKAGE + "kahadb.FilteredKahaDBPersistenceAdapter",),
-        _SEVERAL,
-        "files",
+        where="files",
     ),
     Kind(
         "amqPersistenceAdapter",

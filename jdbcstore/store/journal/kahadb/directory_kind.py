@@ -54,7 +54,7 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
         shown = ", ".join(sorted(stores)[:_SHOWN])
         shown += f" and {len(stores) - _SHOWN} more" if len(stores) > _SHOWN else ""
         if "txStore" in stores or any("#" in name for name in stores):
-            return f"holds several stores (mKahaDB), give one of them: {shown}"
+            return f"holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: {shown}"
         return f"is no KahaDB store; give one that it holds: {shown}"
     return None
 

@@ -99,6 +99,11 @@ class _Child(KahaDBPersistenceAdapter):
     def _new_locker(self) -> NoLocker:
         return _SharedLocker(self._parent.shared_locker)
 
+    def numbers_for(self, xid: XATransactionId) -> list[int]:
+        """Numbers for what a prepared transaction adds. The caller holds `order`."""
+        index = self.reading()
+        return [self.next_sequence() for one in index.operations(index.prepared()[xid]) if one.adds]
+
     def next_sequence(self) -> int:
         index = self._opened()
         index.given = self._parent.next_number(index.given)
@@ -512,7 +517,8 @@ class _TransactionStore(BufferedTransactionStore):
         self._all = adapter
 
     def _with(self, xid: XATransactionId) -> list[_Child]:
-        return [child for child in self._all.children() if xid in child.reading().prepared()]
+        found = [child for child in self._all.children() if xid in child.reading().prepared()]
+        return sorted(found, key=lambda one: one.directory)
 
     def is_prepared(self, transaction_id: XATransactionId) -> bool:
         return bool(self._with(transaction_id))
@@ -595,23 +601,35 @@ class _TransactionStore(BufferedTransactionStore):
         return PrepareAll(xid, adds, removes, acknowledged, child.wire_version)
 
     def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
-        return self._each(transaction_id, lambda child: child.transaction_store().commit_prepared(transaction_id))
+        children = self._with(transaction_id)
+        if len(children) == 1:
+            return children[0].transactions.commit_prepared(transaction_id)
+        completion: Completion[None] = Completion()
+        # What the thread does never waits for somebody who gives numbers: they may wait for the thread.
+        held = _order_of(children)
+        try:
+            work = [
+                (child, Decide(transaction_id, child.numbers_for(transaction_id), commits=True)) for child in children
+            ]
+        except BaseException:
+            held.close()
+            raise
+        self._all.run(lambda: _decided_in_each(work), completion, held.close)
+        return completion
 
     def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
-        return self._each(transaction_id, lambda child: child.transaction_store().rollback_prepared(transaction_id))
-
-    def _each(self, xid: XATransactionId, decide: Callable[[_Child], Completion[None]]) -> Completion[None]:
-        children = self._with(xid)
+        children = self._with(transaction_id)
         if len(children) == 1:
-            return decide(children[0])
+            return children[0].transactions.rollback_prepared(transaction_id)
         completion: Completion[None] = Completion()
-
-        def work() -> None:
-            for child in children:
-                decide(child).result()
-
-        self._all.run(work, completion)
+        work = [(child, Decide(transaction_id, (), commits=False)) for child in children]
+        self._all.run(lambda: _decided_in_each(work), completion)
         return completion
+
+
+def _decided_in_each(work: Sequence[tuple[_Child, Decide]]) -> None:
+    for child, decide in work:
+        _written(child, [decide])
 
 
 def _number(message: Message) -> int:

@@ -86,8 +86,9 @@ class Channel(virtual.Channel):
     supports_fanout = True
     do_restore = False
     QoS = QoS
-    from_transport_options = ("body_encoding", "deadletter_queue", "confirm_publish")
+    from_transport_options = ("body_encoding", "deadletter_queue", "confirm_publish", "schedule_from_s")
     confirm_publish = True
+    schedule_from_s = 0.0
 
     def __init__(self, connection: Host, **options: Any) -> None:
         super().__init__(connection, **options)
@@ -207,9 +208,8 @@ class Channel(virtual.Channel):
         headers["persistent"] = "false"
         self.connection.link.send(("SEND", headers, marshal(message)))
 
-    @staticmethod
-    def _headers(destination: str, message: dict[str, Any], ttl_ms: int | None) -> dict[str, str]:
-        return {**frame_headers(message, ttl_ms), "destination": destination}
+    def _headers(self, destination: str, message: dict[str, Any], ttl_ms: int | None) -> dict[str, str]:
+        return {**frame_headers(message, ttl_ms, self.schedule_from_s), "destination": destination}
 
     # -- consuming ---------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Transport(virtual.Transport):
     ``failover_timeout_s`` how long to look for a master, in seconds; 30, and 0 if there is one broker alone
     ``confirm_publish``    whether publishing waits until the message is in the store; True
     ``request_timeout_s``  how long an answer may take, in seconds; 60
+    ``schedule_from_s``    tasks for later than this, in seconds, wait in the broker, others in the worker; 0
     ``deadletter_queue``   for messages to an exchange without a queue for them
     ====================== =========================================================================================
     """

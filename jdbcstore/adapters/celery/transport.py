@@ -194,7 +194,8 @@ class Transport(virtual.Transport):
     def _hand_over(self) -> bool:
         self.switchboard.route()
         ready = [(delivery, channel) for channel in list(self.channels) for delivery in channel.ready()]
-        ready.sort(key=lambda pair: -pair[0].priority)
+        # What came by a topic goes first: a command that revokes a task, say, before the task.
+        ready.sort(key=lambda pair: (pair[0].consumption is not None, -pair[0].priority))
         handed_over = [channel.hand_over(delivery) for delivery, channel in ready if not channel.closed]
         return any(handed_over)
 

@@ -206,6 +206,13 @@ def test_a_task_for_later_waits_in_the_broker(connect: Connect) -> None:
     assert datetime.now(UTC) >= due
 
 
+def test_a_task_that_is_due_soon_may_wait_in_the_worker(connect: Connect) -> None:
+    connection = connect(transport_options={"schedule_from_s": 3600})
+    due = datetime.now(UTC) + timedelta(seconds=1800)
+    publish(connection, "soon", headers={"eta": due.isoformat()})
+    assert Reader(connection).read(1) == ["soon"]
+
+
 def test_messages_of_other_clients_are_messages(connect: Connect, address: Address) -> None:
     with Client(address) as client:
         client.connect()

@@ -86,8 +86,9 @@ class Channel(virtual.Channel):
     supports_fanout = True
     do_restore = False
     QoS = QoS
-    from_transport_options = ("body_encoding", "deadletter_queue", "confirm_publish")
+    from_transport_options = ("body_encoding", "deadletter_queue", "confirm_publish", "schedule_from_s")
     confirm_publish = True
+    schedule_from_s = 0.0
 
     def __init__(self, connection: Host, **options: Any) -> None:
         super().__init__(connection, **options)
@@ -188,8 +189,9 @@ class Channel(virtual.Channel):
         if not exchange:
             self._put(routing_key, message)
             return
-        self._put_fanout(exchange, message, routing_key)
-        if self.typeof(exchange).type != "fanout":
+        is_fanout = self.typeof(exchange).type == "fanout"
+        self._put_fanout(exchange, message, routing_key, is_confirmed=is_fanout and self.confirm_publish)
+        if not is_fanout:
             for queue in self._lookup(exchange, routing_key):
                 self._put(queue, message)
 
@@ -202,14 +204,19 @@ class Channel(virtual.Channel):
         else:
             self.connection.link.send(frame)
 
-    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
+    def _put_fanout(
+        self, exchange: str, message: dict[str, Any], routing_key: str, *, is_confirmed: bool = False
+    ) -> None:
         headers = self._headers(self.connection.names.exchange(exchange), message, None)
         headers["persistent"] = "false"
-        self.connection.link.send(("SEND", headers, marshal(message)))
+        frame = ("SEND", headers, marshal(message))
+        if is_confirmed:  # what is published next, by whatever connection, comes after it
+            self.connection.link.request(frame)
+        else:
+            self.connection.link.send(frame)
 
-    @staticmethod
-    def _headers(destination: str, message: dict[str, Any], ttl_ms: int | None) -> dict[str, str]:
-        return {**frame_headers(message, ttl_ms), "destination": destination}
+    def _headers(self, destination: str, message: dict[str, Any], ttl_ms: int | None) -> dict[str, str]:
+        return {**frame_headers(message, ttl_ms, self.schedule_from_s), "destination": destination}
 
     # -- consuming ---------------------------------------------------------------------------------------------------
 

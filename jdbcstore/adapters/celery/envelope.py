@@ -45,12 +45,13 @@ def marshal(message: Payload) -> bytes:
     return text.encode()
 
 
-def frame_headers(message: Payload, ttl_ms: int | None = None) -> dict[str, str]:
+def frame_headers(message: Payload, ttl_ms: int | None = None, schedule_from_s: float = 0.0) -> dict[str, str]:
     """The headers of the frame but for its destination.
 
     Args:
         message: as kombu prepared it.
         ttl_ms: how long its queue keeps messages; None for ever.
+        schedule_from_s: a task that is for later than this, in seconds, waits in the broker.
     """
     properties, headers = message["properties"], message.get("headers") or {}
     persistent = properties.get("delivery_mode") != _TRANSIENT
@@ -58,7 +59,7 @@ def frame_headers(message: Payload, ttl_ms: int | None = None) -> dict[str, str]
     frame["priority"] = str(priority_of(message))
     ttls_ms = [int(float(ttl)) for ttl in (properties.get("expiration"), ttl_ms) if ttl is not None]
     delay_ms = _delay_ms(headers.get("eta"))
-    if delay_ms:
+    if delay_ms >= max(schedule_from_s * 1000, _DELAY_MS_LEAST):
         frame["AMQ_SCHEDULED_DELAY"] = str(delay_ms)
     if ttls_ms:
         frame["expires"] = str(int(time.time() * 1000) + max(min(ttls_ms), 1))
@@ -88,7 +89,7 @@ def _delay_ms(eta: object) -> int:
     if due.tzinfo is None:
         return 0  # a local time, and nobody knows where
     delay_ms = int((due - datetime.now(UTC)).total_seconds() * 1000)
-    return delay_ms if _DELAY_MS_LEAST <= delay_ms <= _DELAY_DAYS_MAX * 86_400_000 else 0
+    return delay_ms if delay_ms <= _DELAY_DAYS_MAX * 86_400_000 else 0
 
 
 def unmarshal(frame: Frame, tag: int, queue: str) -> Payload:

@@ -50,6 +50,7 @@ class Transport(virtual.Transport):
     ``failover_timeout_s`` how long to look for a master, in seconds; 30, and 0 if there is one broker alone
     ``confirm_publish``    whether publishing waits until the message is in the store; True
     ``request_timeout_s``  how long an answer may take, in seconds; 60
+    ``schedule_from_s``    tasks for later than this, in seconds, wait in the broker, others in the worker; 0
     ``deadletter_queue``   for messages to an exchange without a queue for them
     ====================== =========================================================================================
     """
@@ -193,7 +194,8 @@ class Transport(virtual.Transport):
     def _hand_over(self) -> bool:
         self.switchboard.route()
         ready = [(delivery, channel) for channel in list(self.channels) for delivery in channel.ready()]
-        ready.sort(key=lambda pair: -pair[0].priority)
+        # What came by a topic goes first: a command that revokes a task, say, before the task.
+        ready.sort(key=lambda pair: (pair[0].consumption is not None, -pair[0].priority))
         handed_over = [channel.hand_over(delivery) for delivery, channel in ready if not channel.closed]
         return any(handed_over)
 

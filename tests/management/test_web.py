@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +223,34 @@ def test_an_address_that_strangers_reach_needs_a_token(tmp_path: Path) -> None:
     token.write_text("0123456789abcdef0123\n")
     with served(web_token_file=str(token)) as broker:
         assert Site(broker.visitor.address, "0123456789abcdef0123").post("/api/v1/drain", {"on": False}).status == 200
+
+
+def test_more_connections_than_there_may_be_are_let_go(broker: Served) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(broker.operator.address, timeout=30)) for _ in range(150)]
+        let_go = [one for one in idle[100:] if one.recv(1) == b""]
+        assert len(let_go) == 50
+    wait_until(lambda: _is_answered(broker))
+
+
+def _is_answered(broker: Served) -> bool:
+    try:
+        return broker.operator.get("/api/v1/broker").status == 200
+    except OSError:
+        return False
+
+
+def test_without_the_extra_the_broker_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["uvicorn"] = sys.modules["prometheus_client"] = None
+from jdbcstore import Broker, BrokerOptions
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+Broker(MemoryPersistenceAdapter(), BrokerOptions(health_bind="127.0.0.1:0"))
+Broker(MemoryPersistenceAdapter(), BrokerOptions(web_bind="127.0.0.1:0"))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert 'pip install "jdbcstore[web]"' in ran.stderr
 
 
 def test_messages_are_exported_and_come_back_byte_for_byte(broker: Served) -> None:

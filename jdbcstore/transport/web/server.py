@@ -23,12 +23,12 @@ from jdbcstore.addresses import parse_address
 from jdbcstore.errors import ConfigurationError, JdbcStoreError
 from jdbcstore.management.desk import Desk
 from jdbcstore.transport.web.application import application
+from jdbcstore.transport.web.connection import HttpConnection
 
 __all__ = ["WebServer"]
 
 log = logging.getLogger(__name__)
 
-_CONNECTIONS_MAX: Final = 100
 _HEADER_BYTES_MAX: Final = 32 << 10
 _KEEP_ALIVE_S: Final = 15
 _STOP_S: Final = 1
@@ -104,13 +104,13 @@ class WebServer:
         self.address = (name[0], name[1])
         config = uvicorn.Config(
             self._application,
-            http="h11",
+            http=HttpConnection,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
+            proxy_headers=False,
             h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_STOP_S,

@@ -43,19 +43,9 @@ def come_back(member: Member) -> None:
         member.join()
 
 
-def go_on(member: Member) -> None:
-    """Let it go on, and join again where nobody else tells it to."""
-    member.proceed()
-    if isinstance(member, GroupMember):
-        wait_until(lambda: member.state() in ("ERROR", "OFFLINE", "ONLINE"))
-        if member.state() != "ONLINE":
-            member.leave()
-            member.join()
-
-
 EVENTS: Final[Mapping[str, tuple[Callable[[Member], object], Callable[[Member], object]]]] = {
     "member killed": (lambda member: member.kill(), come_back),
-    "member frozen": (lambda member: member.pause(), go_on),
+    "member frozen": (lambda member: member.pause(), lambda member: member.proceed()),
 }
 
 
@@ -63,7 +53,9 @@ def is_whole(cluster: Cluster) -> bool:
     """Whether all members are there."""
     with suppress(OSError, pymysql.Error):
         if isinstance(cluster, GroupCluster):
-            return all(member.state() == "ONLINE" for member in cluster.members)
+            for member in cluster.members:
+                member.rejoin()
+            return all(member.members_online() == len(cluster.members) for member in cluster.members)
         return all(
             node.status("wsrep_local_state_comment") == "Synced" and node.status("wsrep_cluster_size") == "3"
             for node in cluster.members

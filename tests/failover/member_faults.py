@@ -160,10 +160,8 @@ def _is_up(member: Member) -> bool:
     with suppress(OSError, pymysql.Error):
         if isinstance(member, GaleraNode):
             return member.status("wsrep_local_state_comment") == "Synced" and member.status("wsrep_cluster_size") == "3"
-        if member.state() in ("ERROR", "OFFLINE"):  # expelled: nobody else tells it to come back
-            member.leave()
-            member.join()
-        return member.state() == "ONLINE"
+        member.rejoin()
+        return member.members_online() == 3
     return False
 
 

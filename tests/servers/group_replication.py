@@ -84,6 +84,17 @@ class GroupMember(MySQLServer):
         """What this member takes itself for, such as ``ONLINE``; ``OFFLINE`` when it is in no group."""
         return self._of_group("MEMBER_STATE") or "OFFLINE"
 
+    def members_online(self) -> int:
+        """How many members this one takes for members that are up to date."""
+        question = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
+        return int(str(self.execute(question)[0][0]))
+
+    def rejoin(self) -> None:
+        """Come back if the others have expelled it, which nobody else tells it to."""
+        if self.state() in ("ERROR", "OFFLINE"):
+            self.leave()
+            self.join()
+
     def role(self) -> str:
         """``PRIMARY`` or ``SECONDARY``, empty outside of a group."""
         return self._of_group("MEMBER_ROLE")

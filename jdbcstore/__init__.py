@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from jdbcstore.client.connection import Connection, ReceivedMessage, Subscription, Transaction
     from jdbcstore.client.connector import connect, connect_async
+    from jdbcstore.client.outbox import Enlisted, enlist
     from jdbcstore.client.outgoing_message import SendOptions
     from jdbcstore.client.subscribe_options import SubscribeOptions
     from jdbcstore.config.urls import open_store
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
         TransientStoreError,
         UnknownTransaction,
     )
-    from jdbcstore.identifiers import MessageId, ProducerId
+    from jdbcstore.identifiers import LocalTransactionId, MessageId, ProducerId, XATransactionId
     from jdbcstore.message import (
         BlobMessage,
         BytesMessage,
@@ -86,10 +87,27 @@ if TYPE_CHECKING:
         TextMessage,
     )
     from jdbcstore.store.completion import Completion
-    from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, PersistenceAdapter
+    from jdbcstore.store.contract import (
+        Commit,
+        Cursor,
+        Expired,
+        ExpiredPage,
+        MessageStore,
+        Page,
+        PersistenceAdapter,
+        PreparedTransaction,
+        SupportsLocking,
+        SupportsTopics,
+        SupportsTransactions,
+        TopicMessageStore,
+        TransactionStore,
+    )
+    from jdbcstore.store.intake import SupportsIntake
     from jdbcstore.store.jdbc.options import JdbcOptions
+    from jdbcstore.store.jobs import SupportsScheduling
     from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+    from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
     from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
@@ -113,6 +131,9 @@ __all__ = [
     "Destination",
     "DuplicateMessage",
     "EmbeddedBroker",
+    "Enlisted",
+    "Expired",
+    "ExpiredPage",
     "IndexDamaged",
     "JdbcOptions",
     "JdbcStoreError",
@@ -120,6 +141,7 @@ __all__ = [
     "KahaDBOptions",
     "KahaDBPersistenceAdapter",
     "LeaseLost",
+    "LocalTransactionId",
     "LockError",
     "LockHeld",
     "LoginRefused",
@@ -135,6 +157,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "PersistenceAdapter",
+    "PreparedTransaction",
     "ProducerId",
     "ProtocolError",
     "Queue",
@@ -151,17 +174,28 @@ __all__ = [
     "StreamMessage",
     "SubscribeOptions",
     "Subscription",
+    "SubscriptionInfo",
+    "SubscriptionKey",
+    "SupportsIntake",
+    "SupportsLocking",
+    "SupportsScheduling",
+    "SupportsTopics",
+    "SupportsTransactions",
     "TempQueue",
     "TempTopic",
     "TextMessage",
     "Topic",
+    "TopicMessageStore",
     "Transaction",
     "TransactionRolledBack",
+    "TransactionStore",
     "TransientStoreError",
     "UnknownTransaction",
+    "XATransactionId",
     "__version__",
     "connect",
     "connect_async",
+    "enlist",
     "open_store",
     "running",
     "serve",
@@ -183,11 +217,12 @@ _HOMES: Final = {
     ),
     "jdbcstore.client.connection": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
     "jdbcstore.client.connector": ("connect", "connect_async"),
+    "jdbcstore.client.outbox": ("Enlisted", "enlist"),
     "jdbcstore.client.outgoing_message": ("SendOptions",),
     "jdbcstore.client.subscribe_options": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
-    "jdbcstore.identifiers": ("MessageId", "ProducerId"),
+    "jdbcstore.identifiers": ("LocalTransactionId", "MessageId", "ProducerId", "XATransactionId"),
     "jdbcstore.message": (
         "BlobMessage",
         "BytesMessage",
@@ -198,10 +233,27 @@ _HOMES: Final = {
         "TextMessage",
     ),
     "jdbcstore.store.completion": ("Completion",),
-    "jdbcstore.store.contract": ("Commit", "Cursor", "MessageStore", "Page", "PersistenceAdapter"),
+    "jdbcstore.store.contract": (
+        "Commit",
+        "Cursor",
+        "Expired",
+        "ExpiredPage",
+        "MessageStore",
+        "Page",
+        "PersistenceAdapter",
+        "PreparedTransaction",
+        "SupportsLocking",
+        "SupportsTopics",
+        "SupportsTransactions",
+        "TopicMessageStore",
+        "TransactionStore",
+    ),
+    "jdbcstore.store.intake": ("SupportsIntake",),
+    "jdbcstore.store.jobs": ("SupportsScheduling",),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
     "jdbcstore.store.journal.kahadb.adapter": ("KahaDBPersistenceAdapter",),
     "jdbcstore.store.journal.kahadb.options": ("KahaDBOptions",),
+    "jdbcstore.subscription": ("SubscriptionInfo", "SubscriptionKey"),
     "jdbcstore.transport.network": ("Broker",),
 }
 #: What is called otherwise at home, where there is a broker without sockets, too.

@@ -25,6 +25,8 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 
 __all__ = ["PostgreSQLDialect"]
 
+#: libpq's word for a connection that is in no transaction.
+_PQTRANS_IDLE: Final = 0
 #: How often to look whether a session has ended.
 _LOOK_AGAIN_S: Final = 0.01
 
@@ -154,6 +156,28 @@ class PostgreSQLDialect(PostgreSQLStatements):
             raw.poll()
         # Who listens and then holds a transaction open would keep everybody's notifications from being cleared away.
         connection.exec_driver_sql(f"UNLISTEN {signal}")
+        raw.notifies.clear()
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        return not raw.autocommit or int(raw.info.transaction_status) != _PQTRANS_IDLE
+
+    @classmethod
+    def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:
+        # The one row of `told` is what makes the server evaluate it.
+        return (
+            f"WITH told AS MATERIALIZED (SELECT pg_notify('{channel}', ''))"
+            f" INSERT INTO {table} ({columns}) SELECT {values} FROM told"
+        )
+
+    def listen(self, connection: Connection, channel: str) -> int | None:
+        connection.exec_driver_sql(f"LISTEN {channel}")
+        raw: Any = connection.connection.dbapi_connection
+        return int(raw.fileno())
+
+    def clear_notifications(self, connection: Connection) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        raw.poll()
         raw.notifies.clear()
 
     def rollback(self, connection: DBAPIConnection) -> None:

@@ -14,8 +14,9 @@ from jdbcstore.console.kahadb import dump_lines, kinds_of, looking
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.amq.adapter import is_amq_store
 from jdbcstore.store.journal.amq.inspection import inspect
-from jdbcstore.store.journal.amq.journal import file_name
+from jdbcstore.store.journal.amq.journal import Journal, file_name
 from jdbcstore.store.journal.amq.store_journal import StoreJournal
 
 __all__ = ["amq"]
@@ -120,11 +121,11 @@ def dump(
     bodies: bool,
     as_json: bool,
 ) -> None:
-    """Show the records of the journal of the AMQ store in DIRECTORY as they stand there, and damage."""
+    """Show the records of the journal of the AMQ store in DIRECTORY, or of its archive, as they stand there."""
     wanted = None if destination is None else parse_destination(destination)
     kinds = kinds_of(commands)
     with looking():
-        journal = StoreJournal(directory)
+        journal = StoreJournal(directory) if is_amq_store(directory) else Journal(directory)
     unknown = [file_name(number) for number in files if number not in journal.files]
     if unknown:
         raise ConfigurationError(f"{directory} has no file {', '.join(unknown)}")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.amq.journal import file_number
 
 __all__ = ["KINDS", "Kind", "journal", "kind_of"]
 
@@ -33,7 +34,8 @@ class Kind(NamedTuple):
 
 
 def _is_amq(names: Collection[str], directory: Path) -> bool:
-    return "kr-store" in names or (directory / "journal" / "data-control").exists()
+    is_journal = any(file_number(name) is not None for name in names)  # itself, or an archive
+    return is_journal or "kr-store" in names or (directory / "journal" / "data-control").exists()
 
 
 def _is_leveldb(names: Collection[str], directory: Path) -> bool:

@@ -23,6 +23,7 @@ from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.journal import remarks
 from jdbcstore.store.journal.amq.adapter import is_amq_store, refuse_what_is_no_amq_store
 from jdbcstore.store.journal.amq.decoding import message_of
+from jdbcstore.store.journal.amq.reference_store import known_queues
 from jdbcstore.store.journal.amq.store_journal import StoreJournal
 from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
@@ -89,7 +90,7 @@ def contents_of_journals(
 
 @contextmanager
 def contents_of_amq_store(
-    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False
+    directory: Path, scheduler: Path | None = None, *, skips_damage: bool = False, salvages: bool = False
 ) -> Iterator[JournalContents]:
     """The contents of an AMQ store as they are now.
 
@@ -97,6 +98,7 @@ def contents_of_amq_store(
         directory: the one with ``journal`` and ``kr-store`` in it.
         scheduler: the directory of the scheduler's journal; None if there is none.
         skips_damage: whether what cannot be read is left out and listed.
+        salvages: whether of a damaged batch is read what looks good.
 
     Raises:
         ConfigurationError: there is no journal, or it is another store's.
@@ -107,6 +109,7 @@ def contents_of_amq_store(
         raise ConfigurationError(f"{directory} is no AMQ store: it holds no journal (journal/data-1, ...)")
     with ExitStack() as stack:
         opened = stack.enter_context(_all_opened(directory, _OpenedAMQJournal))
+        opened.salvages = salvages
         jobs = None if scheduler is None else stack.enter_context(_all_opened(scheduler, _OpenedJournal))
         yield AMQContents(opened, jobs, None, is_live=is_locked(directory), skips_damage=skips_damage)
 
@@ -425,7 +428,7 @@ class AMQContents(JournalContents):
         return journal.directory.parent
 
     def _empty_queues(self, journal: DirectoryJournal) -> set[Destination]:
-        return set()
+        return set(known_queues(self._store_directory(journal)))
 
     def _correct(self, progress: Replay) -> None:
         assert isinstance(self._journal, StoreJournal)

@@ -31,7 +31,7 @@ def repair_amq_store(directory: Path, target: Path) -> Migrated:
         ConfigurationError: it is no AMQ store, or the target is not empty.
         StoreError: it cannot be read or written.
     """
-    with contents_of_amq_store(directory, scheduler_in(directory), skips_damage=True) as contents:
+    with contents_of_amq_store(directory, scheduler_in(directory), skips_damage=True, salvages=True) as contents:
         return _repaired(contents, directory, f"amq:{target}")
 
 

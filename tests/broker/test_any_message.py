@@ -135,12 +135,12 @@ SENT = st.builds(Sent, HEADERS, BODIES, st.booleans()).map(
     form=None,
 )
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
-@pytest.mark.parametrize("kind", ["sqlite", "kahadb"])
+@pytest.mark.parametrize("kind", ["sqlite", "kahadb", "amq"])
 def test_what_is_accepted_is_delivered(
     kind: str, tmp_path_factory: pytest.TempPathFactory, sent: list[Sent], version: str, form: str | None
 ) -> None:
     folder = tmp_path_factory.mktemp(kind)
-    url = f"sqlite:///{folder / 'broker.db'}" if kind == "sqlite" else f"kahadb:{folder / 'broker'}"
+    url = f"sqlite:///{folder / 'broker.db'}" if kind == "sqlite" else f"{kind}:{folder / 'broker'}"
     asked = {} if form is None else {"transformation": form}
     with serving(url) as (_, address), consumers(address, version, asked) as clients:
         began_ms = Broker.now_ms()

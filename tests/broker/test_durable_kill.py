@@ -96,9 +96,10 @@ def unacknowledged(url: str, name: str) -> list[str]:
         return [str(getattr(message, "text", "")) for message in page.messages]
 
 
-@pytest.mark.parametrize("kind", ["kahadb", "sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["amq", "kahadb", "sqlite", "postgresql"])
 def test_no_subscriber_loses_anything(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    places = {"kahadb": f"kahadb:{tmp_path / 'kill'}", "sqlite": f"sqlite:///{tmp_path / 'kill.db'}"}
+    places = {kind: f"{kind}:{tmp_path / 'kill'}" for kind in ("amq", "kahadb")}
+    places |= {"sqlite": f"sqlite:///{tmp_path / 'kill.db'}"}
     url = places.get(kind) or request.getfixturevalue("postgresql_url")
     histories = Histories()
     with BrokerProcess(url, tmp_path) as broker:

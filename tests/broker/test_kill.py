@@ -74,6 +74,15 @@ def consume(port: int, histories: Histories) -> None:
 
 
 def test_nothing_receipted_is_lost_and_nothing_acknowledged_returns(store_url: str, tmp_path: Path) -> None:
+    run(store_url, tmp_path)
+
+
+def test_nothing_is_lost_or_returns_in_an_amq_store(tmp_path: Path) -> None:
+    run(f"amq:{tmp_path / 'amq'}", tmp_path)
+
+
+def run(store_url: str, tmp_path: Path) -> None:
+    """Kill the broker again and again, and look what is left."""
     histories = Histories()
     for round_ in range(ROUNDS):
         broker = BrokerProcess(store_url, tmp_path)

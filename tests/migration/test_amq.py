@@ -69,3 +69,9 @@ def test_nobody_begins_with_an_amq_store(source: Path, tmp_path: Path) -> None:
         migrate(f"amq:{source}", f"amq:{tmp_path / 'new'}")
     with pytest.raises(ConfigurationError, match="no AMQ store"):
         migrate(f"amq:{tmp_path}", f"kahadb:{tmp_path / 'k'}")
+
+
+def test_empty_queues_that_the_broker_knew_come_too(source: Path, tmp_path: Path) -> None:
+    (source / "kr-store" / "data" / "hash-index-queue-data_queue#3a#2f#2fQ.#20#e9").write_bytes(b"")
+    migrate(f"amq:{source}", f"kahadb:{tmp_path / 'k'}")
+    assert queues(f"kahadb:{tmp_path / 'k'}")["queue://Q. é"] == []

@@ -420,7 +420,7 @@ class JournalPersistenceAdapter(PersistenceAdapter):
             parts += [Came(producer, last, shown.get(producer)) for producer, last in came.items()]
             parts += [Remove(store.known, *told_apart([message_id])) for store, message_id in sources]
             parts += [  # perhaps messages that have got their numbers just now
-                Acknowledge(store.known, self.format.subscription_text(key), [Meant.of(message_id)])
+                Acknowledge(store.known, self.format.subscription_text(key), [Meant.of(message_id, self.format)])
                 for store, key, message_id in done
             ]
             may_cancel = 0

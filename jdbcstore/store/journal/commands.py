@@ -131,8 +131,6 @@ class UpdateMessage(NamedTuple):
     """A stored message was written anew, in the place that it has."""
 
     message: AddMessage | None = None
-    is_again: bool = False
-    """Whether it is one that brokers did not know of, because an older one had its id. Not in a KahaDB journal."""
 
 
 class AddScheduledJob(NamedTuple):

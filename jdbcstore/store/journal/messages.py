@@ -87,13 +87,14 @@ class JournalMessageStore(MessageStore):
         message_id = message.message_id
         if message_id is None or message_id.producer_id is None:
             raise StoreError("a message needs a message id with a producer id before it can be stored")
-        options = self._adapter.options
-        data = self._adapter.format.marshal(message, self.destination, self._adapter.wire_version)
+        adapter, options = self._adapter, self._adapter.options
+        data = adapter.format.marshal(message, self.destination, adapter.wire_version)
         if len(data) > options.message_bytes_max:
             raise MessageTooLarge(
                 f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
             )
-        command = AddMessage(xid, self.destination, str(message_id), data, message.priority, self.prioritized)
+        text = adapter.format.message_id(message_id)
+        command = AddMessage(xid, self.destination, text, data, message.priority, self.prioritized)
         return PreparedAdd(command, self._adapter.format.encode(command))
 
     def number(self, message: Message) -> int:
@@ -126,7 +127,7 @@ class JournalMessageStore(MessageStore):
         if message.message_id is None or message.message_id.broker_sequence_id <= 0:
             raise StoreError("only a message that came from the store, with its sequence, can be updated")
         command, _ = self.prepare(message)
-        update = Update(self.known, Meant.of(message.message_id), command, message.expiration)
+        update = Update(self.known, Meant.of(message.message_id, self._adapter.format), command, message.expiration)
         self._adapter.committer.submit(Write(completion, parts=(update,)))
         return completion
 
@@ -143,7 +144,7 @@ class JournalMessageStore(MessageStore):
 
     def get_message(self, message_id: MessageId) -> Message | None:
         index = self._adapter.reading()
-        meant = Meant.of(message_id)
+        meant = Meant.of(message_id, self._adapter.format)
         if meant.sequence > 0:
             row = index.row(meant.sequence)
             rows = [] if row is None else [row]

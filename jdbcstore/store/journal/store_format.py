@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
-from jdbcstore.store.journal.commands import AddMessage, Command
+from jdbcstore.store.journal.commands import AddMessage, Command, UpdateMessage
 from jdbcstore.store.journal.journal_format import JournalFormat, WriterOptions
 from jdbcstore.store.journal.records import DirectoryJournal, Location
 from jdbcstore.store.lease import LockerOptions
@@ -38,6 +39,10 @@ class StoreFormat(JournalFormat[Location], Protocol):
         Raises:
             CodecError: it has something that the format cannot write.
         """
+
+    def encode_again(self, update: UpdateMessage) -> bytes:
+        """The payload for a message that brokers of the format do not know of, because an older one had its id, which
+        is gone now."""
 
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """Payloads of commands of one write, so that brokers of the format take them as a whole or not at all, too.
@@ -69,6 +74,9 @@ class StoreFormat(JournalFormat[Location], Protocol):
 
     def journal(self, directory: Path) -> DirectoryJournal:
         """The journal of a directory, to read. Raises `StoreError`."""
+
+    def message_id(self, message_id: MessageId) -> str:
+        """The id of a message as commands have it. Of foreign ids it tells as much as the format keeps."""
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """The key of a durable subscription in one text, as commands have it."""

@@ -104,9 +104,9 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
 
     def acknowledgement(self, key: SubscriptionKey, *message_ids: MessageId) -> Acknowledge:
         """What is submitted when a subscription has acknowledged messages."""
-        return Acknowledge(
-            self.known, self._adapter.format.subscription_text(key), [Meant.of(one) for one in message_ids]
-        )
+        store_format = self._adapter.format
+        meant = [Meant.of(one, store_format) for one in message_ids]
+        return Acknowledge(self.known, store_format.subscription_text(key), meant)
 
     def recover_next_subscription_messages(
         self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int

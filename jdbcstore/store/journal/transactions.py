@@ -95,7 +95,7 @@ class JournalTransactionStore(BufferedTransactionStore):
             message.transaction_id = xid
             own = adapter.own(store)
             targets.append((own, message, own.prepare(message, xid)))
-        removes = [(adapter.own(store).known, Meant.of(one)) for store, one in transaction.removes]
+        removes = [(adapter.own(store).known, Meant.of(one, adapter.format)) for store, one in transaction.removes]
         done = [
             (adapter.own_topic(store).known, adapter.format.subscription_text(key), one)
             for store, key, one in transaction.acknowledged
@@ -103,7 +103,7 @@ class JournalTransactionStore(BufferedTransactionStore):
         completion: Completion[None] = Completion()
         with adapter.order:
             adds = [own.add_of(message, prepared) for own, message, prepared in targets]
-            acknowledged = [(known, text, Meant.of(one)) for known, text, one in done]
+            acknowledged = [(known, text, Meant.of(one, adapter.format)) for known, text, one in done]
             part = PrepareAll(xid, adds, removes, acknowledged, adapter.wire_version)
             adapter.committer.submit(Write(completion, parts=(part,), is_alone=True))
         return completion

@@ -173,9 +173,9 @@ class Plan:
         self._added: dict[int, Row] = {}
         self._gone: set[int] = set()
 
-    def record(self, command: Command, hint: Hint | None = None) -> None:
-        """One record."""
-        self.payloads.append(self.format.encode(command))
+    def record(self, command: Command, hint: Hint | None = None, payload: bytes | None = None) -> None:
+        """One record; its payload if it is another than usual."""
+        self.payloads.append(self.format.encode(command) if payload is None else payload)
         if type(command) in SCHEDULER_COMMANDS:
             self.is_scheduling = True
         self.commands.append(command)
@@ -255,7 +255,8 @@ class Plan:
             (hint.expiration for hint in self.hints if hint is not None and hint.sequence == row.sequence), None
         )
         hint = Hint(0, self.index.expiration(row.sequence) if expiration is None else expiration, row)
-        self.record(UpdateMessage(add._replace(transaction=None), is_again=True), hint)
+        update = UpdateMessage(add._replace(transaction=None))
+        self.record(update, hint, self.format.encode_again(update))
 
     def close_write(self, first: int) -> None:
         """All records from this one on are of one write: they happen together, for brokers of the format, too."""
@@ -283,10 +284,10 @@ class Meant:
         self.message_id = message_id
 
     @classmethod
-    def of(cls, message_id: MessageId) -> Meant:
+    def of(cls, message_id: MessageId, store_format: StoreFormat) -> Meant:
         """By an id as callers give it."""
         sequence = message_id.broker_sequence_id
-        return cls(sequence, "") if sequence > 0 else cls(0, str(message_id))
+        return cls(sequence, "") if sequence > 0 else cls(0, store_format.message_id(message_id))
 
     def looks(self) -> tuple[int, ...]:
         """What has to be looked up."""
@@ -358,7 +359,7 @@ class Remove(_Small):
             if row is not None:
                 remove(plan, known, row)
         for message_id in self.message_ids:
-            for row in plan.rows(known, Meant.of(message_id)):
+            for row in plan.rows(known, Meant.of(message_id, plan.format)):
                 remove(plan, known, row)
 
 

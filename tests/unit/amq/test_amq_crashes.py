@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue
+from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.format import AMQ
 from jdbcstore.store.journal.amq.options import AMQOptions
@@ -139,3 +140,18 @@ def test_what_is_committed_together_is_for_an_old_broker_too(tmp_path: Path) -> 
         seen.add((len(broker.queue("queue://A")), len(broker.queue("queue://B"))))
         shutil.rmtree(tmp_path / "cut")
     assert seen == {(1, 0), (0, 1)}
+
+
+def test_a_message_with_a_foreign_id_that_was_acknowledged_stays_away(tmp_path: Path) -> None:
+    """OpenWire of that time has no room for the text of such an id."""
+    message = text_message(1)
+    message.message_id = MessageId(ProducerId("amqp", 1, 1), 5, text_view="urn:uuid:1")
+    with AMQPersistenceAdapter(tmp_path, SMALL) as adapter:
+        store = adapter.queue_message_store(Queue("A"))
+        store.add_message(message).result(30)
+        store.add_message(text_message(2)).result(30)
+        store.remove_message(MessageId(ProducerId("amqp", 1, 1), 5)).result(30)
+        assert store.message_count == 1
+    (tmp_path / FILE_NAME).unlink()
+    with AMQPersistenceAdapter(tmp_path, SMALL) as adapter:
+        assert adapter.queue_message_store(Queue("A")).message_count == 1

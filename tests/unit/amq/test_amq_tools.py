@@ -12,6 +12,7 @@ import pytest
 
 from jdbcstore.cli import main
 from jdbcstore.destination import Queue
+from jdbcstore.message import TextMessage
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.testing.messages import text_message
@@ -117,6 +118,12 @@ def test_a_batch_with_a_hole_is_left_out_as_a_whole(tmp_path: Path, capsys: pyte
     code, found = checked(tmp_path, capsys)
     assert (code, found["messages"]) == (1, 2)
     assert "wrong checksum" in found["findings"][0]["place"]
+    assert journal("repair", tmp_path, tmp_path.with_name("new")) == 1
+    assert "whose good records are read one by one" in capsys.readouterr().out
+    with AMQPersistenceAdapter(tmp_path.with_name("new")) as adapter:
+        texts = [one.text for one in adapter.queue_message_store(Queue("A")).recover() if isinstance(one, TextMessage)]
+    assert [None if text is None else len(text) for text in texts] == [2000] * 3
+    assert sum("\0" in (text or "") for text in texts) == 1
 
 
 def test_kahadb_is_told_by_what_lies_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,3 +131,12 @@ def test_kahadb_is_told_by_what_lies_there(tmp_path: Path, capsys: pytest.Captur
     assert vector.is_dir()
     assert journal("check", tmp_path) == 2
     assert "KahaDB" in capsys.readouterr().err
+
+
+def test_an_archive_is_shown(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = directory / "archive"
+    archive.mkdir()
+    (directory / "journal" / "data-2").rename(archive / "data-2")
+    assert journal("dump", archive, "--command", "AddMessage", "--limit", "1") == 0
+    assert capsys.readouterr().out.startswith("data-2:")
+    assert checked(directory, capsys)[0] == 0  # files may be missing: a broker removes those that it does not need

@@ -51,7 +51,10 @@ def made(folder: Path, *names: str) -> Path:
         (["journal/data-1", "kr-store/data/x"], "looks like an AMQ store"),
         (["0000000000000000.log", "store-version.txt"], "looks like a LevelDB store"),
         (["db.data"], "holds an index, but no journal"),
-        (["queue#3a#2f#2fA/db-1.log", "#20/db-1.log"], "holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: #20, queue#"),
+        (
+            ["queue#3a#2f#2fA/db-1.log", "#20/db-1.log"],
+            "holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: #20",
+        ),
         (["kahadb/db-1.log"], "is no KahaDB store; give one that it holds: kahadb"),
     ],
 )

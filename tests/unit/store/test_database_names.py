@@ -32,8 +32,9 @@ EXCEPTIONS = {
     "jdbcstore/store/journal/applier.py": _INDEX,
     "jdbcstore/store/journal/committer.py": _INDEX,
     "jdbcstore/store/journal/index.py": _INDEX,
+    "jdbcstore/store/journal/amq/options.py": _INDEX,
     "jdbcstore/store/journal/kahadb/options.py": _INDEX,
-    "jdbcstore/store/journal/kahadb/recovery.py": _INDEX,
+    "jdbcstore/store/journal/recovery.py": _INDEX,
 }
 
 

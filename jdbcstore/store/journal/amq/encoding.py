@@ -59,7 +59,7 @@ from jdbcstore.store.journal.commands import (
 )
 from jdbcstore.store.journal.kahadb.encoding import encode as encode_command
 
-__all__ = ["WIRE_VERSION", "Payload", "encode", "marshal_message", "together"]
+__all__ = ["WIRE_VERSION", "Payload", "encode", "encode_again", "marshal_message", "together"]
 
 #: What brokers 5.1 to 5.3 write; messages look the same in 3 to 9.
 WIRE_VERSION: Final = 5
@@ -97,6 +97,17 @@ def encode(command: Command) -> Payload:
         CodecError: it has something that OpenWire cannot write.
     """
     return _WRITERS.get(type(command), _carried)(command)
+
+
+def encode_again(update: UpdateMessage) -> Payload:
+    """A message that brokers do not know of, as one that was added; a note says what it is here.
+
+    Raises:
+        CodecError: it cannot be written.
+    """
+    assert update.message is not None
+    made = _added(update.message)
+    return Payload.of(made[made.main[0] :], before=_note("again") + made[: made.main[0]])
 
 
 def together(commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
@@ -173,9 +184,6 @@ def _added(add: AddMessage) -> Payload:
 def _updated(update: UpdateMessage) -> Payload:
     add = update.message
     assert add is not None
-    if update.is_again:
-        made = _added(add)
-        return Payload.of(made[made.main[0] :], before=_note("again") + made[: made.main[0]])
     data = _in_transaction(add.message or b"", _UPDATE)
     is_ranked = add.priority_supported and add.priority != 4
     before = _note(f"priority {add.priority}") if is_ranked else b""

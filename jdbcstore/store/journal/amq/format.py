@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.journal.amq import encoding
 from jdbcstore.store.journal.amq.decoding import message_of, subscription_text
@@ -24,7 +25,7 @@ from jdbcstore.store.journal.amq.journal import (
     file_name,
     file_number,
 )
-from jdbcstore.store.journal.commands import AddMessage, Command, Trace
+from jdbcstore.store.journal.commands import AddMessage, Command, Trace, UpdateMessage
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.records import Location
 from jdbcstore.subscription import SubscriptionKey
@@ -95,6 +96,10 @@ class AMQFormat:
         """As `jdbcstore.store.journal.amq.encoding.encode`."""
         return encoding.encode(command)
 
+    def encode_again(self, update: UpdateMessage) -> Payload:
+        """As `jdbcstore.store.journal.amq.encoding.encode_again`."""
+        return encoding.encode_again(update)
+
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """As `jdbcstore.store.journal.amq.encoding.together`."""
         return encoding.together(commands, payloads)
@@ -114,6 +119,10 @@ class AMQFormat:
     def journal(self, directory: Path) -> Journal:
         """Of ``data-<n>``."""
         return Journal(directory)
+
+    def message_id(self, message_id: MessageId) -> str:
+        """Producer and number: OpenWire of that time has no room for the text of a foreign one."""
+        return f"{message_id.producer_id}:{message_id.producer_sequence_id}"
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """Told apart whatever is in it."""

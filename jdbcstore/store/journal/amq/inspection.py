@@ -175,6 +175,15 @@ def _reference_store(found: Inspection, journal: StoreJournal, corrections: int)
         found.notes.append("the reference store is clean: a broker starts without reading the journal")
     else:
         found.notes.append("the reference store is not clean: a broker reads the journal when it starts")
+    if unreferred := sorted(journal.unreferred(found.state)):
+        found.add(
+            "emptied",
+            place,
+            f"live messages stand in {', '.join(f'data-{one}' for one in unreferred)}, which the reference store does"
+            " not know: it was deleted, and a broker was started on it",
+            "A broker does not show them, and its cleanup deletes these files; here they are there.",
+            "Start no broker of that time on it, unless with forceRecoverReferenceStore=true; amq:DIRECTORY mends it.",
+        )
     if corrections:
         found.notes.append(
             f"{corrections} durable subscriptions or prepared transactions stand in the journal and ended, which only"

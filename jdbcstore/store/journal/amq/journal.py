@@ -13,7 +13,7 @@ of one was written by a broker, and is a batch by itself.
 **Zeros.** A broker that replays stops at the first zeros, and does not look at the files behind. This reader goes on
 with the next file, and tells (`Journal.ends_early`).
 
-Source of the format: `AsyncDataManager` of ActiveMQ 5.3.2, and journals that it wrote.
+Source of the format: AsyncDataManager of ActiveMQ 5.3.2, and journals that it wrote.
 """
 
 from __future__ import annotations
@@ -112,6 +112,12 @@ class AMQDamage(Damage):
         return f"data-{self.file}:{self.offset}-{self.end}: {self.what}"
 
 
+class _Together(Batch):
+    """A batch of this store, with a record in front; any other one is a single record."""
+
+    __slots__ = ()
+
+
 def framed(payload: bytes) -> bytes:
     """A record."""
     return _HEAD.pack(len(payload) + FRAME_SIZE, _USER, _RESERVED, _START_MARK) + payload + _END_MARK
@@ -143,6 +149,8 @@ class JournalFile:
         chunk_bytes: how much is read at once.
         start: where to begin, 0 or the offset of a batch.
         decoder: of payloads; one for all files of a journal is faster.
+        salvages: whether the good records of a damaged batch of this store are read, if others follow in the file. What
+            is in them may be damaged.
     """
 
     def __init__(
@@ -153,6 +161,7 @@ class JournalFile:
         chunk_bytes: int = CHUNK_BYTES,
         start: int = 0,
         decoder: Decoder | None = None,
+        salvages: bool = False,
     ) -> None:
         self.number: Final = number
         #: What was found so far; complete when the reading is.
@@ -165,6 +174,7 @@ class JournalFile:
         self._chunk_bytes = chunk_bytes
         self._start = start
         self._decoder = decoder or Decoder()
+        self._salvages = salvages
         self._window: FileWindow | None = None
 
     def _new_window(self) -> FileWindow:
@@ -206,7 +216,7 @@ class JournalFile:
                                 start, end, o = start - o + at, end - o + at, at
                             if end <= len(data) and zlib.crc32(memoryview(data)[start:end]) == crc:
                                 self.append_offset = base + end
-                                yield Batch(base + o, data, start, end, crc)
+                                yield _Together(base + o, data, start, end, crc)
                                 o = end
                                 continue
                             found = self._behind_batch(window, base + o, base + end)
@@ -251,6 +261,9 @@ class JournalFile:
             return start
         what = "a batch with a wrong checksum" if end <= window.size else "a batch that was cut off"
         found = self._find(window, end) if end < window.size else None
+        if found is not None and self._salvages:
+            self._damaged(offset, start, f"{what}, whose good records are read one by one")
+            return start
         self._damaged(offset, window.size if found is None else found, what, at_the_end=found is None)
         return found
 
@@ -308,7 +321,7 @@ class JournalFile:
         """The records of one batch of this file. One that is no command is listed as damage."""
         number, new, unpack = self.number, tuple.__new__, _HEAD.unpack_from
         offset, data, o, end, _ = batch
-        is_ours = _is_head(data, o - BATCH_HEAD_SIZE)
+        is_ours = isinstance(batch, _Together)
         decode = self._decoder.decode_together if is_ours else self._decoder.decode
         base = offset + (BATCH_HEAD_SIZE if is_ours else 0) - o
         while o + FRAME_SIZE <= end:
@@ -338,11 +351,6 @@ class JournalFile:
             self._window = self._new_window()
         data, _, o = self._window.at(location.offset, location.size)
         return command_at(data, o, location, self._decoder)
-
-
-def _is_head(data: bytes, o: int) -> bool:
-    """Whether the record in front of a batch stands here."""
-    return o >= 0 and data.startswith(_BATCH_PREFIX, o + _HEAD.size) and data.startswith(_START_MARK, o + 26)
 
 
 def _announced(data: bytes, o: int) -> tuple[int, int] | None:
@@ -390,16 +398,18 @@ class AMQJournal(records.AnyJournal):
     #: Files that are longer than what is in them although others follow, and where what is in them ends: a broker that
     #: replays them stops there. Complete when `records` was read to its end.
     ends_early: list[AMQLocation]
+    #: As `JournalFile` has it.
+    salvages = False
 
     def file(self, source: BinaryIO, number: int, *, chunk_bytes: int = CHUNK_BYTES, start: int = 0) -> JournalFile:
-        return JournalFile(source, number, chunk_bytes=chunk_bytes, start=start)
+        return JournalFile(source, number, chunk_bytes=chunk_bytes, start=start, salvages=self.salvages)
 
     def batches(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, JournalFile, Batch]]:
         self.damages, self.damages_unlisted, self.ends_early, self.last_batch = [], 0, [], None
         decoder, last = Decoder(), max(self.files, default=0)
         for number in self.files:
             with self.opened(number) as source:
-                file = JournalFile(source, number, chunk_bytes=chunk_bytes, decoder=decoder)
+                file = JournalFile(source, number, chunk_bytes=chunk_bytes, decoder=decoder, salvages=self.salvages)
                 for batch in file.batches():
                     self.last_batch = batch.place(number)
                     yield number, file, batch

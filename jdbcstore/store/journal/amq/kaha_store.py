@@ -19,12 +19,14 @@ from typing import Final, NamedTuple
 from jdbcstore.errors import StoreError
 from jdbcstore.store.journal.file_errors import reading
 
-__all__ = ["Container", "Item", "KahaDamaged", "safe_name", "unsafe_name"]
+__all__ = ["NAME_MAX", "Container", "Item", "KahaDamaged", "safe_name", "unsafe_name"]
 
 _ITEM: Final = struct.Struct(">2sbqqiqiiqi")
 _MAGIC: Final = b"zU"
 _VALUE_HEAD: Final = struct.Struct(">bi")
 _NOWHERE: Final = -1
+#: Longer names lose what they begin with.
+NAME_MAX: Final = 64
 #: Where an item says which one follows.
 _NEXT_OFFSET: Final = 11
 _HEX: Final = re.compile(r"#([0-9a-f]{1,4})")
@@ -136,7 +138,7 @@ def safe_name(name: str) -> str:
     """A name as it stands in the name of a file: what is no ASCII letter, digit, ``_``, ``-``, ``.`` or ``#`` as ``#``
     and its code in hex; the last 64 characters of that."""
     kept = (c if c.isascii() and (c.isalnum() or c in "_-.#") else f"#{ord(c):x}" for c in name)
-    return "".join(kept)[-64:]
+    return "".join(kept)[-NAME_MAX:]
 
 
 def unsafe_name(name: str) -> str:

@@ -23,7 +23,7 @@ from jdbcstore.store.journal.amq.reference_store import (
     mark_as_not_clean,
     read_reference_store,
 )
-from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal, told_by_the_reference_store
 from jdbcstore.store.journal.commands import AddMessage, Command
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_writer import JournalWriter
@@ -122,12 +122,13 @@ class _Broker:
 
     def complete(self, state: State, noted: Noted) -> bool:
         """Write what a clean reference store knew better."""
-        if not self._corrections:
+        commands = [*self._corrections, *told_by_the_reference_store(state)]
+        if not commands:
             return False
         assert self._appender is not None
-        for command in self._corrections:
+        for command in commands:
             log.warning("written to the journal, what only the reference store told: %s", command)
-        self._appender.append([AMQ.encode(command) for command in self._corrections])
+        self._appender.append([AMQ.encode(command) for command in commands])
         self._appender.force()
         return True
 

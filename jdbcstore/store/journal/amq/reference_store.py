@@ -9,33 +9,47 @@ Here our own index takes its place. Of the broker's three things count:
 * **The durable subscriptions.** Their records go with the journal files in which they stand, so for those that are old
   this list is all there is. A broker that replays begins with them. What we end is taken out of it.
 * **The prepared transactions**, if it is clean: a broker that rolls one back writes nothing to the journal.
+
+Nothing of that is believed if it does not refer to all journal files with live messages: then somebody has emptied it,
+and a broker was started on it, which has lost what only it told.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo
 from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move
 from jdbcstore.store.journal.amq.blank_state import blank_state
-from jdbcstore.store.journal.amq.kaha_store import Container, Item, KahaDamaged
+from jdbcstore.store.journal.amq.kaha_store import NAME_MAX, Container, Item, KahaDamaged, unsafe_name
 from jdbcstore.store.journal.file_errors import writing
 
-__all__ = ["DIRECTORY", "ReferenceStore", "keep_subscriptions", "mark_as_not_clean", "read_reference_store"]
+__all__ = [
+    "DIRECTORY",
+    "ReferenceStore",
+    "keep_subscriptions",
+    "known_queues",
+    "mark_as_not_clean",
+    "read_reference_store",
+]
 
 log = logging.getLogger(__name__)
 
 #: In the directory of the store.
 DIRECTORY: Final = "kr-store"
 _STATE: Final = "state"
+_DATA: Final = "data"
+_QUEUE_INDEX: Final = "hash-index-queue-data_"
 _STORE_STATE: Final = "store-state"
 #: Of a state that is being made.
 _NEW: Final = "state.jdbcstore"
@@ -45,6 +59,8 @@ _INDEX_VERSION: Final = 7
 #: A java.util.concurrent.atomic.AtomicBoolean ends in an int32.
 _FLAG: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
+#: What stands in front of the value of a java.lang.Integer: its class in full the first time, then a reference to it.
+_INTEGER: Final = re.compile(rb"sr\x00\x11java\.lang\.Integer.*?xp(?!sr)|sq\x00~\x00\x02", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -62,6 +78,8 @@ class ReferenceStore:
     """The durable subscriptions that there are, with their bytes."""
     prepared: list[XATransactionId] | None = None
     """The transactions in doubt; None if it does not tell."""
+    files: frozenset[int] = frozenset()
+    """The journal files that it refers to, if it is clean."""
     damage: str | None = None
     """What is wrong with it, if something is."""
 
@@ -86,6 +104,8 @@ def read_reference_store(directory: Path) -> ReferenceStore:
                 path = container.data_path(item.value[0])
                 found.flag = path, container.value_offset(item.value) + len(value) - _FLAG.size
                 found.is_clean = bool(_FLAG.unpack(value[-_FLAG.size :])[0])
+            elif key.endswith(b"\x00\x11record-references"):
+                found.files = _referred(value)
             elif key.endswith(b"\x00\x0dINDEX_VERSION"):
                 version = _FLAG.unpack(value[-_FLAG.size :])[0]
         found.is_clean = found.is_clean and version >= _INDEX_VERSION
@@ -98,6 +118,12 @@ def read_reference_store(directory: Path) -> ReferenceStore:
     except StoreError as error:
         found.damage, found.prepared = str(error), None
     return found
+
+
+def _referred(value: bytes) -> frozenset[int]:
+    """The keys of a java.util.HashMap from Integer to AtomicInteger, as Java writes it."""
+    found = [value[match.end() : match.end() + _FLAG.size] for match in _INTEGER.finditer(value)]
+    return frozenset(_FLAG.unpack(one)[0] for one in found if len(one) == _FLAG.size)
 
 
 def _subscriptions(kaha: Container) -> list[tuple[Item, SubscriptionInfo, bytes]]:
@@ -140,6 +166,21 @@ def _prepared(container: Container) -> list[XATransactionId] | None:
             raise KahaDamaged(f"{container.path}: the transaction at {item.offset} cannot be read: {error}") from None
         if isinstance(xid, XATransactionId):
             found.append(xid)
+    return found
+
+
+def known_queues(directory: Path) -> set[Queue]:
+    """The queues that a broker has containers for, also empty ones, by the names of their index files.
+
+    Args:
+        directory: of the whole store.
+    """
+    found = set()
+    for path in (directory / DIRECTORY / _DATA).glob(f"{_QUEUE_INDEX}*"):
+        name = path.name.removeprefix(_QUEUE_INDEX)
+        destination = unsafe_name(name)
+        if len(name) < NAME_MAX and destination.startswith(Queue.prefix):  # a longer one was cut
+            found.add(Queue.decoded(destination.removeprefix(Queue.prefix)))
     return found
 
 

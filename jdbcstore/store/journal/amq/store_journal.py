@@ -17,7 +17,7 @@ from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["JOURNAL", "StoreJournal"]
+__all__ = ["JOURNAL", "StoreJournal", "told_by_the_reference_store"]
 
 #: Of the journal, in the directory of the store.
 JOURNAL: Final = "journal"
@@ -53,11 +53,18 @@ class StoreJournal(Journal):
         progress.apply([(end, command) for command in corrections])
         return corrections
 
+    def unreferred(self, state: State) -> set[int]:
+        """Files with live messages that a clean reference store does not know: it was emptied."""
+        if not self.reference_store.is_clean:
+            return set()
+        live = {message.location.file for stored in state.destinations.values() for message in stored.all()}
+        return live - self.reference_store.files
+
     def corrections(self, state: State) -> list[Command]:
         """What a clean reference store knows better than a replay: subscriptions that ended, and transactions in doubt
         that were rolled back."""
         store = self.reference_store
-        if not store.is_clean or store.damage is not None:
+        if not store.is_clean or store.damage is not None or self.unreferred(state):
             return []
         there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
         gone: list[Command] = [
@@ -73,3 +80,13 @@ class StoreJournal(Journal):
                 if isinstance(xid, XATransactionId) and xid not in store.prepared
             ]
         return gone
+
+
+def told_by_the_reference_store(state: State) -> list[Command]:
+    """The durable subscriptions of a state that stand in no journal file any more, as they began."""
+    return [
+        Subscription(destination, text, False, one.info_bytes)
+        for destination, stored in state.destinations.items()
+        for text, one in stored.subscriptions.items()
+        if one.location.file == _REFERENCE_STORE_FILE
+    ]

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.disk import Disk
-from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile
+from jdbcstore.store.journal.commands import COMMANDS, AddMessage, Command, RewrittenDataFile, UpdateMessage
 from jdbcstore.store.journal.journal_format import BatchPlace, FramedBatch, Tail
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.encoding import encode
@@ -118,6 +119,10 @@ class KahaDBFormat:
         """As `jdbcstore.store.journal.kahadb.encoding.encode`."""
         return encode(command)
 
+    def encode_again(self, update: UpdateMessage) -> bytes:
+        """An update like any other: brokers add what they do not know."""
+        return encode(update)
+
     def together(self, commands: Sequence[Command], payloads: Sequence[bytes]) -> list[bytes]:
         """Nothing to do: a batch is there as a whole or not at all."""
         return list(payloads)
@@ -137,6 +142,10 @@ class KahaDBFormat:
     def journal(self, directory: Path) -> Journal:
         """Of ``db-<n>.log``."""
         return Journal(directory)
+
+    def message_id(self, message_id: MessageId) -> str:
+        """Its text."""
+        return str(message_id)
 
     def subscription_text(self, key: SubscriptionKey) -> str:
         """As brokers write it."""

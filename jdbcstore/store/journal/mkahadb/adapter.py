@@ -439,7 +439,9 @@ class _OverSeveral:
             if own.is_needed:
                 numbers.append(number)
         removed = [
-            (child.own(store).known, Meant.of(one)) for store, one in self._commit.removes if self._of(store) is child
+            (child.own(store).known, Meant.of(one, child.format))
+            for store, one in self._commit.removes
+            if self._of(store) is child
         ]
         removes = [(known, one) for known, one in removed if not known.destination.is_topic]
         acknowledged: list[tuple[KnownDestination, str, Meant]] = []
@@ -450,9 +452,9 @@ class _OverSeveral:
                 known, text = child.own_topic(store).known, child.format.subscription_text(key)
                 message = new.get((store.destination, str(one)))
                 if message is None:
-                    acknowledged.append((known, text, Meant.of(one)))
+                    acknowledged.append((known, text, Meant.of(one, child.format)))
                 else:
-                    late.append(Acknowledge(known, text, [Meant.of(message.message_id)]))
+                    late.append(Acknowledge(known, text, [Meant.of(message.message_id, child.format)]))
         acknowledged += [  # for everybody
             (known, text, one) for known, one in removed if known.destination.is_topic for text in known.subscriptions
         ]
@@ -587,12 +589,12 @@ class _TransactionStore(BufferedTransactionStore):
 
     def _part(self, transaction: BufferedTransaction, xid: XATransactionId, child: _Child, adds: list[Any]) -> Any:
         removes = [
-            (child.own(store).known, Meant.of(one))
+            (child.own(store).known, Meant.of(one, child.format))
             for store, one in transaction.removes
             if self._all.child_of_store(store) is child
         ]
         acknowledged = [
-            (child.own_topic(topic).known, child.format.subscription_text(key), Meant.of(one))
+            (child.own_topic(topic).known, child.format.subscription_text(key), Meant.of(one, child.format))
             for topic, key, one in transaction.acknowledged
             if self._all.child_of_store(topic) is child
         ]

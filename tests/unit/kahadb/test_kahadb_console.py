@@ -53,7 +53,7 @@ def made(folder: Path, *names: str) -> Path:
         (["db.data"], "holds an index, but no journal"),
         (
             ["queue#3a#2f#2fA/db-1.log", "#20/db-1.log"],
-            "holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: #20, queue#",
+            "holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: #20",
         ),
         (["kahadb/db-1.log"], "is no KahaDB store; give one that it holds: kahadb"),
     ],

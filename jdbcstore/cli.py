@@ -88,6 +88,9 @@ def cli() -> None:
     Try it, in another terminal:
         jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world"
         jdbcstore receive 127.0.0.1:61613 /queue/HELLO --count 1
+    Operate a running broker that has --web-bind:
+        jdbcstore queues
+        jdbcstore retry --dry-run
     Look into a store, whether a broker runs on it or not:
         jdbcstore stats sqlite:///data/jdbcstore.db
         jdbcstore browse sqlite:///data/jdbcstore.db queue://HELLO

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from jdbcstore.client.connection import Connection, ReceivedMessage, Subscription, Transaction
     from jdbcstore.client.connector import connect, connect_async
+    from jdbcstore.client.outbox import Enlisted, enlist
     from jdbcstore.client.outgoing_message import SendOptions
     from jdbcstore.client.subscribe_options import SubscribeOptions
     from jdbcstore.config.urls import open_store
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
         TransientStoreError,
         UnknownTransaction,
     )
-    from jdbcstore.identifiers import MessageId, ProducerId
+    from jdbcstore.identifiers import LocalTransactionId, MessageId, ProducerId, XATransactionId
     from jdbcstore.message import (
         BlobMessage,
         BytesMessage,
@@ -84,10 +85,27 @@ if TYPE_CHECKING:
         TextMessage,
     )
     from jdbcstore.store.completion import Completion
-    from jdbcstore.store.contract import Commit, Cursor, MessageStore, Page, PersistenceAdapter
+    from jdbcstore.store.contract import (
+        Commit,
+        Cursor,
+        Expired,
+        ExpiredPage,
+        MessageStore,
+        Page,
+        PersistenceAdapter,
+        PreparedTransaction,
+        SupportsLocking,
+        SupportsTopics,
+        SupportsTransactions,
+        TopicMessageStore,
+        TransactionStore,
+    )
+    from jdbcstore.store.intake import SupportsIntake
     from jdbcstore.store.jdbc.options import JdbcOptions
+    from jdbcstore.store.jobs import SupportsScheduling
     from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
     from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+    from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
     from jdbcstore.transport.network import NetworkBroker as Broker
 
 __all__ = [
@@ -110,6 +128,9 @@ __all__ = [
     "Destination",
     "DuplicateMessage",
     "EmbeddedBroker",
+    "Enlisted",
+    "Expired",
+    "ExpiredPage",
     "HistoryLost",
     "IndexDamaged",
     "JdbcOptions",
@@ -118,6 +139,7 @@ __all__ = [
     "KahaDBOptions",
     "KahaDBPersistenceAdapter",
     "LeaseLost",
+    "LocalTransactionId",
     "LockError",
     "LockHeld",
     "LoginRefused",
@@ -132,6 +154,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "PersistenceAdapter",
+    "PreparedTransaction",
     "ProducerId",
     "ProtocolError",
     "Queue",
@@ -148,16 +171,27 @@ __all__ = [
     "StreamMessage",
     "SubscribeOptions",
     "Subscription",
+    "SubscriptionInfo",
+    "SubscriptionKey",
+    "SupportsIntake",
+    "SupportsLocking",
+    "SupportsScheduling",
+    "SupportsTopics",
+    "SupportsTransactions",
     "TempQueue",
     "TempTopic",
     "TextMessage",
     "Topic",
+    "TopicMessageStore",
     "Transaction",
+    "TransactionStore",
     "TransientStoreError",
     "UnknownTransaction",
+    "XATransactionId",
     "__version__",
     "connect",
     "connect_async",
+    "enlist",
     "open_store",
     "running",
     "serve",
@@ -179,11 +213,12 @@ _HOMES: Final = {
     ),
     "jdbcstore.client.connection": ("Connection", "ReceivedMessage", "Subscription", "Transaction"),
     "jdbcstore.client.connector": ("connect", "connect_async"),
+    "jdbcstore.client.outbox": ("Enlisted", "enlist"),
     "jdbcstore.client.outgoing_message": ("SendOptions",),
     "jdbcstore.client.subscribe_options": ("SubscribeOptions",),
     "jdbcstore.config.urls": ("open_store",),
     "jdbcstore.destination": ("Destination", "Queue", "TempQueue", "TempTopic", "Topic"),
-    "jdbcstore.identifiers": ("MessageId", "ProducerId"),
+    "jdbcstore.identifiers": ("LocalTransactionId", "MessageId", "ProducerId", "XATransactionId"),
     "jdbcstore.message": (
         "BlobMessage",
         "BytesMessage",
@@ -194,10 +229,27 @@ _HOMES: Final = {
         "TextMessage",
     ),
     "jdbcstore.store.completion": ("Completion",),
-    "jdbcstore.store.contract": ("Commit", "Cursor", "MessageStore", "Page", "PersistenceAdapter"),
+    "jdbcstore.store.contract": (
+        "Commit",
+        "Cursor",
+        "Expired",
+        "ExpiredPage",
+        "MessageStore",
+        "Page",
+        "PersistenceAdapter",
+        "PreparedTransaction",
+        "SupportsLocking",
+        "SupportsTopics",
+        "SupportsTransactions",
+        "TopicMessageStore",
+        "TransactionStore",
+    ),
+    "jdbcstore.store.intake": ("SupportsIntake",),
+    "jdbcstore.store.jobs": ("SupportsScheduling",),
     "jdbcstore.store.jdbc.options": ("JdbcOptions",),
     "jdbcstore.store.journal.kahadb.adapter": ("KahaDBPersistenceAdapter",),
     "jdbcstore.store.journal.kahadb.options": ("KahaDBOptions",),
+    "jdbcstore.subscription": ("SubscriptionInfo", "SubscriptionKey"),
     "jdbcstore.transport.network": ("Broker",),
 }
 #: What is called otherwise at home, where there is a broker without sockets, too.

@@ -1,25 +1,28 @@
-"""The intake: what was loaded in bulk into the store's waiting room goes to its destinations.
+"""The intake: what was loaded in bulk into the store's waiting room, or waits in the outbox, goes to its destinations.
 
 It is sent as a producer's messages would be: virtual topics, policies, durable subscriptions and the scheduler see no
 difference. The store takes a page out of the waiting room in the commit that adds its messages (`TakenIn`), so that it
 happens once does not depend on who does it, and after any failure the page is just read again.
 
 One page is under way at a time, and the next one is read meanwhile. So what producers send in between waits for a page
-at most, and shares its commit.
+at most, and shares its commit. The outbox is read from its beginning for each page, since applications commit in any
+order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.errors import CodecError, JdbcStoreError, ProtocolError, StoreClosed, TransientStoreError, may_pass
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Commit, SupportsIntake, TakenIn, WaitingLoad
-from jdbcstore.store.intake import START, IntakePage, IntakeStore, Staged
+from jdbcstore.store.intake import START, IntakePage, IntakeStore, OutboxBell, Staged
 
 __all__ = ["Intake"]
 
@@ -28,6 +31,35 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 1.0
 _PAGE_MESSAGES: Final = 500
 _PAGE_BYTES: Final = 1 << 20
+
+
+class OutboxEar:
+    """Waits in the event loop until the outbox has to be looked at.
+
+    Args:
+        loop: the broker's.
+        bell: closed with this.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, bell: OutboxBell) -> None:
+        self._loop, self._bell = loop, bell
+        self._rung = asyncio.Event()
+        if bell.descriptor is not None:
+            loop.add_reader(bell.descriptor, self._rung.set)
+
+    async def wait(self) -> None:
+        """Return when there may be something. Raises `StoreError` when nobody tells any more."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), self._bell.poll_ms / 1000)
+        if self._rung.is_set():
+            self._bell.clear()  # reads what is there, without waiting
+            self._rung.clear()
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        if self._bell.descriptor is not None:
+            self._loop.remove_reader(self._bell.descriptor)
+        self._bell.close()
 
 
 class Intake:
@@ -39,7 +71,7 @@ class Intake:
 
     def __init__(self, broker: RegionHost) -> None:
         self._broker = broker
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         #: Messages that were taken in, and those that could not be, since the broker exists.
         self.taken = self.refused = 0
 
@@ -49,28 +81,47 @@ class Intake:
         adapter = self._broker.adapter
         store = adapter.intake_store() if isinstance(adapter, SupportsIntake) else None
         if store is not None:
-            self._task = self._broker.loop.create_task(self._run(store))
+            create = self._broker.loop.create_task
+            self._tasks = (
+                create(self._again("a bulk load", partial(self._take_in_loads, store))),
+                create(self._again("the outbox", partial(self._empty_outbox, store))),
+            )
 
     def end(self) -> None:
         """Clients are dropped. What has been submitted is answered to nobody; the next master looks."""
-        task, self._task = self._task, None
-        if task is not None:
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
             task.cancel()
 
-    async def _run(self, store: IntakeStore) -> None:
+    async def _again(self, what: str, taking_in: Callable[[], Awaitable[None]]) -> None:
+        """Take in what there is, until the store is closed. What fails is told, and tried again."""
         while True:
             try:
-                load = await self._broker.read(store.waiting_load)
-                if load is not None:
-                    await self._take_in(store, load)
-                    continue
+                await taking_in()
             except StoreClosed:
                 return
             except JdbcStoreError as error:
-                log.warning("a bulk load could not be taken in, trying again error=%r", str(error))
+                log.warning("%s could not be taken in, trying again error=%r", what, str(error))
             except Exception:
-                log.exception("defect in taking in a bulk load")
+                log.exception("defect in taking in %s", what)
             await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _take_in_loads(self, store: IntakeStore) -> None:
+        while load := await self._broker.read(store.waiting_load):
+            await self._take_in(store, load)
+
+    async def _empty_outbox(self, store: IntakeStore) -> None:
+        outbox = await self._broker.read(store.outbox)
+        ear = OutboxEar(self._broker.loop, await self._broker.read(store.outbox_bell))
+        try:
+            while True:
+                page = await self._broker.read(store.staged, outbox.job, START, _PAGE_MESSAGES, _PAGE_BYTES)
+                if page:
+                    outbox = await self._commit(outbox, page)
+                else:
+                    await ear.wait()
+        finally:
+            ear.close()
 
     async def _take_in(self, store: IntakeStore, load: WaitingLoad) -> None:
         log.info("taking in a bulk load job=%s messages=%d taken=%d", load.job, load.messages, load.taken)

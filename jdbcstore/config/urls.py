@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote
 
+from jdbcstore.config.other_stores import is_other_store, open_other_store, other_stores
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.contract import PersistenceAdapter
@@ -105,7 +106,8 @@ def _with_hosts_apart(text: str) -> str:
 def _examples() -> str:
     from jdbcstore.store.jdbc.dialect import databases
 
-    return f"use {', '.join(database.example for database in databases())}, kahadb:DIRECTORY or memory:"
+    others = "".join(f", {scheme}:…" for scheme in other_stores())
+    return f"use {', '.join(database.example for database in databases())}{others}, kahadb:DIRECTORY or memory:"
 
 
 def store_file(url: URL) -> Path | None:
@@ -123,6 +125,8 @@ def shown_url(text: str) -> str:
     """
     if text.startswith("memory:") or is_kahadb(text):
         return text
+    if _is_other(text):
+        return _masked(text)
     url = store_url(text)
     return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
 
@@ -176,6 +180,8 @@ def open_store(
         directory, kahadb = kahadb_options(text, options if isinstance(options, KahaDBOptions) else None)
         refuse_another_store(directory, ignores_missing=kahadb.ignore_missing_journal_files)  # before the lock is made
         return KahaDBPersistenceAdapter(directory, replace(kahadb, use_lock=False) if locker == "none" else kahadb)
+    if _is_other(text):
+        return open_other_store(text)
     from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 
     url, jdbc = store_options(text, options if isinstance(options, JdbcOptions) else None)
@@ -339,6 +345,13 @@ def _require_driver(url: URL) -> None:
         raise ConfigurationError(
             f"the driver is not installed ({error.name}): pip install 'jdbcstore[{extra}]'"
         ) from error
+
+
+def _is_other(text: str) -> bool:
+    """Whether a URL names a store of another package. A scheme of ours goes before theirs, and costs no search."""
+    from jdbcstore.store.jdbc.dialect import database_for_url
+
+    return database_for_url(text.partition(":")[0].partition("+")[0]) is None and is_other_store(text)
 
 
 def _masked(text: str) -> str:

@@ -80,6 +80,8 @@ def _loads(url: str) -> Iterator[Loads]:
 
 
 def _progress(record: LoadRecord) -> str:
+    if record.state is LoadState.OUTBOX:
+        return f"{record.taken} taken in, {record.refused} refused"
     if record.state is LoadState.READY:
         return f"{record.taken} of {record.rows} taken in"
     return f"{record.rows}, {record.refused} refused" if record.refused else str(record.rows)

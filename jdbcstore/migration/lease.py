@@ -24,6 +24,7 @@ from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
+from jdbcstore.store.jdbc.replication import Level
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 
 __all__ = ["HOLDER_PREFIX", "MigrationLease", "hold", "release"]
@@ -59,6 +60,7 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
         LockHeld: a broker or another migration has it.
         ConfigurationError: it has messages or subscriptions of others.
         SchemaMismatch: its tables are too old.
+        NotReplicated: it has fewer replicas than its options require.
     """
     names = location.options.table_names
     name = f"{HOLDER_PREFIX}{hashlib.sha256(source.encode()).hexdigest()[:16]}"
@@ -70,6 +72,7 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
         engine.dispose()
     with opened(location) as store:
         require_usable(inspect_schema(store.connection, names))
+        store.dialect.replication(store.connection).require(Level.named(location.options.require_replication))
         status = store.connection.execute(text(store.statements.lock_row)).first()
         former = status[0] if status is not None and status[0] else None
         is_resumed = former is not None and former.startswith(name)
@@ -90,4 +93,5 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
 def release(lease: MigrationLease) -> None:
     """Let brokers in."""
     with opened(lease.location) as store:
+        store.dialect.confirm(store.connection)  # all that was copied, before anybody may count on it
         store.connection.execute(text(store.statements.lease_release), {"holder": lease.fence.holder})

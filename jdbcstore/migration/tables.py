@@ -24,6 +24,7 @@ from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.location import StoreLocation
 from jdbcstore.store.jdbc.marks import Range
+from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.store.jdbc.prepared import Doubts, messages_of
 from jdbcstore.store.jdbc.rows import Container
 from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema, require_usable
@@ -90,6 +91,12 @@ class TableContents(Contents):
                 raise ConfigurationError(
                     f"the bulk load {ready[0]} of the source waits for its broker: start it, so that it takes the load"
                     " in, or see: jdbcstore loads"
+                )
+            waiting = self._store.connection.execute(text(self._statements.staged_first), {"job": OUTBOX_JOB}).first()
+            if waiting is not None:
+                raise ConfigurationError(
+                    "the outbox of the source has messages that no broker has taken in: stop the applications that"
+                    " write to it, start the broker, and migrate when `jdbcstore loads list` shows that none waits"
                 )
 
     def _container(self, name: str) -> Container:

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from jdbcstore.errors import CodecError
 from jdbcstore.message import Message
 
-__all__ = ["START", "IntakePage", "IntakeStore", "Staged", "StagedPlace", "SupportsIntake", "TakenIn", "WaitingLoad"]
+__all__ = [
+    "START",
+    "IntakePage",
+    "IntakeStore",
+    "OutboxBell",
+    "Staged",
+    "StagedPlace",
+    "SupportsIntake",
+    "TakenIn",
+    "WaitingLoad",
+]
 
 #: Part of the load and number within it; the order in which messages are taken in.
 StagedPlace: TypeAlias = tuple[int, int]
@@ -32,12 +42,14 @@ class WaitingLoad:
         job: its name.
         messages: how many it has.
         taken, refused: how many of them are taken in, and how many could not be.
+        is_outbox: whether it is the outbox of applications, which is never complete; `messages` means nothing then.
     """
 
     job: str
     messages: int
     taken: int
     refused: int
+    is_outbox: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +82,33 @@ class TakenIn:
     def after(self) -> WaitingLoad:
         """The load as it is after the commit."""
         load = self.load
-        return WaitingLoad(load.job, load.messages, load.taken + len(self.places), load.refused + len(self.refused))
+        return replace(load, taken=load.taken + len(self.places), refused=load.refused + len(self.refused))
 
     @property
     def is_end(self) -> bool:
         """Whether nothing of the load waits any more after the commit."""
         after = self.after
-        return after.taken + after.refused >= after.messages
+        return not after.is_outbox and after.taken + after.refused >= after.messages
+
+
+class OutboxBell(ABC):
+    """How a broker hears that an application has committed messages for the outbox.
+
+    Attributes:
+        descriptor: a file descriptor that is readable then; None if nobody tells.
+        poll_ms: how often to look in any case, milliseconds.
+    """
+
+    descriptor: int | None
+    poll_ms: int
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Read what has made the descriptor readable. Raises `StoreError` when nobody will tell any more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Hear nothing any more. Does not wait."""
 
 
 class IntakeStore(ABC):
@@ -85,6 +117,15 @@ class IntakeStore(ABC):
     @abstractmethod
     def waiting_load(self) -> WaitingLoad | None:
         """The load that has waited longest. Asked every second, so it costs next to nothing."""
+
+    @abstractmethod
+    def outbox(self) -> WaitingLoad:
+        """The outbox, and how many messages were ever taken out of it. What waits there is `staged` of its job, from
+        `START` each time: applications commit in any order."""
+
+    @abstractmethod
+    def outbox_bell(self) -> OutboxBell:
+        """A new one."""
 
     @abstractmethod
     def staged(self, job: str, after: StagedPlace, messages_max: int, bytes_max: int) -> IntakePage:

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
-from jdbcstore import Broker, open_store
+from jdbcstore import Broker, connect, enlist, open_store
 from jdbcstore.config.urls import open_engine
 from jdbcstore.destination import Topic
 from jdbcstore.errors import StoreError
@@ -22,6 +23,8 @@ from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_virtual_topics import known
 from tests.broker_process import BrokerProcess
 from tests.sql.test_loads import begun, rows, stored
+from tests.sql.test_outbox import driver_url, waiting
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -100,6 +103,55 @@ def test_every_message_is_taken_in_once_although_brokers_are_killed(url: str, tm
             broker.kill()
     time_out(url)
     assert stored(url) == [*range(messages)]
+
+
+def test_what_applications_commit_is_taken_in_once_although_brokers_are_killed(url: str, tmp_path: Path) -> None:
+    messages, killed = 3000, 3
+    lease = "lease_ms=1000&lock_acquire_sleep_interval_ms=100"
+    broker = BrokerProcess(f"{url}{'&' if '?' in url else '?'}{lease}", tmp_path)
+    engine = create_engine(driver_url(url))
+    committed = 0
+
+    def send_all() -> None:
+        """Every seventh transaction is rolled back at first."""
+        nonlocal committed
+        for number in range(messages // 3):
+            for is_final in (False, True) if number % 7 == 0 else (True,):
+                with engine.connect() as own:
+                    outbox = enlist(own)
+                    for part in range(3):
+                        outbox.send("TEST", str(number * 3 + part))
+                    if is_final:
+                        own.commit()
+            committed = number + 1
+
+    try:
+        broker.start()
+        with ThreadPoolExecutor(1) as pool:
+            ordering = pool.submit(send_all)
+            for round in range(killed):
+                until = time.monotonic() + WAIT_S
+                while committed < (round + 1) * messages // 3 // (killed + 1) and not ordering.done():
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+                broker.kill()
+                broker.start()
+            ordering.result(WAIT_S)
+        wait_until(lambda: not waiting(url))
+    finally:
+        if broker.is_running:
+            broker.kill()
+    time_out(url)
+    with connect(url) as connection, connection.subscribe("TEST") as queue:
+        received = set()
+        for _ in range(messages):
+            message = queue.receive(timeout_s=WAIT_S)
+            received.add(int(str(message.body)))
+            message.acknowledge()
+        assert received == {*range(messages)}
+        with pytest.raises(TimeoutError):
+            queue.receive(timeout_s=0.2)
+    engine.dispose()
 
 
 def time_out(url: str) -> None:

@@ -12,6 +12,7 @@ from jdbcstore.testing import (
     DurableScheduleContract,
     DurableTopicContract,
     DurableTransactionContract,
+    KilledStoreContract,
     OpenAdapter,
 )
 
@@ -47,3 +48,9 @@ class TestJdbcTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, every_database_url: str) -> OpenAdapter:
         return lambda: open_store(every_database_url)
+
+
+class TestJdbcKilled(KilledStoreContract):
+    @pytest.fixture
+    def store_url(self, database_url: str) -> str:
+        return f"{database_url}{'&' if '?' in database_url else '?'}lease_ms=2000"

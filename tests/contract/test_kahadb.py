@@ -19,6 +19,7 @@ from jdbcstore.testing import (
     DurableScheduleContract,
     DurableTopicContract,
     DurableTransactionContract,
+    KilledStoreContract,
     OpenAdapter,
 )
 from jdbcstore.testing.messages import text_message
@@ -46,6 +47,12 @@ class TestKahaDBSchedule(DurableScheduleContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"kahadb:{tmp_path / 'kahadb'}")
+
+
+class TestKahaDBKilled(KilledStoreContract):
+    @pytest.fixture
+    def store_url(self, tmp_path: Path) -> str:
+        return f"kahadb:{tmp_path / 'kahadb'}"
 
 
 def test_nobody_else_is_master_while_an_abandoned_store_is_still_writing(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.certificates import Authority, Identity
 from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
 from tests.failover.users import Users
+from tests.servers.coordinator import Etcd, ZooKeeper
 from tests.servers.galera import GaleraCluster
 from tests.servers.group_replication import GroupCluster
 from tests.servers.patroni import PatroniCluster, PatroniSettings
@@ -50,13 +51,15 @@ DATABASES = {
     "patroni-async": "patroni",
     "galera": "galera",
     "group": "group",
+    "patroni-zookeeper": "patroni",
 }
 #: Clusters whose members certify commits.
 _MEMBERS: dict[str, type[GaleraCluster] | type[GroupCluster]] = {"galera": GaleraCluster, "group": GroupCluster}
 #: Clusters by that name: what they agree upon, and what brokers are told to require of them.
 _PATRONI = {
-    "patroni": (PatroniSettings(), "quorum"),
-    "patroni-async": (PatroniSettings(synchronous_mode="off", synchronous_mode_strict=False), "none"),
+    "patroni": (PatroniSettings(), "quorum", Etcd),
+    "patroni-zookeeper": (PatroniSettings(synchronous_mode="quorum"), "quorum", ZooKeeper),
+    "patroni-async": (PatroniSettings(synchronous_mode="off", synchronous_mode_strict=False), "none", Etcd),
 }
 #: Small, so that files come and go.
 _JOURNAL = {"journalMaxFileLength": "1mb", "cleanupInterval": "500", "checkpointInterval": "250"}
@@ -294,7 +297,8 @@ class Cluster:
             yield f"kahadb:{self._journals}" if self._is_journal else f"sqlite:///{self._folder / 'store.db'}"
             return
         if self._database in _PATRONI:
-            with PatroniCluster(_PATRONI[self._database][0], members=3) as self.nodes:
+            settings, _, coordinator = _PATRONI[self._database]
+            with PatroniCluster(settings, coordinator, members=3) as self.nodes:
                 self.nodes.create_database("chaos")
                 yield f"{self.nodes.url('chaos')}&target_session_attrs=read-write"
             return

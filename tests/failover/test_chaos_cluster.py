@@ -21,7 +21,6 @@ SMOKE = [
     Fault("switch_over", 0.5, True, 0.5),
     Fault("cut_broker", 0.5, True, 0.5),
     Fault("kill_primary", 0.5, True, 0.5),
-    CANCELLED,
 ]
 
 

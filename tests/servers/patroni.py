@@ -148,7 +148,11 @@ class PatroniNode(DatabaseServer):
                 "listen": f"127.0.0.1:{self._api_port}",
                 "connect_address": f"127.0.0.1:{self._api_port}",
             },
-            section: {"hosts": [f"127.0.0.1:{port}" for port in ports]},
+            # Members are reached by the lines that can be cut, not by the addresses that they tell of themselves.
+            section: {
+                "hosts": [f"127.0.0.1:{port}" for port in ports],
+                **({"use_proxies": True} if section == Etcd.section else {}),
+            },
             "bootstrap": {
                 "dcs": self._settings.document(),
                 "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "no-sync"],

@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.spark.columns import schema_of
 from jdbcstore.spark.options import EARLIEST, LATEST, ReadOptions, WriteOptions
 from jdbcstore.spark.source import ActiveMQDataSource
+from jdbcstore.spark.stream_reader import ActiveMQStreamReader
 
 URL = "postgresql://user:secret@db/activemq"
 
@@ -44,6 +46,30 @@ def test_a_password_shows_nowhere(given: dict[str, str]) -> None:
     assert options.location.url.password == "secret"
     assert pickle.loads(pickle.dumps(options)).location.url == options.location.url
     assert "secret" not in repr(options) + str(options.location) + repr(WriteOptions.of(given))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"url": URL, "readFrom": "standby"},
+        {"url": f"{URL}?read_from=standby"},
+        {"url": "jdbc:postgresql://a:5432,b:5433/activemq?targetServerType=secondary"},
+    ],
+)
+def test_a_standby_may_be_read_in_a_batch_and_in_nothing_else(given: dict[str, str]) -> None:
+    options = ReadOptions.of(given)
+    assert options.location.options.read_from == "standby"
+    with pytest.raises(ConfigurationError, match="a stream reads from the primary"):
+        ActiveMQStreamReader(options, schema_of(options.columns))
+    if "readFrom" not in given:
+        with pytest.raises(ConfigurationError, match="a DataFrame's writer writes: leave it out"):
+            WriteOptions.of(given)
+
+
+def test_a_jdbc_url_of_several_servers_names_all_of_them() -> None:
+    options = ReadOptions.of({"url": "jdbc:postgresql://a:5432,b:5433/activemq?user=user&targetServerType=primary"})
+    assert options.location.url.query == {"host": ("a:5432", "b:5433")}
+    assert options.location.options.read_from == "primary"
 
 
 def test_subscriptions() -> None:

@@ -143,3 +143,23 @@ def test_when_no_host_is_right_each_is_told(server: PostgreSQLServer) -> None:
     )
     with pytest.raises(ConnectionLost, match=refused), looked_into(location):
         pass
+
+
+def test_a_server_that_does_not_tell_of_its_log_is_one_server(
+    server: PostgreSQLServer, locker_class: type[LeaseDatabaseLocker | DatabaseLocker]
+) -> None:
+    """As services have it that take functions away from their users."""
+    functions = ("pg_control_system()", "pg_walfile_name(pg_lsn)", "pg_stat_get_wal_senders()")
+    for function in functions:
+        server.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC", database=DATABASE)
+    try:
+        one = locker(server, locker_class, "none")
+        first = one.acquire()
+        assert first is not None
+        one.release()
+        assert one.acquire() == first + 1
+        one.release()
+        assert replication(server).told == "a server that does not tell of its replicas"
+    finally:
+        for function in functions:
+            server.execute(f"GRANT EXECUTE ON FUNCTION {function} TO PUBLIC", database=DATABASE)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, TextClause, text
 
@@ -50,6 +50,7 @@ from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.mastership import Mastership
 from jdbcstore.store.jdbc.messages import JdbcMessageStore, PreparedRow, producer_text
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.outbox import Outbox
 from jdbcstore.store.jdbc.plan import Planner
 from jdbcstore.store.jdbc.prepared import Doubts
 from jdbcstore.store.jdbc.producers import Producers
@@ -325,6 +326,14 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._opened()
         self._jobs.require_table()
         return self._jobs
+
+    def enlist(self, connection: Any) -> Outbox:
+        """Add messages in the transaction of an application; the store need not be started, nor be master.
+
+        Args:
+            connection: to the database of this store; see `Outbox`, also for what it raises.
+        """
+        return Outbox(connection, self.options)
 
     def intake_store(self) -> JdbcIntakeStore | None:
         """As `SupportsIntake`."""

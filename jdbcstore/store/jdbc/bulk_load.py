@@ -43,6 +43,7 @@ from jdbcstore.store.jdbc.load_lease import Busy, LoadLease, Master, holder_name
 from jdbcstore.store.jdbc.load_options import LoadOptions
 from jdbcstore.store.jdbc.loads import PART_IDS, LoadMode, LoadRecord, Loads, LoadState
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.store.jdbc.rows import Change
 from jdbcstore.store.jdbc.staged_moves import moves
 
@@ -80,6 +81,10 @@ class BulkLoad:
     def __init__(self, url: URL, options: JdbcOptions, job: str, how: LoadOptions | None = None) -> None:
         if not 0 < len(job) <= _JOB_MAX or not job.isprintable():
             raise ConfigurationError(f"jobId {job[:60]!r} must be 1 to {_JOB_MAX} printable characters")
+        if job == OUTBOX_JOB:
+            raise ConfigurationError(
+                f"{job} is the outbox of applications: it cannot be written as a load, nor aborted"
+            )
         self.job = job
         self.how = how or LoadOptions()
         self._lease = LoadLease(url, options, job, self.how)

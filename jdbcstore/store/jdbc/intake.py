@@ -8,18 +8,27 @@ messages one is rolled back with everything that it would have added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Final
 
 from sqlalchemy import text
 
-from jdbcstore.errors import CodecError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
-from jdbcstore.store.intake import IntakePage, IntakeStore, Staged, StagedPlace, TakenIn, WaitingLoad
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.intake import IntakePage, IntakeStore, OutboxBell, Staged, StagedPlace, TakenIn, WaitingLoad
+from jdbcstore.store.jdbc.mapped_errors import mapped
+from jdbcstore.store.jdbc.outbox import outbox_channel
+from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.store.jdbc.rows import Change, Trace
 from jdbcstore.store.jdbc.store_host import StoreHost
+from jdbcstore.store.jdbc.writes import Write
 
 __all__ = ["JdbcIntakeStore"]
+
+#: How often to look although the database tells: what it tells may be lost with a connection.
+_LOOK_ANYWAY_MS: Final = 1000
 
 
 class JdbcIntakeStore(IntakeStore):
@@ -36,6 +45,22 @@ class JdbcIntakeStore(IntakeStore):
         with self._adapter.reading() as connection:
             row = connection.execute(text(self._adapter.statements.load_ready)).first()
         return None if row is None else WaitingLoad(row[0], int(row[1]), int(row[2]), int(row[3]))
+
+    def outbox(self) -> WaitingLoad:
+        statements, asked = self._adapter.statements, {"job": OUTBOX_JOB}
+        for _ in range(2):
+            with self._adapter.reading() as connection:
+                row = connection.execute(text(statements.outbox_progress), asked).first()
+            if row is not None:
+                return WaitingLoad(OUTBOX_JOB, 0, int(row[0]), int(row[1]), is_outbox=True)
+            seeded: Completion[None] = Completion()
+            seed = (statements.outbox_seed, (OUTBOX_JOB, OUTBOX_JOB))
+            self._adapter.writer.submit(Write(seeded, changes=[seed]))
+            seeded.result(self._adapter.options.query_timeout_s)
+        raise StoreError(f"table {statements.loads} has no row {OUTBOX_JOB} that is the outbox")
+
+    def outbox_bell(self) -> OutboxBell:
+        return _Bell(self._adapter)
 
     def staged(self, job: str, after: StagedPlace, messages_max: int, bytes_max: int) -> IntakePage:
         part, number = after
@@ -55,14 +80,39 @@ class JdbcIntakeStore(IntakeStore):
         statements, load, after = self._adapter.statements, taken.load, taken.after
         done = load.taken + load.refused
         changes: list[Change] = [(statements.load_prove, (load.job, done))]
-        for part, first, last in _ranges(taken.places):
-            changes.append((statements.staged_delete, (load.job, part, first, last)))
+        if load.is_outbox:
+            changes += [(statements.staged_delete_one, (load.job, part, number)) for part, number in taken.places]
+        else:
+            for part, first, last in _ranges(taken.places):
+                changes.append((statements.staged_delete, (load.job, part, first, last)))
         for part, number in taken.refused:
             changes.append((statements.staged_refuse, (-1 - part, load.job, part, number)))
-        state = "committed" if taken.is_end else "ready"
+        state = "outbox" if load.is_outbox else "committed" if taken.is_end else "ready"
         changes.append((statements.load_advance, (after.taken, after.refused, state, state, load.job)))
         trace = {"job": load.job, "done": after.taken + after.refused}
         return changes, [Trace(statements.load_trace, trace, is_there=True)]
+
+
+class _Bell(OutboxBell):
+    """A connection that listens, where the database tells who listens; none elsewhere."""
+
+    def __init__(self, adapter: StoreHost) -> None:
+        self._adapter = adapter
+        self._closing = ExitStack()
+        self.poll_ms = adapter.options.outbox_poll_ms
+        with ExitStack() as opening:
+            connection = opening.enter_context(adapter.reading())
+            self.descriptor = adapter.dialect.listen(connection, outbox_channel(adapter.statements))
+            if self.descriptor is not None:
+                opening.callback(connection.invalidate)  # it is closed in the end: in the pool it would go on listening
+                self._connection, self._closing, self.poll_ms = connection, opening.pop_all(), _LOOK_ANYWAY_MS
+
+    def clear(self) -> None:
+        with mapped(self._adapter.dialect):
+            self._adapter.dialect.clear_notifications(self._connection)
+
+    def close(self) -> None:
+        self._closing.close()
 
 
 def _message_of(blob: Any) -> Message | CodecError:

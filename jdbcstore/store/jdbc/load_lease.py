@@ -26,6 +26,7 @@ from jdbcstore.store.jdbc.load_options import LoadOptions
 from jdbcstore.store.jdbc.loads import HOLDER_PREFIX, Loads
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.jdbc.replication import Level
 
 __all__ = ["Busy", "LoadLease", "Master", "holder_name"]
 
@@ -98,7 +99,8 @@ class LoadLease:
         return Fence(self.holder, int(row[0]), idle_ms=self._how.lease_ms // 2)
 
     def become_master(self, loads: Loads, dead: str | None = None) -> None:
-        """Take the lease in the name of this run. Raises `LockHeld` when somebody else is master."""
+        """Take the lease in the name of this run. Raises `NotReplicated`, and `LockHeld` when somebody is master."""
+        loads.dialect.replication(loads.connection).require(Level.named(self._options.require_replication))
         until = time.monotonic() + _MOMENT_S
         was_refused = False
         while not self.hold(loads):

@@ -9,6 +9,7 @@ exactly once. Its row is what everybody agrees upon:
 * ``committed``: all of it is in the store.
 * ``aborting``: it is being removed; no part can be committed any more.
 * ``aborted``: nothing is left of it.
+* ``outbox``: what applications send in transactions of their own (`jdbcstore.store.jdbc.outbox`); it has no end.
 
 Whoever becomes master (a broker, or the next load) removes direct loads that are unfinished, before it reads anything:
 their driver is dead, else it would still be master. Only what the ledger says is removed, id by id, so nobody else's
@@ -60,6 +61,7 @@ class LoadState(StrEnum):
     COMMITTED = "committed"
     ABORTING = "aborting"
     ABORTED = "aborted"
+    OUTBOX = "outbox"
 
 
 class LoadMode(StrEnum):

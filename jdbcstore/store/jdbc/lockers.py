@@ -90,8 +90,7 @@ class _SqlLocker(Locker):
         options = replace(options, query_timeout_s=self.options.lease_ms / 3000)
         self._engine, _ = watched_engine(url, options, poolclass=NullPool)
         self._dialect: Dialect = dialect_for(url.get_backend_name()).for_questions(options)
-        self._statements = self._dialect.statements
-        self._signal = signal_name(url, self._statements)
+        self._signal = signal_name(url, self._dialect.statements)
         self._required = Level.named(options.require_replication)
         #: What the database said of its replicas when the log was told.
         self._replication: Replication | None = None
@@ -100,6 +99,10 @@ class _SqlLocker(Locker):
         self._last_seen: tuple[int, str | None] = (0, None)
         #: Who we were when the database failed over: that lease needs not run out for our sake.
         self._given_up: str | None = None
+
+    @property
+    def _statements(self) -> Statements:
+        return self._dialect.statements
 
     @property
     def lease(self) -> Lease | None:

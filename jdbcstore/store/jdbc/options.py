@@ -48,6 +48,8 @@ class JdbcOptions:
             wildcards; empty for none. (ActiveMQ takes them from its virtual destinations.)
         producer_memory_s: how long the number of a producer's last message is remembered after it was sent, for
             producers that number their messages themselves: what they send again is not stored again.
+        outbox_poll_ms: how often a master looks into the outbox of applications, where the database does not tell it of
+            new messages (PostgreSQL does).
         locker: how several brokers share the tables: ``lease`` (ActiveMQ: ``lease-database-locker``), ``database`` (an
             exclusive lock on the row of ACTIVEMQ_LOCK, ActiveMQ's default, ``database-locker``) or ``none``: this
             process is the only one that writes, and nobody checks. ActiveMQ's names are taken too.
@@ -79,6 +81,7 @@ class JdbcOptions:
     cleanup_period_ms: int = 300_000
     virtual_topic_consumers: str = VIRTUAL_TOPIC_CONSUMERS.physical_name
     producer_memory_s: float = 24 * 3600.0
+    outbox_poll_ms: int = 50
     locker: str = "lease"
     require_replication: str = "none"
     read_from: str = "primary"
@@ -132,6 +135,7 @@ class JdbcOptions:
             ("vacuum_rows", 0),
             ("producer_memory_s", 1),
             ("cleanup_period_ms", 0),
+            ("outbox_poll_ms", 1),
         ):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"{name} must be at least {least}, got {getattr(self, name)}")

@@ -16,6 +16,7 @@ __all__ = [
     "CAPABILITIES",
     "LOADS",
     "LOAD_PARTS",
+    "OUTBOX_JOB",
     "OWN_TABLES",
     "PREPARED_ACKS",
     "PRODUCERS",
@@ -232,6 +233,9 @@ STAGED: Final = OwnTable(
     ),
     key=("JOB", "PART", "NUMBER"),
 )
+
+#: The JOB of the outbox in `LOADS` and `STAGED` (`jdbcstore.store.jdbc.outbox`); no load may be called so.
+OUTBOX_JOB: Final = "#outbox"
 
 #: All, in the order in which they are created.
 OWN_TABLES: Final = (TERM, PRODUCERS, ACKED, SCHEDULED, PREPARED_ACKS, LOAD_PARTS, STAGED, LOADS)

@@ -180,11 +180,22 @@ class Statements:
             f"SELECT PART, NUMBER, MSG FROM {staged} WHERE JOB = :job AND PART >= 0 AND PART >= :part"
             " AND (PART > :part OR NUMBER > :number) ORDER BY PART, NUMBER LIMIT :rows"
         )
-        #: Fails, as `job_prove`, unless the load is ready and has come that far.
+        #: The outbox is a load that is never complete. Its row is made by the first broker that takes it in.
+        self.outbox_seed = (
+            f"INSERT INTO {loads} (JOB,STATE,ROWS_LOADED,ROWS_TAKEN,ROWS_REFUSED,REBUILD,BEGUN_MS,CHANGED_MS)"
+            f" SELECT ?,'outbox',0,0,0,0,{epoch_ms},{epoch_ms}"
+            f" FROM (SELECT COUNT(*) AS N FROM {loads} WHERE JOB=?) found WHERE found.N=0"
+        )
+        self.outbox_progress = f"SELECT ROWS_TAKEN, ROWS_REFUSED FROM {loads} WHERE JOB = :job AND STATE = 'outbox'"
+        self.staged_first = f"SELECT PART FROM {staged} WHERE JOB = :job AND PART >= 0 ORDER BY PART LIMIT 1"
+        #: By the whole key: behind a range MySQL and MariaDB look at the next row, and would wait for an application.
+        self.staged_delete_one = f"DELETE FROM {staged} WHERE JOB=? AND PART=? AND NUMBER=?"
+        #: Fails, as `job_prove`, unless the load is ready, or the outbox, and has come that far.
         self.load_prove = (
             f"INSERT INTO {loads} (JOB,STATE,ROWS_LOADED,ROWS_TAKEN,ROWS_REFUSED,REBUILD,BEGUN_MS,CHANGED_MS)"
             " SELECT '','',0,0,0,0,0,0 FROM"
-            f" (SELECT COUNT(*) AS N FROM {loads} WHERE JOB=? AND STATE='ready' AND ROWS_TAKEN+ROWS_REFUSED=?) found"
+            f" (SELECT COUNT(*) AS N FROM {loads} WHERE JOB=? AND STATE IN ('ready','outbox')"
+            " AND ROWS_TAKEN+ROWS_REFUSED=?) found"
             " CROSS JOIN (SELECT 1 AS M UNION ALL SELECT 2) twice WHERE found.N=0"
         )
         self.staged_delete = f"DELETE FROM {staged} WHERE JOB=? AND PART=? AND NUMBER BETWEEN ? AND ?"

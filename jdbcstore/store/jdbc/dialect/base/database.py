@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,6 +34,8 @@ class Database(ABC):
     is_file: ClassVar[bool] = False
     #: How many sessions may write at a time; None for any number.
     writers_max: ClassVar[int | None] = None
+    #: The packages of drivers whose connections an application may enlist, with their placeholders (``?``, ``%s``).
+    application_drivers: ClassVar[Mapping[str, str]] = {}
     #: How it keeps tables.
     schema: ClassVar[Schema]
 

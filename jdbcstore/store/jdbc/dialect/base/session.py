@@ -303,6 +303,44 @@ class Dialect:
         while is_held(connection) and (left_s := until - time.monotonic()) > 0:
             time.sleep(min(_LOOK_AGAIN_S, left_s))
 
+    # -- the outbox ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        """Whether an application's next statement is not committed by itself: it is in a transaction, or begins one.
+
+        Args:
+            raw: the connection of one of `Database.application_drivers`.
+        """
+        return not raw.autocommit
+
+    @classmethod
+    def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:
+        """How an application inserts a row into the outbox, over a connection and with a driver of its own.
+
+        Args:
+            table: with its prefix.
+            columns: names, with commas between.
+            values: the driver's placeholders for them, in this order.
+            channel: whom to tell of it when the application commits, where the database can do that: a name.
+        """
+        return f"INSERT INTO {table} ({columns}) VALUES ({values})"
+
+    def listen(self, connection: Connection, channel: str) -> int | None:
+        """Begin to hear when somebody has committed an `outbox_insert`.
+
+        Args:
+            connection: in autocommit mode, for nothing else until it is closed.
+            channel: as there.
+
+        Returns:
+            The file descriptor that becomes readable then; None where the database tells nobody, and has to be asked.
+        """
+        return None
+
+    def clear_notifications(self, connection: Connection) -> None:
+        """Read what has made the descriptor of `listen` readable."""
+
     # -- reading and errors --------------------------------------------------------------------------------------
 
     def rollback(self, connection: DBAPIConnection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlalchemy import Connection
 
 from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession
@@ -21,6 +23,7 @@ class MySQL(Database):
     driver = "mysql+pymysql"
     example = "mysql://USER:PASSWORD@HOST/DATABASE"
     schema = MySQLSchema("utf8mb4_0900_bin")
+    application_drivers: ClassVar = {"MySQLdb": "%s", "pymysql": "%s"}
 
     def dialect(self) -> type[Dialect]:
         from jdbcstore.store.jdbc.dialect.mysql.session import MySQLDialect

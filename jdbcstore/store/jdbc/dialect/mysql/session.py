@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 import pymysql
-from pymysql.constants import CLIENT, CR
+from pymysql.constants import CLIENT, CR, SERVER_STATUS
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
@@ -54,6 +54,11 @@ class MySQLDialect(MySQLStatements):
     # The third one tells who came second in a cluster, and who was chosen when two wait for each other.
     locked_codes = frozenset({"1205", "3572", "1213"})
     row_lock = "SELECT ID FROM {lock} WHERE ID = 1 FOR UPDATE NOWAIT"
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        is_in_transaction = getattr(raw, "server_status", 0) & SERVER_STATUS.SERVER_STATUS_IN_TRANS  # PyMySQL's
+        return bool(is_in_transaction) or not raw.get_autocommit()
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession
 from jdbcstore.store.jdbc.dialect.base.database import Database
 from jdbcstore.store.jdbc.dialect.base.scan import TableScanner
@@ -17,6 +19,7 @@ class _PostgreSQL(Database):
     driver = "postgresql+psycopg2"
     example = "postgresql://USER:PASSWORD@HOST/DATABASE"
     schema = PostgreSQLSchema()
+    application_drivers: ClassVar = {"psycopg": "%s", "psycopg2": "%s"}
 
     def dialect(self) -> type[Dialect]:
         from jdbcstore.store.jdbc.dialect.postgresql.session import PostgreSQLDialect

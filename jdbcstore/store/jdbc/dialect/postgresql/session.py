@@ -16,17 +16,22 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
-from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK
+from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, Dialect
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
 from jdbcstore.store.jdbc.dialect.postgresql.hosts import connected, target
 from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
 from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.replication import Replication
+from jdbcstore.store.jdbc.replication import Level, Replication
+from jdbcstore.store.jdbc.statements import Statements
 
 __all__ = ["PostgreSQLDialect"]
 
+#: libpq's word for a connection that is in no transaction.
+_PQTRANS_IDLE: Final = 0
+#: Not permitted, not supported, not there: some services take functions away that tell of the server's log.
+_UNTOLD: Final = frozenset({"42501", "0A000", "42883"})
 #: How often to look whether a session has ended.
 _LOOK_AGAIN_S: Final = 0.01
 
@@ -38,6 +43,8 @@ class PostgreSQLDialect(PostgreSQLStatements):
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
     next_term = NEXT_TERM
+    #: Whether it is known if the server tells of its timeline.
+    _is_history_asked = False
     # ActiveMQ's FOR UPDATE on the row conflicts with it, both ways. A row lock needs a transaction id for as long as it
     # is held, and nothing that is removed meanwhile can be vacuumed; this table lock needs none.
     row_lock = "LOCK TABLE {lock} IN EXCLUSIVE MODE NOWAIT"
@@ -80,10 +87,26 @@ class PostgreSQLDialect(PostgreSQLStatements):
         return raw  # type: ignore[no-any-return]
 
     def replication(self, connection: Connection) -> Replication:
-        return replication(connection)
+        try:
+            return replication(connection)
+        except DBAPIError as error:
+            if self.error_code(error.orig or error) not in _UNTOLD:
+                raise
+            return Replication(Level.NONE, "a server that does not tell of its replicas")
 
     def history(self, connection: Connection) -> str:
-        return str(connection.exec_driver_sql(HISTORY).scalar_one())
+        try:
+            found = str(connection.exec_driver_sql(HISTORY).scalar_one())
+        except DBAPIError as error:
+            if self.error_code(error.orig or error) not in _UNTOLD:
+                raise
+            # Nor can the next term ask for it.
+            self.next_term = Dialect.next_term
+            names = self.options.table_names
+            self.statements = Statements(names, self.statements.container, epoch_ms=self.epoch_ms)
+            found = ""
+        self._is_history_asked = True
+        return found
 
     def fenced(self, connection: Connection, fence: Fence) -> bool:
         self.outlive(connection, fence.holder)
@@ -99,6 +122,8 @@ class PostgreSQLDialect(PostgreSQLStatements):
         connection.execute(text(f"SET idle_in_transaction_session_timeout = {idle_ms}"))
 
     def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
+        if not self._is_history_asked:
+            self.history(connection)
         names = self.statements
         # Only what a statement locks does it see as it is when others have been at it. The lock row comes first: who
         # waits for it must not have the term locked, which masters by a lock on the table prove.
@@ -165,6 +190,28 @@ class PostgreSQLDialect(PostgreSQLStatements):
             raw.poll()
         # Who listens and then holds a transaction open would keep everybody's notifications from being cleared away.
         connection.exec_driver_sql(f"UNLISTEN {signal}")
+        raw.notifies.clear()
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        return not raw.autocommit or int(raw.info.transaction_status) != _PQTRANS_IDLE
+
+    @classmethod
+    def outbox_insert(cls, table: str, columns: str, values: str, channel: str) -> str:
+        # The one row of `told` is what makes the server evaluate it.
+        return (
+            f"WITH told AS MATERIALIZED (SELECT pg_notify('{channel}', ''))"
+            f" INSERT INTO {table} ({columns}) SELECT {values} FROM told"
+        )
+
+    def listen(self, connection: Connection, channel: str) -> int | None:
+        connection.exec_driver_sql(f"LISTEN {channel}")
+        raw: Any = connection.connection.dbapi_connection
+        return int(raw.fileno())
+
+    def clear_notifications(self, connection: Connection) -> None:
+        raw: Any = connection.connection.dbapi_connection
+        raw.poll()
         raw.notifies.clear()
 
     def rollback(self, connection: DBAPIConnection) -> None:

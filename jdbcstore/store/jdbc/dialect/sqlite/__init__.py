@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jdbcstore.store.jdbc.dialect.base.bulk import BulkSession
 from jdbcstore.store.jdbc.dialect.base.database import Database
 from jdbcstore.store.jdbc.dialect.base.scan import TableScanner
@@ -18,6 +20,7 @@ class _SQLite(Database):
     is_file = True
     writers_max = 1
     schema = SQLiteSchema()
+    application_drivers: ClassVar = {"sqlite3": "?"}
 
     def dialect(self) -> type[Dialect]:
         from jdbcstore.store.jdbc.dialect.sqlite.session import SQLiteDialect

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -29,6 +29,9 @@ __all__ = ["SQLiteDialect"]
 
 log = logging.getLogger(__name__)
 
+#: sqlite3's, which has the name since Python 3.12.
+_LEGACY_TRANSACTION_CONTROL: Final = -1
+
 
 class SQLiteDialect(SQLiteStatements):
     """SQLite 3.35 and newer, one file."""
@@ -36,6 +39,13 @@ class SQLiteDialect(SQLiteStatements):
     has_server = False
     gains_by_rebuilding = True
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+
+    @classmethod
+    def keeps_uncommitted(cls, raw: Any) -> bool:
+        # Since Python 3.12 there is a mode; before, and without one, an isolation level of None is autocommit.
+        mode = getattr(raw, "autocommit", _LEGACY_TRANSACTION_CONTROL)
+        begins = raw.isolation_level is not None if mode == _LEGACY_TRANSACTION_CONTROL else not mode
+        return bool(raw.in_transaction or begins)
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class LiveDestination:
         self.messages: dict[int, LiveMessage] = {}
         #: Those that are seen.
         self.numbers = Numbers()
-        self.ids: dict[int, int | tuple[int, ...]] = {}
+        self.ids: dict[int, int | set[int]] = {}
         self.hidden: set[int] = set()
         self.last = 0
         self.subscriptions: dict[SubscriptionKey, LiveSubscription] = {}
@@ -163,23 +163,25 @@ class LiveDestination:
     def by_hash(self, wanted: int) -> tuple[int, ...]:
         """Sequences of messages whose ids have this number."""
         found = self.ids.get(wanted, ())
-        return (found,) if isinstance(found, int) else found
+        return (found,) if isinstance(found, int) else tuple(sorted(found))
 
     def note_id(self, message: LiveMessage) -> None:
         """One more of an id."""
-        known = self.ids.get(message.id_hash)
-        if known is None:
-            self.ids[message.id_hash] = message.sequence
-        else:
-            self.ids[message.id_hash] = (*(known if isinstance(known, tuple) else (known,)), message.sequence)
+        known = self.ids.setdefault(message.id_hash, message.sequence)
+        if isinstance(known, set):
+            known.add(message.sequence)
+        elif known != message.sequence:
+            self.ids[message.id_hash] = {known, message.sequence}
 
     def forget_id(self, message: LiveMessage) -> None:
         """One less."""
-        left = tuple(one for one in self.by_hash(message.id_hash) if one != message.sequence)
-        if left:
-            self.ids[message.id_hash] = left
-        else:
-            self.ids.pop(message.id_hash, None)
+        known = self.ids.get(message.id_hash)
+        if isinstance(known, set):
+            known.discard(message.sequence)
+            if len(known) == 1:
+                self.ids[message.id_hash] = known.pop()
+        elif known == message.sequence:
+            del self.ids[message.id_hash]
 
 
 class TransactedAdd:

@@ -33,37 +33,45 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
         text, data = self._checked(info)
         asked = self.known.asked
         with self._adapter.order:
-            known = asked.get(info.key)
-            if known is not None and _asks_the_same(known, info):
+            with self.known.asked_lock:
+                known = asked.get(info.key)
+                is_known = known is not None and _asks_the_same(known, info)
+                if not is_known:
+                    self._require_own_text(text, info.key)
+                    asked[info.key] = info
+            if is_known:
                 completion: Completion[None] = Completion()  # behind the one that is perhaps under way
                 self._adapter.committer.submit(Write(completion))
                 return completion
-            for other in asked:
-                if other != info.key and self._adapter.format.subscription_text(other) == text:
-                    raise ConfigurationError(
-                        f"client {info.key.client_id!r} with subscription {info.key.subscription_name!r} cannot be"
-                        f" told from client {other.client_id!r} with {other.subscription_name!r}:"
-                        f" {self._adapter.format.name} writes both {text!r}"
-                    )
 
             def undo() -> None:
-                with self._adapter.order:
+                with self.known.asked_lock:
                     if asked.get(info.key) is info:
                         asked.pop(info.key)
                         if known is not None:
                             asked[info.key] = known
 
-            asked[info.key] = info
             return self.submit_alone(Subscribe(self.known, text, data, retroactive=retroactive), undo)
+
+    def _require_own_text(self, text: str, key: SubscriptionKey) -> None:
+        """Raise `ConfigurationError` if another subscription is written with the same text."""
+        for other in self.known.asked:
+            if other != key and self._adapter.format.subscription_text(other) == text:
+                raise ConfigurationError(
+                    f"client {key.client_id!r} with subscription {key.subscription_name!r} cannot be told from client"
+                    f" {other.client_id!r} with {other.subscription_name!r}: {self._adapter.format.name} writes both"
+                    f" {text!r}"
+                )
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
         self._adapter.require_open()
         asked = self.known.asked
         with self._adapter.order:
-            known = asked.pop(key, None)
+            with self.known.asked_lock:
+                known = asked.pop(key, None)
 
             def undo() -> None:
-                with self._adapter.order:
+                with self.known.asked_lock:
                     if known is not None:
                         asked.setdefault(key, known)
 

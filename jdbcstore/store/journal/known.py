@@ -76,9 +76,9 @@ class KnownDestination:
         self.count = 0
         #: By their text: what is in the index.
         self.subscriptions: dict[str, KnownSubscription] = {}
-        #: What was asked for, before it is in the index. Changed under `asked_lock`, and in the order of the writes: under
-        #: the adapter's `order`. What a failed write takes back is changed without that, since whoever has it may be
-        #: waiting for the thread that commits, which takes back.
+        #: What was asked for, before it is in the index. Changed under `asked_lock`, and in the order of the writes,
+        #: under the adapter's `order`; what a failed write takes back without that, since whoever has it may be waiting
+        #: for the thread that commits, which takes back.
         self.asked: dict[SubscriptionKey, SubscriptionInfo] = {}
         self.asked_lock: Final = threading.Lock()
 

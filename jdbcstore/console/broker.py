@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -198,8 +201,21 @@ def _show_first_steps(listener: Listener, *, has_users: bool) -> None:
     place = replace(listener, host=host).address
     more = " --tls-ca CA-FILE" if listener.is_tls else ""
     more += " --login LOGIN" if has_users else ""
-    click.echo(f'  first message:  jdbcstore send {place} /queue/HELLO "hello, world"{more}')
-    click.echo(f"  and get it:     jdbcstore receive {place} /queue/HELLO --count 1{more}")
+    program = _program()
+    click.echo(f'  first message:  {program} send {place} /queue/HELLO "hello, world"{more}')
+    click.echo(f"  and get it:     {program} receive {place} /queue/HELLO --count 1{more}")
+
+
+def _program() -> str:
+    """What runs this program again: by its name if that is on the path, else by where it is."""
+    here = Path(sys.argv[0])
+    if here.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m jdbcstore"
+    found = shutil.which(here.name)
+    if found is not None and Path(found).resolve() == here.resolve():
+        return here.name
+    path = here.absolute()
+    return shlex.quote(str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path))
 
 
 def _show_console(web: WebServer | None) -> None:

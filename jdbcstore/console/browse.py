@@ -38,7 +38,8 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
     if not isinstance(destination, Queue):
         raise ConfigurationError(f"{destination} is no queue: give queue://NAME")
     with looking_into(url) as adapter:
-        messages = islice(_messages(adapter.queue_message_store(destination), limit), limit)
+        store = adapter.queue_message_store(destination)
+        messages = islice(_messages(store, limit), limit)
         if (first := next(messages, None)) is None:
             click.echo(_nothing_in(destination, adapter.destinations()), err=as_json)
         elif as_json:
@@ -47,6 +48,8 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
         else:
             rows = map(_row, chain((first,), messages))
             print_table(("ID", "MESSAGE ID", "SENT", "KIND", "BYTES", "BODY"), rows, empty="")
+        if store.message_count > limit:
+            click.echo(f"{limit} of {store.message_count} messages are shown: --limit {store.message_count}", err=True)
 
 
 def _nothing_in(queue: Queue, known: Iterable[Destination]) -> str:

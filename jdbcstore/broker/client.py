@@ -285,9 +285,9 @@ class Client(ClientRequests):
         self.callbacks.closed()
         self.memory.connections -= 1
         self.access.end()
-        self._broker.slices.run(self._closing(), self._gone)
         self.remove_producers(lambda _: True)
-        self._broker.advisories.disconnected(self.connection_id)
+        self._broker.advisories.disconnected(self.connection_id)  # before its successor is there, by the same id
+        self._broker.slices.run(self._closing(), self._gone)
 
     # -- producers with a destination ----------------------------------------------------------------------------------
 

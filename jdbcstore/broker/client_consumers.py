@@ -155,6 +155,8 @@ class ClientConsumers:
             self._broker.advisories.subscribed(consumer)
 
     def _advise(self, consumer: Consumer) -> None:
+        if consumer.is_closed:  # the client has gone meanwhile: its end was told before
+            return
         self._broker.advisories.consumer_added(consumer, self._client.connection_id, self._client.client_id)
 
     def _subscribing_durably(self, key: str, consumer: DurableConsumer, job: Iterator[None]) -> Iterator[None]:

@@ -32,7 +32,8 @@ class DeliveryNames(Protocol):
         """A message is being sent that has to be acknowledged. Returns its name, unique among those of its consumer."""
 
     def put_back(self, consumer: Consumer, delivery: Delivery) -> None:
-        """It is pending again, under the name that it has (`Delivery.key`)."""
+        """It is pending again, under the name that it has (`Delivery.key`): the old one unless another delivery of the
+        consumer has that now."""
 
     def settle(self, consumer: Consumer, deliveries: Iterable[Delivery]) -> None:
         """These are pending no more."""
@@ -133,6 +134,8 @@ class PendingAcks:
 
     def put_back(self, consumer: Consumer, delivery: Delivery) -> None:
         """The client has it still, in its old place."""
+        if delivery.key in consumer.unacknowledged:  # the same message of another destination has its name now
+            delivery.key = self._names.enter(consumer, delivery)
         consumer.unacknowledged[delivery.key] = delivery
         if consumer.prefetch:
             consumer.credit -= 1

@@ -28,12 +28,12 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import MapMessage, Message
 from jdbcstore.primitives import Long, Value
 
-__all__ = ["Statistics", "StatisticsHost"]
+__all__ = ["STATISTICS_PREFIX", "Statistics", "StatisticsHost"]
 
-_PREFIX: Final = "ActiveMQ.Statistics."
-_BROKER: Final = f"{_PREFIX}Broker"
-_DESTINATION: Final = f"{_PREFIX}Destination"
-_SUBSCRIPTION: Final = f"{_PREFIX}Subscription"
+STATISTICS_PREFIX: Final = "ActiveMQ.Statistics."
+_BROKER: Final = f"{STATISTICS_PREFIX}Broker"
+_DESTINATION: Final = f"{STATISTICS_PREFIX}Destination"
+_SUBSCRIPTION: Final = f"{STATISTICS_PREFIX}Subscription"
 _LIST_END: Final = "ActiveMQ.Statistics.Destination.List.End.With.Null"
 _UNKNOWN: Final = (
     "dispatchCount",

@@ -38,6 +38,8 @@ _PREFIX: Final = "JDBCSTORE_"
 _URL: Final = "JDBCSTORE_URL"
 #: Read elsewhere.
 _FILE: Final = "JDBCSTORE_CONFIG"
+#: Variables of the commands that talk to a running broker; they may stand in the environment of the broker, too.
+_OF_COMMANDS: Final = frozenset(f"JDBCSTORE_{name}" for name in ("BROKER", "LOGIN", "PASSCODE", "TOKEN", "TOKEN_FILE"))
 
 
 def option_variables() -> dict[str, tuple[str, object]]:
@@ -87,7 +89,7 @@ def with_environment(
             except ConfigurationError as error:
                 raise ConfigurationError(f"environment variable {name}: {error}") from error
             used[option] = name
-        elif name.startswith(_PREFIX) and name != _FILE:
+        elif name.startswith(_PREFIX) and name != _FILE and name not in _OF_COMMANDS:
             warnings.append(f"environment variable {name} is no option{did_you_mean(name, known, 0.85)}")
     return _changed(configuration, given, used), used, warnings
 

@@ -84,7 +84,7 @@ def _tell_counted(counted: Mapping[str, Any], as_json: bool) -> None:
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} Nobody can answer here: give --yes, or --dry-run to count")
+        raise ConfigurationError(f"{question} Nobody can answer here: give --yes")
     click.confirm(question, abort=True, err=True)
 
 

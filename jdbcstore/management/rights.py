@@ -76,7 +76,7 @@ class Rights:
 
     def _check_act(self) -> None:
         if not self.may_act:
-            raise NotAuthorized(f"{self.name} may only look: log in")
+            raise NotAuthorized(f"{self.name} may only look: give --token, --token-file or --login")
 
     def _may(self, action: Action, destination: Destination) -> bool:
         if self.principal is None or self.authorization is None:

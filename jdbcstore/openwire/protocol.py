@@ -230,6 +230,9 @@ class OpenWireConnection:
             self._agree(WireFormat.of(command))
         if following is not None:
             self.state = following
+            if following is State.CONNECTED:
+                limit = self._local.max_frame_size
+                self._cutter.size_max = min(limit, FRAME_BYTES_MAX) if limit > 0 else FRAME_BYTES_MAX
         if isinstance(command, c.KeepAliveInfo):
             if command.response_required:
                 self._output.append(self._codec.marshal(c.KeepAliveInfo(command_id=command.command_id)))
@@ -241,8 +244,6 @@ class OpenWireConnection:
         agreed = self._local.agreed(peer)
         self.agreed = agreed
         self._codec = ConnectionCodec(agreed.encoding, agreed.cache_size)
-        limit = self._local.max_frame_size
-        self._cutter.size_max = min(limit, FRAME_BYTES_MAX) if limit > 0 else FRAME_BYTES_MAX
 
     def _fail(self, error: ProtocolError) -> None:
         if self.agreed is not None:

@@ -101,6 +101,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
                 return
         if self._socket.is_closing() or self._websocket.state is ConnectionState.CLOSED:
             return
+        was_closing = self._is_closing
         try:
             self._websocket.receive_data(data)
             found = self._heard(self._websocket.events())
@@ -109,7 +110,7 @@ class WebSocketTransport(asyncio.Transport, asyncio.Protocol):
         except ValueError as error:  # a host or a path that is no text
             self._refuse(RejectConnection(), str(error))
         else:
-            if found and not self._is_closing:
+            if found and not was_closing:  # what came together with the farewell was said before it
                 self._connection.data_received(found[0] if len(found) == 1 else b"".join(found))
 
     def _heard(self, events: Iterable[Event]) -> list[bytes]:

@@ -117,7 +117,7 @@ def test_without_the_token_nothing_is_changed(
     broker: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JDBCSTORE_TOKEN")
-    assert "log in" in command(capsys, "purge", "queue://ORDERS", "--yes", code=1)
+    assert "give --token" in command(capsys, "purge", "queue://ORDERS", "--yes", code=1)
 
 
 def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,7 +240,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(broker: Managed, client: 
 
 def test_who_has_not_logged_in_only_looks(broker: Managed, client: Client) -> None:
     fill(client, "/queue/A", 1)
-    with pytest.raises(NotAuthorized, match="log in"):
+    with pytest.raises(NotAuthorized, match="give --token"):
         broker.operate("purge", "queue://A", rights=VISITOR)
     assert broker.face.audit(1)[0].outcome.startswith("denied")
 

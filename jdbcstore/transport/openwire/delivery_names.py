@@ -36,7 +36,7 @@ class OpenWireNames:
         if key not in consumer.unacknowledged:
             return key
         message = delivery.message
-        destination = None if message is None else message.destination
+        destination = _source(delivery) or (None if message is None else message.destination)
         key = _longer(key, destination)
         while key in consumer.unacknowledged:  # somebody has sent it twice
             key += "+"

@@ -36,6 +36,9 @@ _CLASSES: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 _OTHERS: Final = "javax.jms.JMSException"
 
+#: A text of OpenWire has at most 65 535 bytes, and one that is longer than a screen helps nobody.
+_TEXT_CHARACTERS_MAX: Final = 10_000
+
 #: The broker does not serve anybody after these.
 _END: Final = (LockError, OutcomeUnknown, StoreClosed, StoreReadOnly, StoreUnavailable)
 
@@ -51,7 +54,7 @@ def throwable_of(error: BaseException) -> Throwable:
     text = str(error) if isinstance(error, JdbcStoreError) else f"{type(error).__name__}: {error}"
     if isinstance(error, NoSuchDestination):
         text = error.destination  # what its class takes for its message
-    return Throwable(class_name=name, message=text, stack=())
+    return Throwable(class_name=name, message=text[:_TEXT_CHARACTERS_MAX], stack=())
 
 
 def cause_text(cause: Throwable | None) -> str | None:

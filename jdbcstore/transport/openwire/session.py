@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.security.login import Credentials
+from jdbcstore.broker.statistics import STATISTICS_PREFIX
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
 from jdbcstore.errors import JdbcStoreError, LockError, ProtocolError, StoreClosed
@@ -153,14 +154,20 @@ class OpenWireSession(Conversation[Event]):
         if not self.client.is_closed:
             self._say(c.Response(correlation_id=command_id))
 
-    def _refuse(self, request: object, error: BaseException, *, is_fatal: bool = False) -> None:
-        """Tell the client that something has failed."""
-        if self.client.is_closed:
-            return
-        if is_end_of_service(error) and (isinstance(error, _NOT_MASTER) or self._options.on_store_failure != "ignore"):
-            # As with ActiveMQ nobody is answered then: clients that know another broker ask that one the same.
+    def _ends_with(self, error: BaseException) -> bool:
+        """Whether the connection ends with an error, and does so: as with ActiveMQ nobody is answered when the service
+        ends, clients that know another broker ask that one the same."""
+        is_end = is_end_of_service(error) and (
+            isinstance(error, _NOT_MASTER) or self._options.on_store_failure != "ignore"
+        )
+        if is_end:
             log.info("closing a connection without an answer peer=%s error=%r", self.peer, str(error))
             self._end()
+        return is_end
+
+    def _refuse(self, request: object, error: BaseException, *, is_fatal: bool = False) -> None:
+        """Tell the client that something has failed."""
+        if self.client.is_closed or self._ends_with(error):
             return
         exception = throwable_of(error)
         if isinstance(request, int):
@@ -215,10 +222,12 @@ class OpenWireSession(Conversation[Event]):
             self._say(request)
 
     def _answer_xa(self, request: XaRequest, error: BaseException | None) -> None:
+        if self.client.is_closed or (error is not None and self._ends_with(error)):
+            return
         answer = request.response(error)
         if answer is None and error is not None:
             self._refuse(None, error)
-        elif answer is not None and not self.client.is_closed:
+        elif answer is not None:
             self._say(answer)
 
     def browsed(self, consumer: Consumer) -> None:
@@ -376,6 +385,7 @@ class OpenWireSession(Conversation[Event]):
             or destination.is_temporary
             or isinstance(message.transaction_id, XATransactionId)
             or self._broker.scheduler.is_management(destination)
+            or (self._options.statistics_support and destination.physical_name.startswith(STATISTICS_PREFIX))
         ):
             return None
         return message_id.producer_id, message_id.producer_sequence_id

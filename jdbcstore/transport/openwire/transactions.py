@@ -13,10 +13,10 @@ from enum import IntEnum
 from typing import Final
 
 from jdbcstore.broker.client_transactions import ClientTransactions
-from jdbcstore.errors import JdbcStoreError, ProtocolError, TransactionRolledBack, UnknownTransaction
+from jdbcstore.errors import JdbcStoreError, ProtocolError, TransactionRolledBack, UnknownTransaction, may_pass
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import commands as c
-from jdbcstore.transport.openwire.exceptions import throwable_of
+from jdbcstore.transport.openwire.exceptions import is_end_of_service, throwable_of
 
 __all__ = ["XaRequest", "handle_transaction", "xa_throwable_of"]
 
@@ -28,6 +28,7 @@ _XA_RDONLY: Final = 3
 _XA_RBROLLBACK: Final = 100
 _XAER_RMERR: Final = -3
 _XAER_NOTA: Final = -4
+_XAER_RMFAIL: Final = -7
 
 
 class _Step(IntEnum):
@@ -73,6 +74,8 @@ def xa_throwable_of(error: BaseException) -> c.Throwable:
         code = _XAER_NOTA
     elif isinstance(error, TransactionRolledBack):
         code = _XA_RBROLLBACK
+    elif is_end_of_service(error) or may_pass(error):
+        code = _XAER_RMFAIL  # nothing is decided: RMERR of a commit would mean that it was rolled back
     told = throwable_of(error)
     text = f"{told.message} xaErrorCode:{code}"
     return c.Throwable(class_name="javax.transaction.xa.XAException", message=text, stack=())
@@ -153,6 +156,9 @@ def _step(
 ) -> bool:
     name = str(transaction_id)
     is_open, is_prepared = name in transactions, transactions.is_in_doubt(transaction_id)
+    if is_open and is_prepared and step not in (_Step.BEGIN, _Step.END):
+        transactions.abort(name)  # sent again after a failover: what is prepared counts
+        is_open = False
     if step is _Step.BEGIN:
         if not is_open:
             transactions.begin(name, transaction_id)

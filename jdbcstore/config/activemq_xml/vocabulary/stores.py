@@ -506,7 +506,7 @@ STORE_KINDS: Final = (
     ),
     Kind(
         "amqPersistenceAdapter",
-        "The default store of ActiveMQ 5.0 to 5.3, on its own files ([older stores](older-stores.md)).",
+        "The store of ActiveMQ 5.0 to 5.8, the default up to 5.3, on its own files ([older stores](older-stores.md)).",
         _AMQ,
         (_PACKAGE + "amq.AMQPersistenceAdapter",),
         where="files",

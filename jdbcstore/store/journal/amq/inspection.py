@@ -186,8 +186,8 @@ def _reference_store(found: Inspection, journal: StoreJournal, corrections: int)
         )
     if corrections:
         found.notes.append(
-            f"{corrections} durable subscriptions or prepared transactions stand in the journal and ended, which only"
-            " the reference store tells"
+            f"{corrections} durable subscriptions or prepared transactions are in the journal but have ended: only the"
+            " reference store says so"
         )
     listed = {(info.client_id, info.subscription_name) for info, _ in store.subscriptions}
     here = {

@@ -86,7 +86,7 @@ def inspect(directory: Path, log_directory: Path | None = None, *, messages: boo
     out = Inspection(units=state.units, records=state.records, findings=list(state.damages))
     out.notes = [remark for remark in state.remarks if remark not in state.damages]
     what = "everything in the log" if not found.is_from_index else f"the index up to {found.snapshot:#x}, and the log"
-    out.notes.append(f"read was {what}; the log ends at position {found.end:#x}")
+    out.notes.append(f"{what} was read; the log ends at position {found.end:#x}")
     by_base = {}
     for base, path in found.files.items():
         used = max(0, found.ends.get(base, base) - base)

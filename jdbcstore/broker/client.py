@@ -88,6 +88,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.client_transactions import ClientTransactions
+from jdbcstore.broker.memory import SUBSCRIPTION_BYTES
 from jdbcstore.broker.pending_acks import DeliveryNames
 from jdbcstore.broker.phase import Phase
 from jdbcstore.broker.security.login import Credentials
@@ -124,8 +125,9 @@ class Client(ClientRequests):
         self.transactions = ClientTransactions(broker, self, open_ones, self.producer, self.consumers)
         self.temporaries = Temporaries(broker, self.connection_id, self.access, self.account)
         self._open_transactions = open_ones
+        #: Producers that have told their destination, and what each counts, bytes.
+        self._producers: dict[ProducerId, int] = {}
         #: Who waits for it to be gone, to have its client id.
-        self._producers: set[ProducerId] = set()
         self._successors: list[Callable[[bool], object]] = []
         broker.memory.connections += 1
 
@@ -292,14 +294,22 @@ class Client(ClientRequests):
     # -- producers with a destination ----------------------------------------------------------------------------------
 
     def add_producer(self, producer_id: ProducerId, destination: Destination) -> None:
-        """The client is going to send to a destination: those who listen to advisories are told."""
-        self._producers.add(producer_id)
+        """The client is going to send to a destination: those who listen to advisories are told.
+
+        Raises:
+            ProtocolError: it has too many.
+        """
+        if producer_id in self._producers:
+            return
+        size = SUBSCRIPTION_BYTES + len(destination.physical_name)
+        self.account.keep(size, "This producer", "Close another one first")
+        self._producers[producer_id] = size
         self._broker.advisories.producer_added(producer_id, destination)
 
     def remove_producers(self, is_gone: Callable[[ProducerId], bool]) -> None:
         """The client has closed some of them."""
         for producer_id in [one for one in self._producers if is_gone(one)]:
-            self._producers.remove(producer_id)
+            self.account.give_up(self._producers.pop(producer_id))
             self._broker.advisories.producer_removed(producer_id)
 
     def when_gone(self, told: Callable[[bool], object]) -> None:

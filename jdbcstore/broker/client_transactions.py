@@ -153,6 +153,10 @@ class ClientTransactions:
         """Whether a transaction is prepared, whoever has prepared it."""
         return transaction_id in self._broker.in_doubt
 
+    def require_prepared(self, transaction_id: XATransactionId) -> None:
+        """Raise unless a transaction is prepared for certain: as `InDoubt.require_prepared`."""
+        self._broker.in_doubt.require_prepared(transaction_id)
+
     def in_doubt(self) -> list[XATransactionId]:
         """All prepared transactions of the broker, whoever has prepared them."""
         return list(self._broker.in_doubt)

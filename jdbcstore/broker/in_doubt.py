@@ -30,7 +30,14 @@ from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.router import Router, settle
 from jdbcstore.broker.topic import Publisher
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, OutcomeUnknown, StoreClosed, StoreError, UnknownTransaction
+from jdbcstore.errors import (
+    JdbcStoreError,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreError,
+    TransientStoreError,
+    UnknownTransaction,
+)
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -61,6 +68,8 @@ class _Doubt:
     removed: Sequence[tuple[Destination, MessageId]] = ()
     acknowledged: Sequence[tuple[Destination, SubscriptionKey, MessageId]] = ()
     is_at_work: bool = False
+    #: Whether the answer to its first phase was lost. The store knows, and is asked when it is opened again.
+    is_uncertain: bool = False
 
 
 class InDoubt:
@@ -153,8 +162,8 @@ class InDoubt:
         self._by_id[transaction_id] = doubt
 
         def prepared(_: None, error: BaseException | None) -> None:
-            doubt.is_at_work = False
-            if error is not None and not isinstance(error, OutcomeUnknown):
+            doubt.is_at_work, doubt.is_uncertain = False, isinstance(error, OutcomeUnknown)
+            if error is not None and not doubt.is_uncertain:
                 self._by_id.pop(transaction_id, None)
             answer(error)
 
@@ -208,7 +217,7 @@ class InDoubt:
 
         Raises:
             UnknownTransaction: there is none.
-            StoreError: somebody else decides about it just now.
+            TransientStoreError: somebody else decides about it just now.
         """
         doubt = self._take(transaction_id)
         if not doubt.has_topics:
@@ -290,10 +299,28 @@ class InDoubt:
         doubt = self._by_id.get(transaction_id)
         if doubt is None:
             raise UnknownTransaction(f"Transaction {transaction_id} is not prepared")
-        if doubt.is_at_work:
-            raise StoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
+        self._require_idle(transaction_id, doubt)
         doubt.is_at_work = True
         return doubt
+
+    def require_prepared(self, transaction_id: XATransactionId) -> None:
+        """Return if a transaction is prepared for certain.
+
+        Raises:
+            UnknownTransaction: there is none.
+            TransientStoreError: its first phase is under way, or nobody knows how that ended.
+        """
+        doubt = self._by_id.get(transaction_id)
+        if doubt is None:
+            raise UnknownTransaction(f"Transaction {transaction_id} is not prepared")
+        self._require_idle(transaction_id, doubt)
+        if doubt.is_uncertain:
+            raise TransientStoreError(f"Nobody knows yet whether transaction {transaction_id} is prepared: ask again")
+
+    @staticmethod
+    def _require_idle(transaction_id: XATransactionId, doubt: _Doubt) -> None:
+        if doubt.is_at_work:
+            raise TransientStoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
 
     def _decided(self, transaction_id: XATransactionId, doubt: _Doubt, error: BaseException | None) -> None:
         doubt.is_at_work = False

@@ -36,6 +36,9 @@ _PAGE_BYTES: Final = 1 << 20
 class OutboxEar:
     """Waits in the event loop until the outbox has to be looked at.
 
+    The descriptor stays readable until somebody reads what was told, so it is watched until it rings once, and again
+    from `hear` on: before each look, so that what is committed during the look rings anew.
+
     Args:
         loop: the broker's.
         bell: closed with this.
@@ -44,21 +47,36 @@ class OutboxEar:
     def __init__(self, loop: asyncio.AbstractEventLoop, bell: OutboxBell) -> None:
         self._loop, self._bell = loop, bell
         self._rung = asyncio.Event()
-        if bell.descriptor is not None:
-            loop.add_reader(bell.descriptor, self._rung.set)
+        self._watch()
 
-    async def wait(self) -> None:
-        """Return when there may be something. Raises `StoreError` when nobody tells any more."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), self._bell.poll_ms / 1000)
+    def _watch(self) -> None:
+        if self._bell.descriptor is not None:
+            self._loop.add_reader(self._bell.descriptor, self._ring)
+
+    def _ring(self) -> None:
+        self._ignore()
+        self._rung.set()
+
+    def _ignore(self) -> None:
+        if self._bell.descriptor is not None:
+            self._loop.remove_reader(self._bell.descriptor)
+
+    def hear(self) -> None:
+        """The outbox is going to be looked at. Raises `StoreError` when nobody tells any more."""
         if self._rung.is_set():
             self._bell.clear()  # reads what is there, without waiting
             self._rung.clear()
+            self._watch()
+
+    async def wait(self) -> None:
+        """Return when there may be something."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._bell.poll_ms / 1000):
+                await self._rung.wait()
 
     def close(self) -> None:
         """Hear nothing any more."""
-        if self._bell.descriptor is not None:
-            self._loop.remove_reader(self._bell.descriptor)
+        self._ignore()
         self._bell.close()
 
 
@@ -110,11 +128,21 @@ class Intake:
         while load := await self._broker.read(store.waiting_load):
             await self._take_in(store, load)
 
+    async def _bell_of(self, store: IntakeStore) -> OutboxBell:
+        """One that is closed by whoever gets it, or here if nobody waits for it any more."""
+        making: asyncio.Future[OutboxBell] = self._broker.read(store.outbox_bell)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_close_unused)
+            raise
+
     async def _empty_outbox(self, store: IntakeStore) -> None:
         outbox = await self._broker.read(store.outbox)
-        ear = OutboxEar(self._broker.loop, await self._broker.read(store.outbox_bell))
+        ear = OutboxEar(self._broker.loop, await self._bell_of(store))
         try:
             while True:
+                ear.hear()
                 page = await self._broker.read(store.staged, outbox.job, START, _PAGE_MESSAGES, _PAGE_BYTES)
                 if page:
                     outbox = await self._commit(outbox, page)
@@ -181,6 +209,11 @@ class Intake:
         self.taken += len(taken.places)
         self.refused += len(taken.refused)
         return taken.after
+
+
+def _close_unused(made: asyncio.Future[OutboxBell]) -> None:
+    if not made.cancelled() and made.exception() is None:
+        made.result().close()
 
 
 def _singles(message: Message) -> list[Message]:

@@ -60,8 +60,14 @@ _NOT_MASTER: Final = (LockError, StoreClosed)
 #: What a message counts in a producer's window besides its properties and body, as clients count it.
 _MESSAGE_BYTES: Final = 1024
 
+#: How long a client may take from its WireFormatInfo to its ConnectionInfo, which Java sends with the first session.
+_LOGIN_S: Final = 60.0
+
 #: How long a client may take to close its socket after its last word, or after it was refused.
 _SHUTDOWN_S: Final = 2.0
+
+#: Producers of one connection that want a ProducerAck.
+_WINDOWS_MAX: Final = 10_000
 
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
@@ -102,6 +108,8 @@ class OpenWireSession(Conversation[Event]):
         self._is_numbered = self._is_reconnected = False
         #: Windows of producers that have one.
         self._windows: dict[ProducerId, int] = {}
+        #: Whether no ConnectionInfo has come.
+        self._is_stranger = True
         self.talk()
 
     # -- the protocol ------------------------------------------------------------------------------------------------
@@ -259,8 +267,14 @@ class OpenWireSession(Conversation[Event]):
         assert agreed is not None
         silence_ms = agreed.max_inactivity_ms
         self._wire.beat(silence_ms // 3, silence_ms // 2)
+        self._broker.loop.call_later(_LOGIN_S, self._login_timed_out)
         name = self._broker.options.broker_name
         self._say(c.BrokerInfo(broker_id=BrokerId(self._broker.id_stem), broker_name=name, peer_broker_infos=()))
+
+    def _login_timed_out(self) -> None:
+        if self._is_stranger and not self.client.is_closed:
+            log.info("no ConnectionInfo, closing peer=%s", self.peer)
+            self._end()
 
     def _on_connection(self, info: c.ConnectionInfo) -> None:
         if info.connection_id is None or not info.connection_id.value:
@@ -270,6 +284,7 @@ class OpenWireSession(Conversation[Event]):
                 raise ProtocolError(f"this is connection {self.client.connection_id} already")
             self._respond(info)
             return
+        self._is_stranger = False
         certificate = self._wire.peer_certificate
         subject_name = None if certificate is None else certificate.subject
         credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
@@ -348,6 +363,8 @@ class OpenWireSession(Conversation[Event]):
         if info.producer_id is None:
             raise ProtocolError("a ProducerInfo needs a producer id")
         if info.window_size > 0:
+            if len(self._windows) >= _WINDOWS_MAX:
+                raise ProtocolError(f"a connection has at most {_WINDOWS_MAX} producers with a window: close one first")
             self._windows[info.producer_id] = info.window_size
         if info.destination is not None:
             self.client.add_producer(info.producer_id, info.destination)

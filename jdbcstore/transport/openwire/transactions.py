@@ -174,6 +174,7 @@ def _step(
             request = XaRequest(request.command_id, _XA_OK)
             if is_open:
                 return transactions.prepare(transaction_id, request)
+            transactions.require_prepared(transaction_id)
     elif is_prepared:
         if step in (_Step.COMMIT_TWO_PHASE, _Step.COMMIT_ONE_PHASE):
             transactions.commit_prepared(transaction_id, request)

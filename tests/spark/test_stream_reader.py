@@ -323,7 +323,7 @@ def test_a_removal_is_made_up_for(connection: Connection, url: str, caplog: pyte
         assert (found, ids(connection)) == ([7], [7])
     connection.execute(text("DELETE FROM ACTIVEMQ_MSGS"))  # a broker delivers them all, and begins anew
     insert(connection, [7, 8], producer="ID:another-1:1:1")
-    assert not caplog.messages
+    assert not [told for told in caplog.messages if not told.startswith("replicas ")]  # the test servers force nothing
     with consumer_of(url) as reader, caplog.at_level(logging.INFO):
         assert step(reader, four)[0] == [7, 8]
     assert "taken for new ones messages=1" in caplog.text

@@ -205,7 +205,8 @@ class _SqlLocker(Locker):
                 raise StoreReadOnly(f"the server takes no writes: {found.told}")
         if found != self._replication:
             self._replication = found
-            level = logging.WARNING if found.weaknesses else logging.INFO
+            usual = logging.DEBUG if found.level is Level.NONE else logging.INFO
+            level = logging.WARNING if found.weaknesses else usual
             weaknesses = "; ".join(found.weaknesses)
             log.log(level, "replicas level=%s told=%r weaknesses=%r", found.level, found.told, weaknesses)
         found.require(self._required)

@@ -67,7 +67,7 @@ def test_a_process_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     # Found out before Spark is started.
     assert "there is no file" in told(2, "report", "sqlite:////nowhere/x.db", *output)
     assert "no store for oracle" in told(2, "report", "oracle://u:secret@db/x", *output)
-    assert "neither a directory with a KahaDB journal nor" in told(2, "migrate", "/nowhere", url)
+    assert "neither a directory with a journal nor" in told(2, "migrate", "/nowhere", url)
     assert "there is none in JAVA_HOME=/nowhere" in told(2, "report", url, *output, JAVA_HOME="/nowhere")
     assert "--set takes a setting of Spark" in told(2, "report", url, *output, "--set", "x=1")
     # And after.

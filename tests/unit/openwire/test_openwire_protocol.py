@@ -206,9 +206,17 @@ def test_frames_are_limited_before_they_arrive() -> None:
     assert isinstance(failure, Failure)
     client = Client(OpenWireConnection(WireFormat(max_frame_size=1000)))
     client.greet()
+    client.broker.receive(client.codec.marshal(CONNECT))
     (failure,) = client.broker.receive((1001).to_bytes(4, "big"))
     assert isinstance(failure, Failure)
     assert "1000 is the largest" in str(failure.error)
+
+
+def test_a_stranger_sends_small_frames_only() -> None:
+    client = Client(OpenWireConnection(WireFormat(max_frame_size=1 << 30)))
+    client.greet()
+    (failure,) = client.broker.receive((FIRST_FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+    assert isinstance(failure, Failure)
 
 
 @pytest.mark.parametrize("size", [0, -1])

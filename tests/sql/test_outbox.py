@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +15,6 @@ import psycopg
 import psycopg2
 import pymysql
 import pytest
-from django import setup
-from django.conf import settings
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.utils import load_backend
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.orm import Session
 
@@ -30,6 +28,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.testing import text_message
 from tests.servers.prepared import PreparedFile
+from tests.sql.django_outbox import BODY
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.has_tables
@@ -81,36 +80,6 @@ def driver(url: str, stack: ExitStack) -> Application:
     return Application(connection, connection.commit, connection.rollback)
 
 
-def django(url: str, stack: ExitStack) -> Application:
-    """Django's, inside of ``atomic``."""
-    if not settings.configured:
-        settings.configure(USE_TZ=True)
-        setup()
-    parsed = make_url(url)
-    backend = {"sqlite": "sqlite3", "mariadb": "mysql"}.get(parsed.get_backend_name(), parsed.get_backend_name())
-    own = dict.fromkeys(("HOST", "PORT", "USER", "PASSWORD"), "")
-    if backend != "sqlite3":
-        own |= {"HOST": parsed.host or "", "PORT": str(parsed.port), "USER": parsed.username or ""}
-        own["PASSWORD"] = parsed.password or ""
-    configuration: dict[str, Any] = {
-        "ENGINE": f"django.db.backends.{backend}",
-        "NAME": parsed.database,
-        "ATOMIC_REQUESTS": False,
-        "AUTOCOMMIT": True,
-        "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": False,
-        "OPTIONS": {},
-        "TIME_ZONE": None,
-        "TEST": {},
-        **own,
-    }
-    wrapper: BaseDatabaseWrapper = load_backend(configuration["ENGINE"]).DatabaseWrapper(configuration, "default")
-    stack.callback(wrapper.close)
-    wrapper.ensure_connection()
-    wrapper.set_autocommit(False)  # what atomic does
-    return Application(wrapper, wrapper.commit, wrapper.rollback)
-
-
 def psycopg3(url: str, stack: ExitStack) -> Application:
     parsed = make_url(url)
     connection = stack.enter_context(psycopg.connect(dbname=parsed.database, **server_arguments(parsed)))
@@ -127,39 +96,41 @@ def driver_url(url: str) -> URL:
     return parsed.update_query_dict({"timeout": "60"}) if parsed.drivername == "sqlite" else parsed
 
 
-@pytest.mark.parametrize("connected", [sqlalchemy_connection, sqlalchemy_session, driver, django])
+@pytest.mark.parametrize("connected", [sqlalchemy_connection, sqlalchemy_session, driver])
 def test_what_is_committed_arrives_and_what_is_rolled_back_does_not(
     database_url: str, stack: ExitStack, connected: Callable[[str, ExitStack], Application]
 ) -> None:
-    if connected is django and make_url(database_url).get_backend_name() in ("mysql", "mariadb"):
-        stack.enter_context(pymysql_as_mysqldb())
     check(database_url, connected(database_url, stack))
+
+
+def test_django(database_url: str) -> None:
+    command = [sys.executable, "-m", "tests.sql.django_outbox", database_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert "in no transaction" in done.stdout
+    check_received(database_url)
 
 
 def test_psycopg_3(postgresql_url: str, stack: ExitStack) -> None:
     check(postgresql_url, psycopg3(postgresql_url, stack))
 
 
-@contextmanager
-def pymysql_as_mysqldb() -> Iterator[None]:
-    """What many a Django project does: no compiler is needed then."""
-    pymysql.version_info = (2, 2, 7, "final", 0)
-    pymysql.install_as_MySQLdb()
-    yield
-
-
 def check(url: str, application: Application) -> None:
     """Two messages are committed, one is not."""
     outbox = jdbcstore.enlist(application.connection)
     # Not every byte of a body is text to the database.
-    outbox.send(SENT, bytes(range(256)), properties={"n": 1}, priority=9, ttl_ms=600_000, correlation_id="c-1")
+    outbox.send(SENT, BODY, properties={"n": 1}, priority=9, ttl_ms=600_000, correlation_id="c-1")
     outbox.send(f"{SENT},topic://PRICES", "größer")
     application.commit()
     jdbcstore.enlist(application.connection).send(SENT, "never")
     application.roll_back()
+    check_received(url)
+
+
+def check_received(url: str) -> None:
+    """Those two are there, and nothing else."""
     with jdbcstore.connect(url) as connection, connection.subscribe(SENT) as orders:
         first, second = orders.receive(timeout_s=WAIT_S), orders.receive(timeout_s=WAIT_S)
-        assert (first.body, first.properties["n"], first.message.priority) == (bytes(range(256)), 1, 9)
+        assert (first.body, first.properties["n"], first.message.priority) == (BODY, 1, 9)
         assert second.body == "größer"
         assert first.message_id != second.message_id
         for message in (first, second):
@@ -230,10 +201,6 @@ def in_autocommit(url: str, stack: ExitStack, kind: str) -> Any:
             engine = create_engine(driver_url(url), isolation_level="AUTOCOMMIT")
             stack.callback(engine.dispose)
             return stack.enter_context(engine.connect())
-        case "django":
-            wrapper = django(url, stack).connection
-            wrapper.set_autocommit(True)
-            return wrapper
         case _:
             connection = driver(url, stack).connection
             match make_url(url).get_backend_name():
@@ -246,10 +213,8 @@ def in_autocommit(url: str, stack: ExitStack, kind: str) -> Any:
             return connection
 
 
-@pytest.mark.parametrize("kind", ["sqlalchemy", "driver", "django"])
+@pytest.mark.parametrize("kind", ["sqlalchemy", "driver"])
 def test_a_connection_without_a_transaction_is_refused(database_url: str, stack: ExitStack, kind: str) -> None:
-    if kind == "django" and make_url(database_url).get_backend_name() in ("mysql", "mariadb"):
-        stack.enter_context(pymysql_as_mysqldb())
     with pytest.raises(ConfigurationError, match="in no transaction"):
         jdbcstore.enlist(in_autocommit(database_url, stack, kind))
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from jdbcstore.destination import Destination
-from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId, SessionId
+from jdbcstore.identifiers import ConnectionId, ConsumerId, LocalTransactionId, MessageId, ProducerId, SessionId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.openwire.connection_codec import ConnectionCodec
@@ -126,7 +126,12 @@ class OpenWireClient:
         return self.ask(message)
 
     def acknowledge(
-        self, first: c.MessageDispatch | None, last: c.MessageDispatch, kind: int = c.ACK_STANDARD, count: int = 1
+        self,
+        first: c.MessageDispatch | None,
+        last: c.MessageDispatch,
+        kind: int = c.ACK_STANDARD,
+        count: int = 1,
+        transaction_id: LocalTransactionId | None = None,
     ) -> c.Response:
         """Acknowledge from one delivery on up to another."""
         assert last.message is not None
@@ -138,5 +143,6 @@ class OpenWireClient:
             first_message_id=first_id,
             last_message_id=last.message.message_id,
             message_count=count,
+            transaction_id=transaction_id,
         )
         return self.ask(ack)

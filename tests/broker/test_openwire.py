@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
 from jdbcstore.destination import Queue, TempQueue, Topic
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.errors import (
+    JdbcStoreError,
+    LeaseLost,
+    OutcomeUnknown,
+    ProtocolError,
+    StoreUnavailable,
+    TransientStoreError,
+    UnknownTransaction,
+)
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
+from jdbcstore.transport.openwire.transactions import xa_throwable_of
 from tests.broker.client import Address
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.openwire_client import OpenWireClient
@@ -140,6 +151,57 @@ def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Ad
         letter = client.dispatch().message
         assert letter is not None
         assert letter.properties["dlqDeliveryFailureCause"] == "java.lang.Exception: no"
+
+
+def test_the_same_message_of_two_destinations_is_two_deliveries_also_after_a_rollback(address: Address) -> None:
+    """The second one comes under the name of the first, while that is acknowledged in a transaction."""
+    every, transaction_id = Queue("A.>"), LocalTransactionId(1, ConnectionId("ID:two"))
+    with OpenWireClient(address, "ID:two") as client:
+        for destination in (Queue("A.1"), Queue("A.2")):  # a wildcard finds what is there
+            client.send(destination, "before")
+        client.subscribe(every)
+        for _ in range(2):
+            before = client.dispatch()
+            client.acknowledge(before, before)
+        client.ask(c.RemoveInfo(object_id=client.consumer_id()))
+        client.subscribe(every, prefetch=1, number=2)
+        client.send(Queue("A.1,A.2"), "both")
+        step = c.TransactionInfo(connection_id=ConnectionId("ID:two"), transaction_id=transaction_id)
+        client.ask(replace(step, type=0))
+        first = client.dispatch()
+        client.acknowledge(first, first, transaction_id=transaction_id)
+        client.dispatch()
+        client.ask(replace(step, type=4))
+        client.ask(c.RemoveInfo(object_id=client.consumer_id(2)))
+        client.subscribe(every, number=3)
+        assert [client.text() for _ in range(2)] == ["both", "both"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (LeaseLost("x"), -7),
+        (OutcomeUnknown("x"), -7),
+        (StoreUnavailable("x"), -7),
+        (TransientStoreError("x"), -7),
+        (UnknownTransaction("x"), -4),
+        (ProtocolError("x"), -3),
+    ],
+)
+def test_what_decides_nothing_is_no_rollback_to_a_transaction_manager(error: JdbcStoreError, code: int) -> None:
+    message = xa_throwable_of(error).message
+    assert message is not None
+    assert message.endswith(f" xaErrorCode:{code}")
+
+
+def test_an_error_about_something_very_long_is_told(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        asked = c.ConsumerInfo(command_id=77, response_required=True, consumer_id=client.consumer_id(), destination=A)
+        client.write(replace(asked, selector=f"{'x' * 60_000} ="))
+        kind, text = error_of(client.next())
+        assert kind == "javax.jms.InvalidSelectorException"
+        assert text
+        client.send(A, "goes on")
 
 
 def test_a_connection_that_comes_back_ends_what_is_left_of_its_last_one(address: Address) -> None:

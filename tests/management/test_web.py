@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from jdbcstore.config.urls import open_spool
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.web import connection as connection_module
 from tests.broker.client import Client
 from tests.management.desk import beside
 from tests.management.web import Site
@@ -238,6 +241,40 @@ def _is_answered(broker: Served) -> bool:
         return broker.operator.get("/api/v1/broker").status == 200
     except OSError:
         return False
+
+
+def test_a_connection_that_is_used_all_the_time_is_kept(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(connection_module, "_REQUEST_S", 0.5)
+    connection = http.client.HTTPConnection(*broker.operator.address, timeout=60)
+    with closing(connection):
+        connection.connect()
+        own = connection.sock.getsockname()
+        ends_s = time.monotonic() + 1.5
+        while time.monotonic() < ends_s:
+            connection.request("GET", "/live")
+            assert connection.getresponse().read() == b"ok\n"
+            time.sleep(0.01)
+        assert connection.sock.getsockname() == own  # http.client would connect again
+
+
+def test_who_does_not_read_an_answer_is_let_go(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(connection_module, "_REQUEST_S", 0.2)
+    with socket.create_connection(broker.operator.address) as peer:
+        peer.settimeout(60)
+        peer.sendall(b"GET /static/console.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)  # megabytes of answers
+
+        def is_gone() -> bool:
+            try:
+                peer.send(b" ", socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_gone)
 
 
 def test_without_the_extra_the_broker_says_what_to_install() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,24 @@ def test_a_body_that_is_no_json_object_is_refused(broker: Served) -> None:
 def test_a_request_that_is_too_large_is_refused(broker: Served) -> None:
     answer = broker.operator.request("POST", "/api/v1/send", b"", Content_Length=str(1 << 30))
     assert answer.status == 413
+
+
+def test_before_a_login_a_body_is_small(broker: Served) -> None:
+    assert broker.visitor.post("/api/v1/login", {"token": "x" * 5000}).status == 413
+
+
+@pytest.mark.parametrize(("path", "size"), [("/api/v1/login", 5000), ("/api/v1/purge", 17 << 20)])
+def test_a_body_of_no_announced_length_is_bounded(
+    broker: Served, path: str, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = http.client.HTTPConnection(*broker.operator.address, timeout=60)
+    with closing(connection):
+        headers = {**broker.operator.headers, "Content-Type": "application/json"}
+        parts = [b"x" * min(size, 1 << 16)] * max(1, size >> 16)
+        with suppress(ConnectionError):  # it may be closed before all is sent
+            connection.request("POST", path, iter(parts), headers, encode_chunked=True)
+        assert connection.getresponse().status == 413
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_wrong_token_is_refused_and_soon_not_even_looked_at(broker: Served) -> None:

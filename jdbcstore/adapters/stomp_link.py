@@ -332,6 +332,9 @@ class StompLink:
         except OSError as error:
             self._fail(LinkLost(f"the connection to {self._place} is lost: {error}"))
             self._check()
+        except BaseException:  # a signal's: perhaps half a frame is sent, and nothing may follow it
+            self._fail(LinkLost(f"the connection to {self._place} is given up: sending was interrupted"))
+            raise
         self._beats.data_sent(time.monotonic())
 
     def _check(self) -> None:

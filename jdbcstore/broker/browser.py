@@ -80,8 +80,8 @@ class Browser(Consumer):
         for queue in queues:
             stores = []
             page = _Page(queue.policy.max_browse_page_size)
+            self._ready.extend((message, page) for message in queue.contents.memory_only())
             for lane in queue.lanes():
-                self._ready.extend((d.message, page) for d in lane.memory_only() if d.message is not None)
                 if lane.holds_anything and lane.store not in stores:  # lanes of several priorities share one
                     stores.append(lane.store)
                     self._stores.append((lane.store, lane.last_sequence, page))

@@ -92,10 +92,14 @@ class Intake:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         #: Messages that were taken in, and those that could not be, since the broker exists.
         self.taken = self.refused = 0
+        #: Whether anything is taken in: not by a program that only looks at a store.
+        self.is_on = True
 
     def begin(self) -> None:
         """Clients are let in."""
         self.end()
+        if not self.is_on:
+            return
         adapter = self._broker.adapter
         store = adapter.intake_store() if isinstance(adapter, SupportsIntake) else None
         if store is not None:

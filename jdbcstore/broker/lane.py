@@ -249,12 +249,11 @@ class Lane:
         adapter = self._broker.spool if self._memory_first else self._broker.adapter
         return adapter.last_message_broker_sequence_id()
 
-    def memory_only(self) -> list[Delivery]:
-        """What the store does not have: messages in the window or with a consumer."""
-        if not self._memory_first:
-            return []
-        held = [d for consumer in self.queue.consumers for d in consumer.unacknowledged.values() if d.lane is self]
-        return [delivery for delivery in [*held, *self.window] if not delivery.stored]
+    def with_consumers(self) -> list[Delivery]:
+        """What consumers have of it."""
+        return [
+            one for consumer in self.queue.consumers for one in consumer.unacknowledged.values() if one.lane is self
+        ]
 
     def close(self) -> list[Delivery]:
         """The store was closed under it. Returns what was ready to go; what is still under way comes too late."""

@@ -353,15 +353,16 @@ class Queue:
 
         A job; what it yields is None for a message that stays.
         """
-        for lane in self.contents.transient:
-            for delivery in list(lane.window):
+        contents = self.contents
+        for lane in contents.transient:
+            for delivery in [*contents.given_back(lane), *lane.window]:  # the caller may wait for commits in between
                 message = delivery.message
-                if delivery.stored or delivery.is_out or message is None or not wants(message):
+                is_wanted = not delivery.stored and message is not None and wants(message)
+                if is_wanted and contents.take_if_there(delivery):
+                    delivery.hand_out()
+                    yield delivery
+                else:
                     yield None
-                    continue
-                lane.take_out(delivery)
-                delivery.hand_out()
-                yield delivery
 
     def unclaim(self, deliveries: Sequence[Delivery]) -> None:
         """Give back what was claimed, as it was: it goes first, and no delivery is counted."""

@@ -209,6 +209,32 @@ class QueueContents:
                 self.keep(delivery, message)
         return delivery
 
+    def take_if_there(self, delivery: Delivery) -> bool:
+        """Take out what waited anywhere when somebody looked, also for its time. Returns False if it does not now."""
+        again = self.delayed.pop(delivery, None)
+        if again is not None:
+            again.cancel()
+        elif not self.returned.discard(delivery):
+            if delivery.is_out or delivery.lane is None:
+                return False
+            try:
+                delivery.lane.take_out(delivery)
+            except ValueError:  # it is with a consumer
+                return False
+        return True
+
+    def given_back(self, lane: Lane) -> list[Delivery]:
+        """What was given back to a lane, also what waits for its time, in order."""
+        return sorted((one for one in (*self.returned, *self.delayed) if one.lane is lane), key=_by_order)
+
+    def memory_only(self) -> list[Message]:
+        """The messages that no store has, wherever they are: with consumers, given back, in windows."""
+        found: list[Message] = []
+        for lane in reversed(self.transient):
+            deliveries = [*lane.with_consumers(), *self.given_back(lane), *lane.window]
+            found += [one.message for one in deliveries if one.message is not None and not one.stored]
+        return found
+
     def take_all_back(self) -> list[Delivery]:
         """Take out everything that was given back, also what waits for its time."""
         taken = self.returned.take_all()

@@ -162,6 +162,7 @@ def _local(url: str) -> Iterator[Face]:
     broker = Broker(open_store(url), options, open_spool, [quiet])
     desk = Desk(broker)
     broker.companions.append(desk)
+    broker.intake.is_on = False  # it would know nothing of the delays and policies that the real broker has
     with BrokerThread(broker, 0.0):
         yield _LocalFace(broker, Management(desk))
 

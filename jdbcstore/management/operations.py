@@ -288,7 +288,7 @@ class Operations:
         if operation.is_cancelled or operation.is_full:
             return
         if operation.is_dry_run or not operation.takes:
-            messages = [d.message for lane in queue.lanes() for d in lane.memory_only() if d.message is not None]
+            messages = queue.contents.memory_only()
             operation.looked += len(messages)
             chosen = [message for message in messages if operation.filter.matches(message)]
             for start in range(0, len(chosen), _COMMIT_MESSAGES):
@@ -301,16 +301,38 @@ class Operations:
             claimed: list[Delivery] = []
             added: list[Message] = []
             stays: list[Delivery] = []
-            is_more = False
-            for delivery in claiming:
-                operation.looked += 1
-                if delivery is not None and delivery.message is not None:
-                    self._place(operation, delivery, delivery.message, claimed, added, stays)
-                if len(claimed) >= _COMMIT_MESSAGES or operation.is_full:
-                    is_more = True
-                    break
+            try:
+                is_more = await self._claim_in_memory(operation, claiming, queue, claimed, added, stays)
+            except BaseException:
+                queue.unclaim([*claimed, *stays])
+                raise
             queue.unclaim(stays)
             await self._commit(operation, queue, added, claimed)
+
+    async def _claim_in_memory(
+        self,
+        operation: Operation,
+        claiming: Iterator[Delivery | None],
+        queue: Queue,
+        claimed: list[Delivery],
+        added: list[Message],
+        stays: list[Delivery],
+    ) -> bool:
+        """Claim for one commit. Returns whether there may be more."""
+        for number, delivery in enumerate(claiming, 1):
+            operation.looked += 1
+            if delivery is not None and delivery.message is not None:
+                try:
+                    self._place(operation, delivery, delivery.message, claimed, added, stays)
+                except BaseException:
+                    stays.append(delivery)
+                    raise
+            if len(claimed) >= _COMMIT_MESSAGES or operation.is_full:
+                return True
+            if number % _COMMIT_MESSAGES == 0:  # nobody else's turn is put off for long
+                await asyncio.sleep(0)
+                self._check(queue)
+        return False
 
     def _place(
         self,
@@ -327,10 +349,10 @@ class Operations:
             operation.skipped += 1
             stays.append(delivery)
             return
+        operation.count(message)
         claimed.append(delivery)
         if placed is not None:
             added.append(placed)
-        operation.count(message)
 
     async def _commit(
         self, operation: Operation, queue: Queue, added: Sequence[Message], claimed: Sequence[Delivery]

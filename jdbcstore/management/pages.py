@@ -22,6 +22,7 @@ __all__ = ["MESSAGES_MAX", "Pages"]
 #: The most messages of one page.
 MESSAGES_MAX: Final = 1000
 _READ_MESSAGES: Final = 500
+#: What is read at once, and behind which a page ends.
 _READ_BYTES: Final = 4 << 20
 #: What one page may take that has to look at very many messages to find a few.
 _LOOKED_MAX: Final = 20_000
@@ -83,7 +84,7 @@ class Pages:
         stores, in_memory = self._sources(destination)
         found: list[MessageView] = []
         unreadable: list[tuple[int, str]] = []
-        looked, deadline_s = 0, monotonic() + _LOOK_S
+        looked, size, deadline_s = 0, 0, monotonic() + _LOOK_S
         while place.source < len(stores):
             store, cursor = stores[place.source], place.cursor
             wanted = min(messages_max - len(found), _READ_MESSAGES) if chosen.is_everything else _READ_MESSAGES
@@ -92,7 +93,8 @@ class Pages:
                 looked += 1
                 if chosen.matches(message):
                     found.append(MessageView(number_of(message), message))
-                    if len(found) == messages_max:
+                    size += message.size
+                    if len(found) == messages_max or size >= _READ_BYTES:
                         here = _behind(cursor, message, is_prioritized=store.prioritized)
                         return MessagePage(found, str(_Place(place.source, here)), looked, unreadable)
                 if store.prioritized:
@@ -109,7 +111,8 @@ class Pages:
             looked += 1
             if chosen.matches(message):
                 found.append(MessageView(0, message))
-                if len(found) == messages_max and number < len(in_memory):
+                size += message.size
+                if (len(found) == messages_max or size >= _READ_BYTES) and number < len(in_memory):
                     after = str(_Place(len(stores), Cursor.after(number)))
                     return MessagePage(found, after, looked, unreadable)
         return MessagePage(found, None, looked, unreadable)
@@ -138,7 +141,7 @@ class Pages:
         if queue is None:
             return [], []
         stores = [store for store, _, _ in stores_of(queue)]
-        return stores, [d.message for lane in queue.lanes() for d in lane.memory_only() if d.message is not None]
+        return stores, queue.contents.memory_only()
 
 
 def _behind(cursor: Cursor, message: Message, *, is_prioritized: bool) -> Cursor:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import stomp
 from coilmq.queue import QueueManager
+from coilmq.util.frames import Frame
 
 from jdbcstore.adapters.coilmq import JdbcQueueStore
 from tests.adapters.suites import host_package
@@ -157,3 +159,20 @@ def test_what_was_not_acknowledged_is_there_after_a_kill(server: Server, url: st
     wait_until(lambda: "job 19" in [frame.body for frame in listener.frames])
     assert [frame.body for frame in listener.frames] == [f"job {n}" for n in range(5, 20)]
     again.disconnect()
+
+
+def test_a_frame_in_the_place_of_a_forgotten_one_keeps_its_message(url: str) -> None:
+    store = JdbcQueueStore(url)
+    for body in "abc":
+        store.enqueue("/queue/A", Frame("SEND", {}, body))
+    settled: list[int | None] = []
+    with patch.object(store, "_removal", lambda key: settled.append(key)):  # as slow as it may be
+        keys = []
+        for _ in "abc":  # the next frame is likely to be where the last one was
+            frame = store.dequeue("/queue/A")
+            keys += list(store._claims)[-1:]
+            del frame
+        wait_until(lambda: len(settled) == 3)
+    assert len(store._claims) == 3
+    assert sorted(keys) == sorted(key for key in settled if key) == [1, 2, 3]
+    store.close()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import kombu
 import pytest
@@ -171,6 +172,31 @@ def test_a_rejected_message_is_a_dead_letter(connect: Connect) -> None:
     reader.read(1)
     reader.messages[0].reject()
     assert Reader(connection, kombu.Queue("ActiveMQ.DLQ")).read(1) == ["poison"]
+
+
+def test_a_second_message_is_got_while_the_first_is_not_acknowledged(connect: Connect) -> None:
+    connection = connect()
+    for body in "abc":
+        publish(connection, body)
+    channel = connection.channel()
+    got = [channel.basic_get("jobs") for _ in "abc"]
+    assert [message.payload for message in got] == [*"abc"]
+    for message in got:
+        message.ack()
+    assert channel.basic_get("jobs") is None
+
+
+def test_a_link_that_was_interrupted_while_it_sent_is_lost(connect: Connect) -> None:
+    connection = connect()
+    link = connection.channel().connection.link
+    with (
+        patch.object(link, "_socket", Mock(wraps=link._socket, sendall=Mock(side_effect=KeyboardInterrupt))),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        link.send(("SEND", {"destination": "/queue/A"}, b"m"))
+    assert not link.is_open
+    with pytest.raises(LinkLost, match="interrupted"):
+        link.send(("SEND", {"destination": "/queue/A"}, b"m"))
 
 
 def test_other_threads_acknowledge_while_one_waits(connect: Connect) -> None:

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
-from jdbcstore import open_store
+from jdbcstore import enlist, open_store
 from jdbcstore.cli import run
+from jdbcstore.console.face import _local, _LocalFace
 from tests.broker.client import Client
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
+from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import wait_until
 
 
@@ -130,6 +133,23 @@ def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.
         json.loads(line) for line in command(capsys, "queues", "--filter", "B", "--json", "--store", url).splitlines()
     ]
     assert (row["name"], row["depth"]) == ("queue://B", 130)
+
+
+def test_who_looks_at_a_store_leaves_the_outbox_to_the_broker(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)):
+        pass  # makes the tables
+    engine = create_engine(driver_url(url))
+    with engine.begin() as own:
+        enlist(own).send("A", "m0")
+    engine.dispose()
+    with _local(url) as face:
+        assert isinstance(face, _LocalFace)
+        assert face.view("broker")["state"] == "master"
+        assert not face._broker.intake._tasks
+    assert "there are no queues" in command(capsys, "queues", "--store", url)
+    assert waiting(url) == 1
+    with served(open_store(url)) as broker:
+        wait_until(lambda: _depth(broker, "A") == 1)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])

@@ -15,6 +15,7 @@ from jdbcstore.broker.security.principal import Principal
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, ProtocolError, StoreError
 from jdbcstore.faults import inject
+from jdbcstore.management import operations as operation_module
 from jdbcstore.management.filters import EVERYTHING, NO_CAUSE, Filter
 from jdbcstore.management.rights import VISITOR, Rights
 from jdbcstore.management.views import OperationView
@@ -194,6 +195,53 @@ def test_messages_that_are_only_in_memory_move_too(broker: Managed, client: Clie
     assert broker.operate("move", "queue://A", "queue://B", EVERYTHING).done == 130
     assert broker.bodies("queue://A") == []
     assert broker.bodies("queue://B") == names(130)
+
+
+def in_memory(client: Client, count: int) -> None:
+    for number in range(count):
+        client.send("SEND", {"destination": "/queue/A", "persistent": "false"}, f"m{number}")
+    client.done("SEND", {"destination": "/queue/LAST"}, "last")
+
+
+def test_what_a_consumer_gave_back_in_memory_is_shown_and_purged(broker: Managed, client: Client) -> None:
+    in_memory(client, 10)
+    with Client(broker.address) as consumer:
+        consumer.connect()
+        hold(consumer, "/queue/A", 5)
+        assert [consumer.message().text for _ in range(5)] == names(5)
+        assert broker.bodies("queue://A") == names(10)
+    wait_until(lambda: broker.view("queue://A").consumers == 0 and broker.view("queue://A").in_flight == 0)
+    assert broker.bodies("queue://A") == names(10)
+    assert broker.operate("purge", "queue://A").done == 10
+    assert broker.view("queue://A").depth == 0
+
+
+def test_what_is_claimed_in_memory_goes_back_when_the_operation_fails(
+    broker: Managed, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory(client, 10)
+    counts = iter(range(5))
+    monkeypatch.setattr(operation_module.Operation, "count", lambda *_: next(counts))
+    assert broker.operate("move", "queue://A", "queue://B", EVERYTHING).state == "failed"
+    assert broker.view("queue://A").in_flight == 0
+    client.subscribe("/queue/A")
+    assert [client.message().text for _ in range(10)] == names(10)
+
+
+def test_a_message_that_is_consumed_while_others_move_is_left_out(broker: Managed, client: Client) -> None:
+    in_memory(client, 130)
+    queue = broker.broker.queues[Queue("A")]
+
+    async def claim_late() -> list[str]:
+        claiming = queue.claim_in_memory(lambda _: True)
+        claimed = [next(claiming)]
+        for delivery in list(queue.contents.transient[0].window)[:100]:  # a consumer has them meanwhile
+            assert queue.contents.take_if_there(delivery)
+        claimed += list(claiming)
+        queue.unclaim([one for one in claimed if one is not None])
+        return [(one.message.content or b"")[4:].decode() for one in claimed if one is not None and one.message]
+
+    assert broker.call(claim_late()) == ["m0", *names(130)[101:]]
 
 
 def test_moved_messages_are_there_after_a_restart(tmp_path: Path) -> None:

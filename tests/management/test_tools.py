@@ -141,3 +141,22 @@ def test_telegraf_reads_the_pages_of_the_console(broker: Served) -> None:
     stats = subscriber.find("stats")
     assert stats is not None
     assert int(stats.get("pendingQueueSize", "")) == 0
+
+
+def test_no_page_of_another_site_has_a_browser_call_an_operation(broker: Served) -> None:
+    path = f"/api/jolokia/exec/{QUEUE}BAR/purge"
+    begun = broker.visitor.post("/api/v1/login", {"token": broker.broker.web.token if broker.broker.web else ""})
+    cookie = begun.headers["set-cookie"].partition(";")[0]
+    assert broker.visitor.get(path, Cookie=cookie).status == 403
+    assert broker.visitor.get(path, Authorization=ADMIN, Referer="http://other/").status == 403
+    assert read(broker, "BAR", "QueueSize")["value"] == 3
+    csrf = broker.visitor.get("/api/v1/session", Cookie=cookie).json["csrf"]
+    assert broker.visitor.get(path, Cookie=cookie, X_CSRF_Token=csrf).json["status"] == 200
+    assert broker.operator.get(path, Referer="http://other/").json["status"] == 200
+
+
+def test_a_program_calls_operations_by_get_with_a_login() -> None:
+    with served(broker_name="b1", users={"alice": "secret"}) as broker:
+        shown = "Basic " + base64.b64encode(b"alice:secret").decode()
+        path = f"/api/jolokia/exec/{quote('org.apache.activemq:type=Broker,brokerName=b1', safe=':=,')}/addQueue/NEW"
+        assert broker.visitor.get(path, Authorization=shown).json["status"] == 200

@@ -168,3 +168,16 @@ def test_mastership_goes_to_the_standby_and_nothing_is_lost(tmp_path: Path) -> N
             wait_until(lambda: first.face.master().state == "standby")
             assert second.bodies("queue://A") == ["kept"]
             assert "handed over" in " ".join(term.reason for term in first.face.terms())
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_a_page_ends_behind_so_many_bytes(broker: Managed, client: Client, persistent: str) -> None:
+    for _ in range(9):
+        client.done("SEND", {"destination": "/queue/BIG", "persistent": persistent}, "x" * 1_000_000)
+    counts: list[int] = []
+    after = None
+    while not counts or after is not None:
+        page = broker.call(broker.face.browse("queue://BIG", after=after, count=1000))
+        counts.append(len(page.messages))
+        after = page.after
+    assert counts == [5, 4]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from jdbcstore.config.urls import open_spool
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.web import connection as connection_module
 from tests.broker.client import Client
 from tests.management.desk import beside
 from tests.management.web import Site
@@ -127,6 +130,24 @@ def test_a_body_that_is_no_json_object_is_refused(broker: Served) -> None:
 def test_a_request_that_is_too_large_is_refused(broker: Served) -> None:
     answer = broker.operator.request("POST", "/api/v1/send", b"", Content_Length=str(1 << 30))
     assert answer.status == 413
+
+
+def test_before_a_login_a_body_is_small(broker: Served) -> None:
+    assert broker.visitor.post("/api/v1/login", {"token": "x" * 5000}).status == 413
+
+
+@pytest.mark.parametrize(("path", "size"), [("/api/v1/login", 5000), ("/api/v1/purge", 17 << 20)])
+def test_a_body_of_no_announced_length_is_bounded(
+    broker: Served, path: str, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = http.client.HTTPConnection(*broker.operator.address, timeout=60)
+    with closing(connection):
+        headers = {**broker.operator.headers, "Content-Type": "application/json"}
+        parts = [b"x" * min(size, 1 << 16)] * max(1, size >> 16)
+        with suppress(ConnectionError):  # it may be closed before all is sent
+            connection.request("POST", path, iter(parts), headers, encode_chunked=True)
+        assert connection.getresponse().status == 413
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_wrong_token_is_refused_and_soon_not_even_looked_at(broker: Served) -> None:
@@ -238,6 +259,40 @@ def _is_answered(broker: Served) -> bool:
         return broker.operator.get("/api/v1/broker").status == 200
     except OSError:
         return False
+
+
+def test_a_connection_that_is_used_all_the_time_is_kept(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(connection_module, "_REQUEST_S", 0.5)
+    connection = http.client.HTTPConnection(*broker.operator.address, timeout=60)
+    with closing(connection):
+        connection.connect()
+        own = connection.sock.getsockname()
+        ends_s = time.monotonic() + 1.5
+        while time.monotonic() < ends_s:
+            connection.request("GET", "/live")
+            assert connection.getresponse().read() == b"ok\n"
+            time.sleep(0.01)
+        assert connection.sock.getsockname() == own  # http.client would connect again
+
+
+def test_who_does_not_read_an_answer_is_let_go(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(connection_module, "_REQUEST_S", 0.2)
+    with socket.create_connection(broker.operator.address) as peer:
+        peer.settimeout(60)
+        peer.sendall(b"GET /static/console.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2000)  # megabytes of answers
+
+        def is_gone() -> bool:
+            try:
+                peer.send(b" ", socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_gone)
 
 
 def test_without_the_extra_the_broker_says_what_to_install() -> None:

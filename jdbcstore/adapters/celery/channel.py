@@ -188,19 +188,19 @@ class Channel(virtual.Channel):
         self._inplace_augment_message(message, exchange, routing_key)
         if not exchange:
             self._put(routing_key, message)
-            return
-        is_fanout = self.typeof(exchange).type == "fanout"
-        self._put_fanout(exchange, message, routing_key, is_confirmed=is_fanout and self.confirm_publish)
-        if not is_fanout:
-            for queue in self._lookup(exchange, routing_key):
-                self._put(queue, message)
+        else:
+            is_fanout = self.typeof(exchange).type == "fanout"
+            self._put_fanout(exchange, message, routing_key, is_confirmed=is_fanout and self.confirm_publish)
+            if not is_fanout:
+                for queue in self._lookup(exchange, routing_key):
+                    self._put(queue, message)
+        self.connection.has_room()  # while it waited for receipts, messages may have come
 
     def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
         ttl_ms = self.connection.queues.get(queue, QueueKind()).ttl_ms
         frame = ("SEND", self._headers(self.connection.names.queue(queue), message, ttl_ms), marshal(message))
         if self.confirm_publish:
             self.connection.link.request(frame)
-            self.connection.has_room()
         else:
             self.connection.link.send(frame)
 
@@ -304,8 +304,7 @@ class Channel(virtual.Channel):
         """The next message of a queue, None if there is none."""
         consumption = self.consumption(queue)
         had = consumption.is_subscribed
-        if not had:
-            consumption.grant(1)
+        consumption.grant(len(consumption.unsettled) + 1)  # what was got before may not be acknowledged yet
         if not self.connection.switchboard.wait(lambda: bool(consumption.ready), _GET_TIMEOUT_S):
             if not had:
                 consumption.end()

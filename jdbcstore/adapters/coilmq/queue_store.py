@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from configparser import NoOptionError
 from dataclasses import dataclass, field
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -88,8 +89,10 @@ class JdbcQueueStore(QueueStore):
         self._producer = Producer("coilmq")
         self._lock = threading.RLock()
         self._queues: dict[str, _Waiting] = {}
-        #: Claimed messages with their queues, by the identity of the frame; the end of the frame ends the claim.
+        #: Claimed messages with their queues, by the claim's number, which is never used again (an `id` would be); the
+        #: frame has it, and the end of the frame ends the claim.
         self._claims: dict[int, tuple[_Waiting, Message, Any]] = {}
+        self._numbers = count(1)
         #: Frames that CoilMQ has forgotten. That may happen anywhere, so nothing but a note is made of it.
         self._forgotten: SimpleQueue[int | None] = SimpleQueue()
         self._settler = threading.Thread(target=self._settle, name="jdbcstore-coilmq", daemon=True)
@@ -125,7 +128,7 @@ class JdbcQueueStore(QueueStore):
             if message is None:
                 return None
             frame = _frame_of(message)
-            key = id(frame)
+            key = frame.jdbcstore_claim = next(self._numbers)
             self._claims[key] = (waiting, message, weakref.finalize(frame, self._forgotten.put, key))
             self._claims[key][2].atexit = False
             waiting.available -= 1
@@ -153,7 +156,7 @@ class JdbcQueueStore(QueueStore):
             As `enqueue`; then it stays where it was, and is there after the next start.
         """
         with self._lock:
-            claim = self._claims.pop(id(frame), None)
+            claim = self._claims.pop(getattr(frame, "jdbcstore_claim", 0), None)
             if claim is not None:
                 waiting, message, ending = claim
                 ending.detach()

@@ -35,6 +35,8 @@ __all__ = ["application"]
 
 _STATIC: Final = Path(__file__).parent / "static"
 _BODY_BYTES_MAX: Final = 16 << 20
+#: What anybody may send.
+_BODY_BYTES_MAX_OF: Final = {f"{PREFIX}/login": 4 << 10, f"{PREFIX}/logout": 4 << 10}
 #: The console's pages are one document; its script shows what the address says.
 _PAGES: Final = (
     "/",
@@ -84,7 +86,7 @@ def application(desk: Desk, token: str, hosts: str) -> Guard:
         *XmlPages(face_of).routes(),
     ]
     handlers = dict.fromkeys((JdbcStoreError, Forbidden, TooManyAttempts), _failed)
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts, _BODY_BYTES_MAX)
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), hosts, _BODY_BYTES_MAX, _BODY_BYTES_MAX_OF)
 
 
 def _page(name: str) -> Callable[[Request], Awaitable[Response]]:

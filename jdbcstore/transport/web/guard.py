@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,15 +39,19 @@ class Guard:
         application: what is asked when all is well.
         hosts: the names by which the broker may be asked, besides addresses; ``*`` for any.
         body_bytes_max: the largest body of a request.
+        body_bytes_max_of: the same for single paths, before anybody has logged in.
     """
 
-    def __init__(self, application: ASGIApp, hosts: str, body_bytes_max: int) -> None:
+    def __init__(
+        self, application: ASGIApp, hosts: str, body_bytes_max: int, body_bytes_max_of: Mapping[str, int]
+    ) -> None:
         self._application = application
         given = {name.strip().lower() for name in hosts.split(",") if name.strip()}
         self._is_any = "*" in given
         own = socket.gethostname().lower()
         self._hosts = {"localhost", own, own.partition(".")[0], *given}
         self._body_bytes_max = body_bytes_max
+        self._body_bytes_max_of = body_bytes_max_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,11 +63,12 @@ class Guard:
         if not _is_own(headers, scope["path"]):
             await PlainTextResponse("another site may not ask this\n", 403)(scope, receive, send)
             return
+        body_bytes_max = self._body_bytes_max_of.get(scope["path"], self._body_bytes_max)
         announced = headers.get("content-length", "0")
-        if not announced.isdigit() or int(announced) > self._body_bytes_max:
+        if not announced.isdigit() or len(announced) > 15 or int(announced) > body_bytes_max:
             await PlainTextResponse("the request is too large\n", 413)(scope, receive, send)
             return
-        await self._application(scope, self._limited(receive), _with_headers(send))
+        await self._application(scope, _limited(receive, body_bytes_max), _with_headers(send))
 
     def _knows(self, host: str) -> bool:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
@@ -75,18 +81,19 @@ class Guard:
             return False
         return True
 
-    def _limited(self, receive: Receive) -> Callable[[], Awaitable[Message]]:
-        taken = 0
 
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._body_bytes_max:
-                return {"type": "http.disconnect"}
-            return message
+def _limited(receive: Receive, body_bytes_max: int) -> Receive:
+    taken = 0
 
-        return limited
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > body_bytes_max:
+            raise HTTPException(413, "the request is too large")
+        return message
+
+    return limited
 
 
 def _is_own(headers: Headers, path: str) -> bool:

@@ -29,7 +29,7 @@ from jdbcstore.broker.security.login import Credentials, Grant
 from jdbcstore.errors import LoginRefused
 from jdbcstore.management.rights import VISITOR, Rights
 
-__all__ = ["COOKIE", "CSRF_HEADER", "Forbidden", "Identities", "TooManyAttempts"]
+__all__ = ["COOKIE", "CSRF_HEADER", "Forbidden", "Identities", "TooManyAttempts", "may_change_by_get"]
 
 COOKIE: Final = "jdbcstore_session"
 CSRF_HEADER: Final = "x-csrf-token"
@@ -194,6 +194,15 @@ class Identities:
                 self._attempts[address] = attempts
             while len(self._attempts) > _ADDRESSES_MAX:
                 self._attempts.popitem(last=False)
+
+
+def may_change_by_get(request: Request) -> bool:
+    """Whether a GET may change anything: not if a page of another site can have had a browser send it, with the cookie
+    or the login that the browser knows. No such page can show a token, or set a header."""
+    shown = request.headers
+    if shown.get("authorization", "").partition(" ")[0].lower() == "bearer":
+        return True
+    return CSRF_HEADER in shown or not any(name in shown for name in ("cookie", "referer", "origin", "sec-fetch-site"))
 
 
 def _basic(shown: str) -> tuple[str, str]:

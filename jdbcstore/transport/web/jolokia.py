@@ -21,6 +21,7 @@ from jdbcstore.errors import JdbcStoreError, NotAuthorized
 from jdbcstore.management.management import Management
 from jdbcstore.management.mbeans import BeanNotFound, Beans, MemberNotFound, ObjectName
 from jdbcstore.transport.web.api import json_answer
+from jdbcstore.transport.web.identity import CSRF_HEADER, Forbidden, may_change_by_get
 from jdbcstore.version import VERSION
 
 __all__ = ["Jolokia"]
@@ -57,8 +58,10 @@ class Jolokia:
     async def _get(self, request: Request) -> Response:
         beans = Beans(await self._face_of(request))
         raw = request.scope.get("raw_path", b"").decode("ascii", "replace").partition("?")[0]
-        parts = [unquote(part) for part in _split(raw.removeprefix(_PREFIX).strip("/"))]
-        return json_answer(await _answered(beans, _of_path(parts)))
+        asked = _of_path([unquote(part) for part in _split(raw.removeprefix(_PREFIX).strip("/"))])
+        if str(asked["type"]).lower() == "exec" and not may_change_by_get(request):
+            raise Forbidden(f"a browser calls operations by POST, or shows the session's token in {CSRF_HEADER}")
+        return json_answer(await _answered(beans, asked))
 
     async def _post(self, request: Request) -> Response:
         beans = Beans(await self._face_of(request))

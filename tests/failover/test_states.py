@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import pymysql
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import Connection, create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.store.contract import LockStatus, SupportsLocking
@@ -375,11 +377,25 @@ def only_renewals(server: DatabaseServer, url: str) -> Iterator[None]:
     assert spared is not None
     server.execute(f"ALTER USER '{USER}'@'%' WITH MAX_USER_CONNECTIONS 1")
     engine = create_engine(url)
-    with engine.connect() as last:  # those that were there before do not count
-        own = last.execute(text("SELECT CONNECTION_ID()")).scalar_one()
+
+    def kill_all_but(*these: object) -> None:
         for session, user, _, database, *_ in server.execute("SHOW PROCESSLIST"):
-            if user == USER and database == name and session not in (spared, own):
-                server.execute(f"KILL {session}")
+            if user == USER and database == name and session not in these:
+                with suppress(pymysql.err.OperationalError):  # it has just ended
+                    server.execute(f"KILL {session}")
+
+    found: list[Connection] = []
+
+    def is_connected() -> bool:
+        try:
+            found.append(engine.connect())  # those that were there before do not count
+        except OperationalError:  # the broker has connected once more meanwhile
+            kill_all_but(spared)
+        return bool(found)
+
+    wait_until(is_connected)
+    with found[0] as last:
+        kill_all_but(spared, last.execute(text("SELECT CONNECTION_ID()")).scalar_one())
         try:
             yield
         finally:

@@ -192,6 +192,44 @@ def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys
     assert row["depth"] == 700
 
 
+def test_an_import_in_doubt_is_not_skipped_for_its_first_message(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(open_store(url)):
+        pass  # makes the tables
+    file, first = tmp_path / "a.jsonl", tmp_path / "first.jsonl"
+    lines = [
+        json.dumps({"message": {"destination": "queue://A", "message_id": f"ID:old-1-1:1:1:1:{number}"}, "body": "m"})
+        for number in range(1, 6)
+    ]
+    first.write_text(lines[0] + "\n")
+    command(capsys, "import", str(first), "--store", url)
+    file.write_text("\n".join(lines) + "\n")
+    progress = tmp_path / "a.jsonl.progress"
+    for depth in (6, 6):  # the second time all of it is there
+        progress.write_text(json.dumps({"done": 0, "is_under_way": True}))
+        command(capsys, "import", str(file), "--store", url)
+        (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+        assert row["depth"] == depth
+
+
+def test_an_export_names_what_cannot_be_read(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 5)
+    engine = create_engine(driver_url(url))
+    with engine.begin() as own:
+        own.exec_driver_sql(
+            "UPDATE ACTIVEMQ_MSGS SET MSG = x'00' WHERE ID = (SELECT MIN(ID) FROM ACTIVEMQ_MSGS WHERE CONTAINER = 'queue://A')"
+        )
+    engine.dispose()
+    file = tmp_path / "a.jsonl"
+    told = command(capsys, "export", "queue://A", str(file), "--store", url, code=1)
+    assert "cannot be read and is left out" in told
+    assert "1 messages of queue://A could not be read" in told
+    assert len(file.read_text().splitlines()) == 4
+
+
 def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "_JDBCSTORE_COMPLETE" in command(capsys, "completion", "bash")
     completed = subprocess.run(

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from jdbcstore import enlist, open_store
+from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
+from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
 from tests.broker.client import Client
+from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
+from tests.management.web import Site
 from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import wait_until
 
@@ -114,6 +117,23 @@ def test_a_broker_that_is_not_there_says_what_to_do(
     told = command(capsys, "queues", code=1)
     assert "no broker answers at http://127.0.0.1:1" in told
     assert "--store" in told
+
+
+def test_where_there_are_no_dead_letters_nothing_is_wrong(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "retry") == "there are no dead letters\n"
+    assert "there is no destination" in command(capsys, "retry", "queue://DLQ.X", code=1)
+
+
+def test_a_standby_says_whom_to_ask(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url), broker_name="first"):
+        standby = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0", web_bind="127.0.0.1:0"), open_spool)
+        with beside(standby):
+            assert standby.web is not None
+            host, port = standby.web.address
+            site = Site(standby.web.address, standby.web.token)
+            wait_until(lambda: site.get("/api/v1/session").json["master"]["state"] == "standby")
+            for name in ("queues", "topics"):
+                assert "stands by" in command(capsys, name, "--broker", f"http://{host}:{port}", code=3)
 
 
 def test_without_the_token_nothing_is_changed(

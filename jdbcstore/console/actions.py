@@ -10,7 +10,7 @@ import click
 
 from jdbcstore.console.face import Face, face_options, finish
 from jdbcstore.console.output import print_json
-from jdbcstore.errors import ConfigurationError
+from jdbcstore.errors import ConfigurationError, UnknownDestination
 
 __all__ = [
     "copy",
@@ -27,6 +27,8 @@ __all__ = [
     "unsubscribe",
 ]
 
+#: Made by the first dead letter.
+_DEAD_LETTERS = "queue://ActiveMQ.DLQ"
 _JSON = click.option("--json", "as_json", is_flag=True, help="What was done as one JSON object.")
 _DRY = click.option("--dry-run", is_flag=True, help="Count, and do nothing.")
 _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -122,7 +124,7 @@ def copy(face: Face, source: str, target: str, dry_run: bool, as_json: bool, **c
 
 @click.command()
 @face_options
-@click.argument("source", default="queue://ActiveMQ.DLQ")
+@click.argument("source", default=_DEAD_LETTERS)
 @_chosen
 @_DRY
 @_JSON
@@ -135,7 +137,12 @@ def retry(face: Face, source: str, dry_run: bool, as_json: bool, **chosen: Any) 
         jdbcstore retry --origin queue://ORDERS
     """
     given = {"destination": source, **_filter(**chosen)}
-    _operate(face, "retry", given, dry_run=dry_run, asks=False, as_json=as_json)
+    try:
+        _operate(face, "retry", given, dry_run=dry_run, asks=False, as_json=as_json)
+    except UnknownDestination:
+        if source != _DEAD_LETTERS:
+            raise
+        click.echo("there are no dead letters", err=as_json)
 
 
 @click.command()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ __all__ = ["export", "import_"]
 
 _PAGE: Final = 500
 _IMPORT_BYTES: Final = 4 << 20
+_EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0}
 
 
 @click.command()
@@ -35,7 +36,8 @@ _IMPORT_BYTES: Final = 4 << 20
 def export(face: Face, destination: str, file: Path, selector: str) -> None:
     """Write the messages of DESTINATION to FILE as JSON Lines. FILE must not be there yet; nothing is changed.
 
-    Stopped, it goes on with the same command. A name that ends in .gz is compressed.
+    Stopped, it goes on with the same command. A name that ends in .gz is compressed. Messages that cannot be read are
+    named, left out, and make it end with code 1.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
     state = progress.read()
     if state is None and file.exists():
         raise ConfigurationError(f"{file} is there already: remove it, or give another name")
-    after, count = (state or {}).get("after", ""), (state or {}).get("count", 0)
+    after, count, left_out = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
     if state is None:
         os.close(make_file(file))  # for nobody else's eyes
     with file.open("r+b") as out:
@@ -56,11 +58,17 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
             page = face.view("export", destination=destination, selector=selector, after=after, count=_PAGE)
             out.write(_packed(file, b"".join(map(_shown, page["lines"]))))
             after, count = page["after"], count + len(page["lines"])
+            for number, error in page["unreadable"]:
+                click.echo(f"message {number} of {destination} cannot be read and is left out: {error}", err=True)
+                left_out += 1
             out.flush()
+            os.fsync(out.fileno())  # before anything says that it is there
             if after is not None:
-                progress.write({"after": after, "count": count, "bytes": out.tell()})
+                progress.write({"after": after, "count": count, "left_out": left_out, "bytes": out.tell()})
     progress.forget()
     click.echo(f"export: {count} messages of {destination} to {file}")
+    if left_out:
+        raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
 
 
 def _shown(line: Any) -> bytes:
@@ -95,7 +103,7 @@ def import_(face: Face, file: Path, target: str, dry_run: bool) -> None:
         count += len(portion)
         if dry_run:
             continue
-        if not (is_doubtful and _is_there(face, portion[0], target)):
+        if not (is_doubtful and _is_there(face, portion, target)):
             progress.write({"done": done, "is_under_way": True})
             face.act("import", lines=portion, target=target)
         is_doubtful = False
@@ -106,8 +114,12 @@ def import_(face: Face, file: Path, target: str, dry_run: bool) -> None:
     click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
 
 
-def _is_there(face: Face, line: Any, target: str) -> bool:
-    """Whether the first message of a portion is stored, and so all of it."""
+def _is_there(face: Face, portion: Sequence[Any], target: str) -> bool:
+    """Whether all of a portion is stored. If some of it is consumed already it is stored again: twice is not lost."""
+    return all(_is_stored(face, line, target) for line in portion)
+
+
+def _is_stored(face: Face, line: Any, target: str) -> bool:
     place, name = target or line["message"]["destination"], line["message"].get("message_id")
     if not name:
         return False

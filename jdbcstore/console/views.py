@@ -10,6 +10,7 @@ import click
 
 from jdbcstore.console.face import Face, face_options
 from jdbcstore.console.output import print_json, print_table
+from jdbcstore.errors import LockError
 
 __all__ = ["connections", "queues", "subscriptions", "top", "topics", "watch"]
 
@@ -31,7 +32,16 @@ _SORT = click.option("--sort", type=click.Choice(_SORTABLE), default="name", sho
 
 
 def all_destinations(face: Face, kind: str, text: str = "", sort: str = "name") -> list[Mapping[str, Any]]:
-    """Every destination of a kind, however many: page by page."""
+    """Every destination of a kind, however many: page by page.
+
+    Raises:
+        LockError: the broker stands by, and knows of none.
+    """
+    broker = face.view("broker")
+    if broker["state"] != "master":
+        raise LockError(
+            f"this broker stands by ({broker['holder'] or 'another one'} is master): ask that one with --broker"
+        )
     found: list[Mapping[str, Any]] = []
     while True:
         page = face.view(

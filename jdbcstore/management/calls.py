@@ -73,7 +73,8 @@ async def _message(face: Management, arguments: Arguments) -> Any:
 async def _export(face: Management, arguments: Arguments) -> Any:
     after = arguments.text("after", "") or None
     page = await face.browse(arguments.text("destination"), filter_of(arguments), after, _count(arguments))
-    return {"lines": [archived(view.message) for view in page.messages], "after": page.after}
+    lines = [archived(view.message) for view in page.messages]
+    return {"lines": lines, "after": page.after, "unreadable": [list(one) for one in page.unreadable]}
 
 
 async def _connections(face: Management, arguments: Arguments) -> Any:

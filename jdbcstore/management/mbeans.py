@@ -8,6 +8,7 @@ with or without a signature.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ __all__ = ["DOMAIN", "BeanNotFound", "Beans", "MemberNotFound", "ObjectName"]
 DOMAIN: Final = "org.apache.activemq"
 _BROWSED_MAX: Final = 400
 _DESTINATIONS_MAX: Final = 100_000
+#: What `list` and the `read` of a pattern show: an answer is built in the broker's loop, and sent as a whole.
+_SHOWN_MAX: Final = 1000
+_AT_ONCE: Final = 50
 _KINDS: Final = {"queue": "Queue", "topic": "Topic"}
 
 
@@ -113,8 +117,10 @@ class Beans:
         """The names that a pattern covers."""
         return [name for name, _ in await self._found(pattern)]
 
-    async def _found(self, pattern: ObjectName) -> list[tuple[ObjectName, DestinationView | None]]:
-        """Names that a pattern covers, with their destinations."""
+    async def _found(
+        self, pattern: ObjectName, most: int = _DESTINATIONS_MAX
+    ) -> list[tuple[ObjectName, DestinationView | None]]:
+        """Names that a pattern covers, with their destinations, so many `most`."""
         asked = dict(pattern.properties)
         root = ObjectName(DOMAIN, self._root)
         health = ObjectName(DOMAIN, (*self._root, ("service", "Health")))
@@ -134,10 +140,13 @@ class Beans:
             return found
         if pattern.is_open or "destinationName" in asked:
             rows, _ = await self._face.destinations(count=_DESTINATIONS_MAX)
-            for view in rows:
+            for number, view in enumerate(rows, 1):
                 name = self.name_of(view)
                 if pattern.matches(name):
                     found.append((name, view))
+                if len(found) >= most:
+                    break
+                await _let_others_work(number)
         return found
 
     def name_of(self, view: DestinationView) -> ObjectName:
@@ -151,16 +160,17 @@ class Beans:
 
     async def read(self, name: ObjectName, wanted: Sequence[str]) -> Any:
         """Attributes: a value if one is wanted, a mapping of names if several are, or none in particular; of a pattern
-        a mapping by names of MBeans.
+        a mapping by names of MBeans, of the first thousand that there are.
 
         Raises:
             BeanNotFound, MemberNotFound: there is none.
         """
-        found = await self._found(name)
+        found = await self._found(name, _SHOWN_MAX)
         if not found:
             raise BeanNotFound(f"No MBean with ObjectName {name} found")
         values: dict[str, Any] = {}
-        for bean, view in found:
+        for number, (bean, view) in enumerate(found, 1):
+            await _let_others_work(number)
             attributes = await self._attributes(bean, view)
             if name.is_pattern:
                 chosen = {key: attributes[key] for key in wanted if key in attributes} if wanted else attributes
@@ -259,9 +269,11 @@ class Beans:
         return await call(self._face, "" if view is None else view.name, *arguments)
 
     async def listed(self) -> Mapping[str, Any]:
-        """What ``list`` tells: the operations and attributes of each MBean."""
+        """What ``list`` tells: the operations and attributes of each MBean, of the first thousand."""
         beans: dict[str, Any] = {}
-        for bean, view in await self._found(ObjectName(DOMAIN, (), is_open=True)):
+        found = await self._found(ObjectName(DOMAIN, (), is_open=True), _SHOWN_MAX)
+        for number, (bean, view) in enumerate(found, 1):
+            await _let_others_work(number)
             table = _OF_BROKER if view is None else _OF_QUEUE if view.kind == "queue" else _OF_TOPIC
             operations: dict[str, list[Any]] = {}
             for plain, count in table:
@@ -274,6 +286,12 @@ class Beans:
             shown = {key: ops[0] if len(ops) == 1 else ops for key, ops in operations.items()}
             beans[str(bean).partition(":")[2]] = {"op": shown, "attr": attributes, "desc": "jdbcstore"}
         return {DOMAIN: beans}
+
+
+async def _let_others_work(number: int) -> None:
+    """Long work in the broker's loop: called for each of many, by its number."""
+    if number % _AT_ONCE == 0:
+        await asyncio.sleep(0)
 
 
 def _java_type(value: object) -> str:

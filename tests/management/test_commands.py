@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from jdbcstore import enlist, open_store
+from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
+from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
 from tests.broker.client import Client
+from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
+from tests.management.web import Site
 from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import wait_until
 
@@ -116,6 +119,23 @@ def test_a_broker_that_is_not_there_says_what_to_do(
     assert "--store" in told
 
 
+def test_where_there_are_no_dead_letters_nothing_is_wrong(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "retry") == "there are no dead letters\n"
+    assert "there is no destination" in command(capsys, "retry", "queue://DLQ.X", code=1)
+
+
+def test_a_standby_says_whom_to_ask(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url), broker_name="first"):
+        standby = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0", web_bind="127.0.0.1:0"), open_spool)
+        with beside(standby):
+            assert standby.web is not None
+            host, port = standby.web.address
+            site = Site(standby.web.address, standby.web.token)
+            wait_until(lambda: site.get("/api/v1/session").json["master"]["state"] == "standby")
+            for name in ("queues", "topics"):
+                assert "stands by" in command(capsys, name, "--broker", f"http://{host}:{port}", code=3)
+
+
 def test_without_the_token_nothing_is_changed(
     broker: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +210,44 @@ def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys
     command(capsys, "import", str(file), "--store", url)
     (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["depth"] == 700
+
+
+def test_an_import_in_doubt_is_not_skipped_for_its_first_message(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(open_store(url)):
+        pass  # makes the tables
+    file, first = tmp_path / "a.jsonl", tmp_path / "first.jsonl"
+    lines = [
+        json.dumps({"message": {"destination": "queue://A", "message_id": f"ID:old-1-1:1:1:1:{number}"}, "body": "m"})
+        for number in range(1, 6)
+    ]
+    first.write_text(lines[0] + "\n")
+    command(capsys, "import", str(first), "--store", url)
+    file.write_text("\n".join(lines) + "\n")
+    progress = tmp_path / "a.jsonl.progress"
+    for depth in (6, 6):  # the second time all of it is there
+        progress.write_text(json.dumps({"done": 0, "is_under_way": True}))
+        command(capsys, "import", str(file), "--store", url)
+        (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+        assert row["depth"] == depth
+
+
+def test_an_export_names_what_cannot_be_read(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)) as broker, Client(broker.address) as client:
+        client.connect()
+        fill(client, "/queue/A", 5)
+    engine = create_engine(driver_url(url))
+    with engine.begin() as own:
+        own.exec_driver_sql(
+            "UPDATE ACTIVEMQ_MSGS SET MSG = x'00' WHERE ID = (SELECT MIN(ID) FROM ACTIVEMQ_MSGS WHERE CONTAINER = 'queue://A')"
+        )
+    engine.dispose()
+    file = tmp_path / "a.jsonl"
+    told = command(capsys, "export", "queue://A", str(file), "--store", url, code=1)
+    assert "cannot be read and is left out" in told
+    assert "1 messages of queue://A could not be read" in told
+    assert len(file.read_text().splitlines()) == 4
 
 
 def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str]) -> None:

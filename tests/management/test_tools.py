@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from jdbcstore.management import mbeans
+from jdbcstore.transport.web import jolokia
+from jdbcstore.transport.web.api import json_answer, json_in_slices
 from tests.broker.client import Client
 from tests.management.test_web import Served, send, served
 from tests.management.web import Site
@@ -160,3 +164,47 @@ def test_a_program_calls_operations_by_get_with_a_login() -> None:
         shown = "Basic " + base64.b64encode(b"alice:secret").decode()
         path = f"/api/jolokia/exec/{quote('org.apache.activemq:type=Broker,brokerName=b1', safe=':=,')}/addQueue/NEW"
         assert broker.visitor.get(path, Authorization=shown).json["status"] == 200
+
+
+def test_what_is_very_long_is_cut_off_and_the_rest_is_found_by_name(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        broker.operator.post("/api/v1/create", {"destination": f"queue://Q{number}"})
+    wait_until(lambda: broker.operator.get("/api/v1/destinations?text=://Q").json["total"] == 6)
+    monkeypatch.setattr(mbeans, "_SHOWN_MAX", 4)
+    monkeypatch.setattr(mbeans, "_AT_ONCE", 2)
+    ask = broker.visitor.post
+    (beans,) = ask("/api/jolokia/", {"type": "list"}).json["value"].values()
+    assert len(beans) == 4
+    assert len(ask("/api/jolokia/", {"type": "read", "mbean": QUEUE + "*"}).json["value"]) == 4
+    assert len(ask("/api/jolokia/", {"type": "search", "mbean": QUEUE + "Q*"}).json["value"]) == 6
+    assert all(read(broker, f"Q{number}", "QueueSize")["value"] == 0 for number in range(6))
+
+
+def test_answers_to_many_requests_are_bounded_together(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jolokia, "_ANSWERS_BYTES_MAX", 500)
+    answers = broker.visitor.post("/api/jolokia/", [{"type": "version"}] * 20).json
+    statuses = [answer["status"] for answer in answers]
+    assert statuses == sorted(statuses)
+    assert set(statuses) == {200, 413}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, [], None, "\ud800", {"a": {}, "b": [1, [], {"c": [[[[1, {"d": None}]]]]}]}, [[], {}, "\xe4", 1.5, True]],
+)
+def test_what_is_encoded_in_slices_is_the_same(value: object) -> None:
+    assert asyncio.run(json_in_slices(value)) == json_answer(value).body
+
+
+def test_others_work_while_a_long_answer_is_encoded() -> None:
+    async def turns() -> int:
+        encoding = asyncio.ensure_future(json_in_slices({"value": {str(n): {"n": n} for n in range(20_000)}}))
+        count = 0
+        while not encoding.done():
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    assert asyncio.run(turns()) > 3

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from jdbcstore.broker.rotation import SLICE_S
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.management.calls import ACTIONS, VIEWS, Call
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
 
-__all__ = ["PREFIX", "Api", "json_answer", "json_object"]
+__all__ = ["PREFIX", "Api", "json_answer", "json_in_slices", "json_object"]
 
 PREFIX: Final = "/api/v1"
+#: Down to here large answers are encoded piece by piece.
+_DEPTH: Final = 4
 
 
 class Api:
@@ -67,5 +72,37 @@ async def json_object(request: Request) -> Mapping[str, Any]:
 
 def json_answer(value: Any, status: int = 200) -> Response:
     """An answer with JSON."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    body = _dumped(value).encode("utf-8", "backslashreplace")
     return Response(body, status, media_type="application/json")
+
+
+async def json_in_slices(value: Any) -> bytes:
+    """JSON of something large; others work in between."""
+    parts: list[str] = []
+    deadline_s = perf_counter() + SLICE_S
+    for part in _parts(value, _DEPTH):
+        parts.append(part)
+        if perf_counter() > deadline_s:
+            await asyncio.sleep(0)
+            deadline_s = perf_counter() + SLICE_S
+    return "".join(parts).encode("utf-8", "backslashreplace")
+
+
+def _parts(value: Any, depth: int) -> Iterator[str]:
+    """What is at so many levels, each for itself: the encoder does not stop in between, not even in a thread."""
+    if depth and isinstance(value, Mapping):
+        for number, (name, one) in enumerate(value.items()):
+            yield ("," if number else "{") + _dumped(str(name)) + ":"
+            yield from _parts(one, depth - 1)
+        yield "}" if value else "{}"
+    elif depth and isinstance(value, list):
+        for number, one in enumerate(value):
+            yield "," if number else "["
+            yield from _parts(one, depth - 1)
+        yield "]" if value else "[]"
+    else:
+        yield _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

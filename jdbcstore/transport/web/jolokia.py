@@ -20,7 +20,7 @@ from starlette.routing import Route
 from jdbcstore.errors import JdbcStoreError, NotAuthorized
 from jdbcstore.management.management import Management
 from jdbcstore.management.mbeans import BeanNotFound, Beans, MemberNotFound, ObjectName
-from jdbcstore.transport.web.api import json_answer
+from jdbcstore.transport.web.api import json_answer, json_in_slices
 from jdbcstore.transport.web.identity import CSRF_HEADER, Forbidden, may_change_by_get
 from jdbcstore.version import VERSION
 
@@ -29,6 +29,9 @@ __all__ = ["Jolokia"]
 _PREFIX: Final = "/api/jolokia"
 _PROTOCOL: Final = "7.2"
 _BULK_MAX: Final = 1000
+#: The answers to many requests in one.
+_ANSWERS_BYTES_MAX: Final = 8 << 20
+_TOO_MUCH: Final = {"status": 413, "error": "the answers before are too long: ask for this again"}
 _EXCEPTIONS: Final = (
     (BeanNotFound, 404, "javax.management.InstanceNotFoundException"),
     (MemberNotFound, 404, "javax.management.AttributeNotFoundException"),
@@ -61,7 +64,7 @@ class Jolokia:
         asked = _of_path([unquote(part) for part in _split(raw.removeprefix(_PREFIX).strip("/"))])
         if str(asked["type"]).lower() == "exec" and not may_change_by_get(request):
             raise Forbidden(f"a browser calls operations by POST, or shows the session's token in {CSRF_HEADER}")
-        return json_answer(await _answered(beans, asked))
+        return _json(await json_in_slices(await _answered(beans, asked)))
 
     async def _post(self, request: Request) -> Response:
         beans = Beans(await self._face_of(request))
@@ -72,8 +75,23 @@ class Jolokia:
                 {"status": 400, "error": f"the body is no JSON: {error}", "error_type": "java.io.IOException"}
             )
         if isinstance(given, list):
-            return json_answer([await _answered(beans, one) for one in given[:_BULK_MAX]])
-        return json_answer(await _answered(beans, given))
+            return _json(b"[" + b",".join(await _answers(beans, given[:_BULK_MAX])) + b"]")
+        return _json(await json_in_slices(await _answered(beans, given)))
+
+
+async def _answers(beans: Beans, requests: Sequence[object]) -> list[bytes]:
+    """The answers to many requests; when they are too long together the rest is refused."""
+    answers: list[bytes] = []
+    size = 0
+    for request in requests:
+        answer = await _answered(beans, request) if size < _ANSWERS_BYTES_MAX else {"request": request, **_TOO_MUCH}
+        answers.append(await json_in_slices(answer))
+        size += len(answers[-1])
+    return answers
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
 
 
 def _split(path: str) -> list[str]:

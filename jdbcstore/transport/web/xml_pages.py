@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, tostring
@@ -16,6 +17,7 @@ from jdbcstore.management.views import DestinationView, SubscriptionView
 __all__ = ["XmlPages"]
 
 _DESTINATIONS_MAX: Final = 100_000
+_AT_ONCE: Final = 50
 #: XML 1.0 has no room for these.
 _FORBIDDEN: Final = dict.fromkeys([*range(0x20), 0xFFFE, 0xFFFF, *range(0xD800, 0xE000)], "�")
 
@@ -41,23 +43,28 @@ class XmlPages:
     async def _queues(self, request: Request) -> Response:
         face = await self._face_of(request)
         rows, _ = await face.destinations(kind="queue", count=_DESTINATIONS_MAX)
-        return _document("queues", (_destination("queue", view) for view in rows))
+        return await _document("queues", (_destination("queue", view) for view in rows))
 
     async def _topics(self, request: Request) -> Response:
         face = await self._face_of(request)
         rows, _ = await face.destinations(kind="topic", count=_DESTINATIONS_MAX)
-        return _document("topics", (_destination("topic", view) for view in rows))
+        return await _document("topics", (_destination("topic", view) for view in rows))
 
     async def _subscribers(self, request: Request) -> Response:
         face = await self._face_of(request)
         durable = [view for view in await face.subscriptions() if view.kind == "durable"]
-        return _document("subscribers", map(_subscriber, durable))
+        return await _document("subscribers", map(_subscriber, durable))
 
 
-def _document(name: str, elements: Iterable[Element]) -> Response:
-    root = Element(name)
-    root.extend(elements)
-    return Response(tostring(root, "utf-8", xml_declaration=True), media_type="text/xml")
+async def _document(name: str, elements: Iterable[Element]) -> Response:
+    """A page; others work while it is built."""
+    parts = [f"<?xml version='1.0' encoding='utf-8'?>\n<{name}>"]
+    for number, element in enumerate(elements, 1):
+        parts.append(tostring(element, "unicode"))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    parts.append(f"</{name}>")
+    return Response("".join(parts).encode(), media_type="text/xml")
 
 
 def _element(name: str, attributes: Mapping[str, object]) -> Element:

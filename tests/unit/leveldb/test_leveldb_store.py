@@ -214,3 +214,26 @@ def test_a_log_elsewhere_is_continued_there(directory: Path, tmp_path: Path) -> 
     assert not log_files(directory)
     with open_store(f"leveldb:{directory}?logDirectory={logs}&logSize=1mb") as store:
         assert len(texts(store)) == 1
+
+
+@pytest.mark.parametrize("then", ["remove", "update"])
+def test_an_update_is_seen_by_what_follows_in_its_batch(tmp_path: Path, then: str) -> None:
+    directory = tmp_path / "leveldb"
+    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+        queue = store.queue_message_store(Q)
+        queue.add_message(text_message(1)).result(30)
+        (message,) = queue.recover()
+        assert message.message_id is not None
+        assert store._live is not None
+        with store._live.lock:  # the thread waits for it with the first write: the others become one batch
+            done = [queue.add_message(text_message(2)), queue.update_message(message)]
+            done.append(queue.update_message(message) if then == "update" else queue.remove_message(message.message_id))
+        for one in done:
+            one.result(30)
+        left = texts(store)
+        assert len(left) == (2 if then == "update" else 1)
+        assert store._live.references.total() == len(left)
+    for path in directory.glob("*.index"):
+        shutil.rmtree(path)
+    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+        assert texts(store) == left

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import ConfigurationError, LockHeld
+from jdbcstore.errors import ConfigurationError, LockHeld, StoreError
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics
 from jdbcstore.store.journal.leveldb import snappy
 from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
@@ -214,3 +217,48 @@ def test_a_log_elsewhere_is_continued_there(directory: Path, tmp_path: Path) -> 
     assert not log_files(directory)
     with open_store(f"leveldb:{directory}?logDirectory={logs}&logSize=1mb") as store:
         assert len(texts(store)) == 1
+
+
+@pytest.mark.parametrize("then", ["remove", "update"])
+def test_an_update_is_seen_by_what_follows_in_its_batch(tmp_path: Path, then: str) -> None:
+    directory = tmp_path / "leveldb"
+    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+        queue = store.queue_message_store(Q)
+        queue.add_message(text_message(1)).result(30)
+        (message,) = queue.recover()
+        assert message.message_id is not None
+        assert store._live is not None
+        with store._live.lock:  # the thread waits for it with the first write: the others become one batch
+            done: list[Completion[Any]] = [queue.add_message(text_message(2)), queue.update_message(message)]
+            done.append(queue.update_message(message) if then == "update" else queue.remove_message(message.message_id))
+        for one in done:
+            one.result(30)
+        left = texts(store)
+        assert len(left) == (2 if then == "update" else 1)
+        assert store._live.references.total() == len(left)
+    for path in directory.glob("*.index"):
+        shutil.rmtree(path)
+    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+        assert texts(store) == left
+
+
+def test_a_refused_prepare_leaves_nothing_in_the_log(tmp_path: Path) -> None:
+    with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+        queue = store.queue_message_store(Q)
+        queue.add_message(text_message(1)).result(30)
+        (message,) = queue.recover()
+        assert message.message_id is not None
+        assert store._live is not None
+        (kept,) = store._live.of(Q).messages.values()
+        (path,) = log_files(tmp_path).values()
+        with path.open("r+b") as file:
+            file.seek(kept.location)
+            file.write(bytes(HEADER_BYTES + 64))  # it cannot be read any more
+        before = store.committer._writer.end
+        transaction = store.transaction_store().begin(XATransactionId(7, b"glob", b"branch"))
+        transaction.add_message(queue, text_message(2))
+        transaction.remove_message(queue, message.message_id)
+        with pytest.raises(StoreError, match="cannot be read"):
+            transaction.prepare().result(30)
+        assert store.committer._writer.end == before
+        assert not store._live.transactions

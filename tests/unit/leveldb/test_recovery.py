@@ -113,6 +113,9 @@ def test_a_log_elsewhere(directory: Path, tmp_path: Path, expected: dict[str, An
     assert contents(directory, logs) == expected
     with pytest.raises(StoreError, match="logDirectory"):
         recover(directory)
+    shutil.rmtree(directory / INDEX)  # a broker that has not written a snapshot yet
+    with pytest.raises(StoreError, match="logDirectory"):
+        recover(directory)
 
 
 def test_a_slave_that_was_copying_has_what_it_had_before(directory: Path, expected: dict[str, Any]) -> None:

@@ -98,3 +98,20 @@ def test_a_snapshot_alone_is_what_the_log_comes_to(directory: Path, tmp_path: Pa
     with open_store(f"leveldb:{directory}"):
         pass
     assert recover(directory).snapshot == found.snapshot  # nothing has changed
+
+
+def test_activemq_numbers_messages_of_a_topic_behind_its_subscriptions(tmp_path: Path) -> None:
+    """It receives what is behind its position, which counts the messages of all destinations."""
+    with open_store(f"leveldb:{tmp_path}") as store:
+        assert isinstance(store, SupportsTopics)
+        for n in range(10):
+            store.queue_message_store(Queue("Q")).add_message(text_message(n)).result(30)
+        info = SubscriptionInfo(SubscriptionKey("c", "d"), Topic("T"), Topic("T"))
+        store.topic_message_store(Topic("T")).add_subscription(info).result(30)
+    (path,) = snapshots(tmp_path).values()
+    collections = recover(tmp_path).state.collections
+    topic = next(key for key, one in collections.items() if one.name == "topic://T")
+    queue = next(key for key, one in collections.items() if one.name == "queue://Q")
+    (subscription,) = collections.keys() - {topic, queue}
+    expected = [(queue, 10, 10), (topic, 0, 10), (subscription, 0, None)]
+    assert read_index(path)[b":collection-meta"] == collection_meta(expected)

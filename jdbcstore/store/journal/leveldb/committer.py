@@ -173,9 +173,9 @@ class Committer(CommitTarget[Write]):
             raise
 
     def _plan(self, batch: Sequence[Write]) -> Plan:
-        """The records of a batch. What cannot be done is refused: it is alone, or its first part says so, so that no
-        record of it is in the plan."""
-        plan = Plan(self._live, self._reader, sum(self._writer.end), self._wire_version)
+        """The records of a batch. What cannot be done is refused: it is alone, and the plan is an empty one, or its
+        first part says so, so that no record of it is in the plan."""
+        plan = self._empty_plan()
         for write in list(batch):
             let_down = write.let_down() if write.follows else None  # by one that was refused just now
             if let_down is not None:
@@ -186,8 +186,13 @@ class Committer(CommitTarget[Write]):
                     part.plan(plan)
             except StoreError as error:
                 self._commits.refuse(write, error)
+                if write.is_alone:
+                    return self._empty_plan()
         plan.finish()
         return plan
+
+    def _empty_plan(self) -> Plan:
+        return Plan(self._live, self._reader, sum(self._writer.end), self._wire_version)
 
     def _append(self, plan: Plan) -> None:
         self._commits.sending()

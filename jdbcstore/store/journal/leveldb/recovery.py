@@ -98,9 +98,10 @@ def recover(directory: Path, log_directory: Path | None = None) -> Recovered:
     _find_snapshot(found, directory)
     if not files and found.snapshot is None and not (directory / VERSION_FILE).exists():
         raise ConfigurationError(f"{logs} holds no log of a LevelDB store ({FILE_PATTERN})")
-    if not files and found.snapshot:
+    if not files and (found.snapshot or (directory / "dirty.index").is_dir()):
+        known = f" up to position {found.snapshot:#x}" if found.snapshot else ""
         raise StoreError(
-            f"{directory} has an index up to position {found.snapshot:#x}, and {logs} no log: the messages are in the"
+            f"{directory} has an index{known}, and {logs} no log: the messages are in the"
             " log; say where it is (logDirectory)"
         )
     gap = _gap(files)

@@ -107,7 +107,9 @@ def index_entries(
     yield b":dirty", b"true"
     for where in list(live.destinations.values()):
         if where.key:
-            meta.append((where.key, len(where.messages), where.last or None))
+            # ActiveMQ numbers the next message from it, and a subscription receives what is behind its position.
+            last = max([where.last, *(one.position for one in where.subscriptions.values())])
+            meta.append((where.key, len(where.messages), last or None))
             yield from _destination(where)
     for where, subscription in live.subscriptions():
         info = subscription.info

@@ -172,6 +172,7 @@ class Plan:
         self._last_key = live.last_key
         self._keys: dict[Destination, int] = {}
         self._added: dict[tuple[Destination, int], LiveMessage] = {}
+        self._replaced: dict[tuple[Destination, int], LiveMessage] = {}
         self._gone: set[tuple[Destination, int]] = set()
         #: Of each subscription what is acknowledged, and what is in doubt no more.
         self._acknowledged: dict[int, tuple[LiveDestination, LiveSubscription, set[int], set[int]]] = {}
@@ -240,10 +241,18 @@ class Plan:
         place = where.destination, sequence
         if place in self._gone:
             return None
-        added = self._added.get(place)
-        if added is not None:
-            return added
+        here = self._replaced.get(place) or self._added.get(place)
+        if here is not None:
+            return here
         return where.messages.get(sequence) if sequence not in where.hidden else None
+
+    def replace(self, where: LiveDestination, old: LiveMessage, new: LiveMessage) -> None:
+        """A message whose data is written anew; what follows in this unit finds the new one."""
+        key = self.key(where)
+        self.entry(REMOVE_ENTRY, key, old.sequence, old.location)
+        self.entry(ADD_ENTRY, key, new.sequence, new.location, new.length)
+        self._replaced[where.destination, new.sequence] = new
+        self.effects.append(partial(_replace, self, where, old, new))
 
     def message_id(self, message: LiveMessage) -> MessageId:
         """The id of a message that was there before. Raises `StoreError` when it cannot be read."""
@@ -412,10 +421,7 @@ class Update:
         for old in plan.find(where, self.meant)[:1]:
             new.sequence = old.sequence
             new.location = plan.record(self.data)
-            key = plan.key(where)
-            plan.entry(REMOVE_ENTRY, key, old.sequence, old.location)
-            plan.entry(ADD_ENTRY, key, new.sequence, new.location, new.length)
-            plan.effects.append(partial(_replace, plan, where, old, new))
+            plan.replace(where, old, new)
 
 
 def _replace(plan: Plan, where: LiveDestination, old: LiveMessage, new: LiveMessage) -> None:

@@ -121,7 +121,11 @@ class JournalWriter(Generic[LocationT]):
             if found.last is not None or found.flaws:
                 tail, self._number = found, number
                 break
-            self._unused.insert(0, number)
+            if self._format.ends_with_data:  # nothing but zeros: a broker that replays would stop there
+                with writing(files[number].name):
+                    self._disk.remove(files[number].name)
+            else:
+                self._unused.insert(0, number)
         self._check(files, tail)
         try:
             if tail is not None:

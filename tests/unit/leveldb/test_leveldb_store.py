@@ -262,3 +262,40 @@ def test_a_refused_prepare_leaves_nothing_in_the_log(tmp_path: Path) -> None:
             transaction.prepare().result(30)
         assert store.committer._writer.end == before
         assert not store._live.transactions
+
+
+def test_where_the_log_ends_before_the_index_new_messages_are_written_behind_both(
+    directory: Path, tmp_path: Path
+) -> None:
+    """A copy of a directory at work, or a loss of power: whoever is killed then finds again what it has confirmed."""
+    first, *_, last = log_files(directory).values()
+    first.unlink()  # so that a replay begins with the index
+    with last.open("r+b") as log:
+        log.truncate(len(last.read_bytes().rstrip(b"\0")) - 3000)
+    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+        queue = store.queue_message_store(Queue("NEW"))
+        for number in range(3):
+            queue.add_message(text_message(number, destination=Queue("NEW"))).result(10)
+        shutil.copytree(directory, tmp_path / "killed")
+    with LevelDBPersistenceAdapter(tmp_path / "killed", LevelDBOptions()) as store:
+        assert [one.rpartition(":")[2] for one in texts(store, Queue("NEW"))] == ["0", "1", "2"]
+
+
+def test_a_damaged_unit_before_a_torn_one_is_decided_once(tmp_path: Path) -> None:
+    with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+        queue = store.queue_message_store(Q)
+        for number in range(3):
+            queue.add_message(text_message(number, destination=Q)).result(10)
+    for path in tmp_path.glob("*.index"):
+        shutil.rmtree(path)
+    (log,) = log_files(tmp_path).values()
+    data = bytearray(log.read_bytes())
+    torn, damaged = data.rindex(b"message 2"), data.rindex(b"message 1")
+    data[damaged] ^= 1
+    log.write_bytes(data[:torn])
+    found = []
+    for _ in range(2):
+        with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+            found.append(texts(store))
+    assert found[0] == found[1]
+    assert found[0][0].endswith(":0")

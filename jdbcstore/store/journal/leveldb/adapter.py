@@ -140,9 +140,11 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
 
     def _open(self) -> None:
         let_go = self._locker.hold()
-        writer = self._writer = JournalWriter(self.log_directory, LevelDBFormat(), self.options)
+        log_format = LevelDBFormat()
+        writer = self._writer = JournalWriter(self.log_directory, log_format, self.options)
         try:
             found = self._recover()
+            log_format.least = (found.snapshot or 0) if found.is_from_index else 0
             # First: what a kill has left behind the last whole unit must never be read as part of a later one.
             writer.open()
             self.reader = MessageReader(self.log_directory, {*found.files, writer.end[0]})

@@ -241,7 +241,7 @@ class Committer(CommitTarget[Write]):
         try:
             self._prove()
             self._write_snapshot()
-        except (OSError, CodecError, StoreError, LeaseLost) as error:
+        except (OSError, CodecError, StoreError, LeaseLost, ValueError) as error:
             log.warning("a snapshot of the index could not be written, the one before stays error=%r", str(error))
         self._is_snapshot_wanted = False
         now_s = time.monotonic()

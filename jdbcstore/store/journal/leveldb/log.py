@@ -138,7 +138,8 @@ class LogScan:
         o = begun = self.end
         records: list[Record] = []
         damaged: list[LogFlaw] = []
-        held: tuple[Unit, list[LogFlaw]] | None = None
+        #: Damaged units that nothing whole follows: whether they are the end of the log must not depend on what is cut.
+        held: list[tuple[Unit, list[LogFlaw]]] = []
         while o < used:
             try:
                 star, kind, checksum, length = unpack(data, o)
@@ -171,22 +172,22 @@ class LogScan:
             if start != begun:
                 self._leave_out(begun, start, "a unit of work without its end")
                 records = [record for record in records if record.position >= base + start]
-            if held is not None:
-                yield self._take(*held)
-                held = None
             unit = Unit(base + start, base + end, records)
             if damaged:
-                held = unit, damaged
+                held.append((unit, damaged))
             else:
+                for one in held:
+                    yield self._take(*one)
+                held = []
                 self.last, self.end = start, end
                 yield unit
             o = begun = end
             records, damaged = [], []
-        if held is not None:
-            if self._is_last and begun >= self._used:
-                begun = held[0].start - base
-            else:
-                yield self._take(*held)
+        if held and self._is_last:
+            begun = held[0][0].start - base
+        else:
+            for one in held:
+                yield self._take(*one)
         if begun < self._used:
             what = "a unit of work without its end"
             self.flaws.append(LogFlaw(base, begun, self._used - begun, what, at_the_end=True))
@@ -291,6 +292,10 @@ class LevelDBFormat:
     ends_with_data: Final = False
     file_head: Final = b""
 
+    def __init__(self) -> None:
+        #: Where a replay begins, if it begins with a snapshot: what is written before that is never read again.
+        self.least = 0
+
     def file_name(self, number: int) -> str:
         """As `file_name`."""
         return file_name(number)
@@ -300,8 +305,8 @@ class LevelDBFormat:
         return file_number(name)
 
     def next_number(self, highest: int, number: int, end: int) -> int:
-        """The position behind the last unit."""
-        return number + end
+        """The position behind the last unit, or that of the snapshot if the log ends before it."""
+        return max(number + end, self.least)
 
     def batch_size(self, payloads: Sequence[bytes]) -> int:
         """Records as they are, and the end of the unit."""
@@ -328,7 +333,7 @@ class LevelDBFormat:
         last = None
         if scan.last >= 0:
             last = BatchPlace(number, scan.last, crc32(memoryview(data)[scan.last : scan.end]))
-        return Tail(scan.end, last, tuple(scan.flaws), scan.is_blank_behind, scan.end > 0)
+        return Tail(scan.end, last, tuple(scan.flaws), scan.is_blank_behind, scan.end > 0 or number < self.least)
 
     def end_from(self, source: BinaryIO, number: int, start: int) -> int:
         """Where units end that follow each other from one on."""

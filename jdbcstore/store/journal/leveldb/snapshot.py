@@ -153,7 +153,7 @@ def _place(message: LiveMessage) -> bytes:
 
 def _destination(where: LiveDestination) -> Iterator[tuple[bytes, bytes]]:
     kind = TOPIC if where.destination.is_topic else QUEUE
-    yield _collection(where.key, kind, where.destination.qualified_name.encode())
+    yield _collection(where.key, kind, where.destination.qualified_name.encode("utf-8", "surrogateescape"))
     for sequence, message in list(where.messages.items()):
         yield _key(where.key, SEQUENCE.pack(sequence)), _place(message)
 

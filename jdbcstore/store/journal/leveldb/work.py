@@ -202,7 +202,7 @@ class Plan:
         if not key:
             key = self._keys[where.destination] = self.new_key()
             kind = TOPIC if where.destination.is_topic else QUEUE
-            name = where.destination.qualified_name.encode()
+            name = where.destination.qualified_name.encode("utf-8", "surrogateescape")
             self.record(framed(ADD_COLLECTION, CollectionRecord(key, kind, name).written()))
             self.effects.append(partial(setattr, where, "key", key))
         return key

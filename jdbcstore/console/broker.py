@@ -209,7 +209,7 @@ def _show_first_steps(listener: Listener, *, has_users: bool) -> None:
 def _program() -> str:
     """What runs this program again: by its name if that is on the path, else by where it is."""
     here = Path(sys.argv[0])
-    if here.name == "__main__.py":
+    if here.suffix == ".py":  # a module was run
         return f"{shlex.quote(sys.executable)} -m jdbcstore"
     found = shutil.which(here.name)
     if found is not None and Path(found).resolve() == here.resolve():

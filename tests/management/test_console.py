@@ -70,7 +70,8 @@ def test_every_page_is_shown_and_asks_nobody_else(page: Page, broker: Served) ->
         ("/send", "Log in to send"),
     ):
         page.open(base(broker) + path, text)
-        assert page.evaluate("document.querySelectorAll('h1').length") == 1
+        # What is shown is drawn anew every other second.
+        wait_until(lambda: page.evaluate("document.querySelectorAll('h1').length") == 1)
         assert page.evaluate("document.querySelector('[aria-current=page]') !== null") == ("?" not in path)
     assert page.problems == []
     assert {url.partition("?")[0] for url in page.requests if not url.startswith(base(broker))} == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from tests.servers.server import DatabaseServer, ServerMissing, free_port
+from tests.waiting import wait_until
 
 __all__ = ["Coordinator", "Etcd", "Member", "ZooKeeper"]
 
@@ -49,6 +51,10 @@ class Member(DatabaseServer):
         """Whether this member leads the others."""
         raise NotImplementedError
 
+    def is_ready(self) -> bool:
+        """Whether the members have agreed on how they speak with each other."""
+        return True
+
 
 class _EtcdMember(Member):
     def command(self) -> Sequence[str]:
@@ -73,6 +79,10 @@ class _EtcdMember(Member):
                 return b"\netcd_server_is_leader 1\n" in answer.read()
         except OSError:
             return False
+
+    def is_ready(self) -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/version", timeout=_HEALTH_S) as answer:
+            return bool(json.load(answer)["etcdcluster"] != "not_decided")
 
 
 class _ZooKeeperMember(Member):
@@ -133,6 +143,7 @@ class Coordinator:
         try:
             with ThreadPoolExecutor(len(self.members)) as pool:  # each waits for the others
                 list(pool.map(lambda member: member.start(), self.members))
+            wait_until(lambda: all(member.is_ready() for member in self.members))
         except BaseException:
             self.remove()
             raise

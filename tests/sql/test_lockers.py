@@ -53,7 +53,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.has_tables
 
-WAIT_S = 40.0
+WAIT_S = 90.0
 LEASE_MS = 60_000  # nothing expires by itself; tests that want it to set the row back
 
 #: What a Java broker with its lease locker does; its clock is in step with the database's.

@@ -142,6 +142,10 @@ class Stream:
     def stored(self) -> int:
         return sum(completion.done and completion.error is None for completion in self.pending)
 
+    def has_told(self, kind: type[BaseException]) -> bool:
+        """Whether a sender was told this."""
+        return any(isinstance(completion.error, kind) for completion in self.pending)
+
     def outcomes(self) -> dict[int, BaseException | None]:
         """What each sender was told, by number."""
         return {n: completion.error for n, completion in enumerate(self.pending)}
@@ -634,7 +638,7 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for(server: DatabaseSe
         with Stream(store) as stream:
             stream.wait_for_more(20)
             with read_only(server):
-                time.sleep(0.7)
+                wait_until(lambda: stands_still(stream))  # its sessions hear of it by and by
                 assert not stream.pending[-1].done
             stream.wait_for_more(20)
         assert_all_stored(store, stream)
@@ -703,16 +707,19 @@ def test_a_primary_that_became_read_only_is_left_for_the_new_one() -> None:
         new = stack.enter_context(Replica(old))
         proxy = stack.enter_context(Proxy(old.port))
         url = proxy.url(old.url("moved"))
-        with opened(url, retry_s=5) as (_, store):
+        with opened(url, retry_s=2) as (_, store):
             with Stream(store) as stream:
                 stream.wait_for_more(50)
                 stack.enter_context(read_only(old))
                 wait_until(lambda: stands_still(stream))  # what is being committed may still be
                 written = old.execute("SELECT pg_current_wal_lsn()")[0][0]
                 wait_until(lambda: new.execute(f"SELECT pg_last_wal_replay_lsn() < '{written}'") != [(True,)])
-                new.execute("SELECT pg_promote()")
                 proxy.target_port = new.port
-                wait_until(lambda: isinstance(stream.outcomes()[len(stream.pending) - 1], StoreError))
+                # Nothing is over yet: a standby has no history of its own.
+                wait_until(lambda: stream.has_told(StoreUnavailable), "the standby is met", timeout_s=WAIT_S)
+                assert not stream.has_told(LeaseLost)
+                new.execute("SELECT pg_promote()")
+                wait_until(lambda: stream.has_told(LeaseLost), "a sender hears that it is over", timeout_s=WAIT_S)
             before = stream.outcomes()
         found: list[MessageStore] = []
 

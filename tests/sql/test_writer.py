@@ -38,7 +38,7 @@ from tests.servers.server import DatabaseServer
 
 pytestmark = pytest.mark.has_tables
 
-WAIT_S = 40.0
+WAIT_S = 90.0
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Engine, event
 
-from jdbcstore.store.jdbc.dialect import Dialect, OtherHistory
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Dialect, OtherHistory
 from jdbcstore.store.jdbc.line_watch import line_of
 
 __all__ = ["bind"]
@@ -18,7 +18,10 @@ _RECOGNISED = "jdbcstore history"
 
 
 def bind(engine: Engine, dialect: Dialect, history: str) -> None:
-    """Let an engine's connections lead to one history only: each is asked once. Others raise `OtherHistory`."""
+    """Let an engine's connections lead to one history only: each is asked once.
+
+    Others raise `OtherHistory`; one that leads to a standby raises `ConnectionLost`, for the next one may not.
+    """
 
     def recognise(connection: Connection) -> None:
         if connection.info.get(_RECOGNISED) == history:
@@ -29,7 +32,9 @@ def bind(engine: Engine, dialect: Dialect, history: str) -> None:
         if found != history:
             connection.invalidate()
             connection.close()
-            raise OtherHistory(f"the server has history {found or 'of a standby'}, and we are master of {history}")
+            if not found:
+                raise ConnectionLost(f"the server is a standby, and we are master of history {history}")
+            raise OtherHistory(f"the server has history {found}, and we are master of {history}")
         connection.info[_RECOGNISED] = history
 
     event.listen(engine, "engine_connect", recognise)

@@ -16,6 +16,8 @@ What a database adds to the rules that are written there:
   Without a fence a lost session may come to life behind a lock, so there only success is told for sure.
 * **A server that is read only is an outage**: the next connection may lead to the new primary. After ``retry_s`` the
   senders are told `StoreReadOnly`.
+* **A server with another history is the end**: the database has failed over, and our mastership with it. Senders are
+  told at once.
 * **While an outage lasts** later batches get one attempt each, so that senders hear soon what they cannot have.
 * **An answer that is overdue is a broken line** (`watch`).
 * **Who is not master writes nothing.** With a fence every commit proves the mastership in its own transaction.
@@ -336,10 +338,12 @@ class Writer(CommitTarget[Write]):
     # -- the connection ------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
-        """The connection. Raises `ConnectionLost` while none can be had."""
+        """The connection. Raises `ConnectionLost` while none can be had, `OtherHistory` when it leads to other data."""
         if self._connection is None:
             try:
                 self._connection = self._connected()
+            except ConnectionLost:  # which may be more than an outage: `OtherHistory`
+                raise
             except Exception as error:
                 if self._dialect.is_outage(error):
                     raise ConnectionLost(str(self._dialect.map_error(error))) from error

@@ -10,7 +10,6 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = CHECKOUT / "docs" / "log-events.md"
-LOGGERS = {"log", "audit"}
 #: Written by the handler itself.
 OWN = {"lines left out": {"WARNING"}}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
@@ -19,14 +18,23 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 def calls() -> Iterator[tuple[str, str, str]]:
     """Where each line is logged, by which method, and its text."""
     for file in sorted((CHECKOUT / "jdbcstore").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        tree = ast.parse(file.read_text("utf-8"))
+        loggers = set(loggers_of(tree)) | {"audit"}
+        for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             method, logger = node.func.attr, node.func.value
-            if method in LEVELS and isinstance(logger, ast.Name) and logger.id in LOGGERS:
+            if method in LEVELS and isinstance(logger, ast.Name) and logger.id in loggers:
                 text = node.args[method == "log"]
                 assert isinstance(text, ast.Constant), f"{file}:{node.lineno}: the text of an event is constant"
                 yield f"{file.relative_to(CHECKOUT)}:{node.lineno}", method, str(text.value)
+
+
+def loggers_of(tree: ast.Module) -> Iterator[str]:
+    """The names of a module's loggers: what `getLogger` is assigned to."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and "getLogger(" in ast.unparse(node):
+            yield ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
 
 
 def event(text: str) -> str:

@@ -11,10 +11,10 @@ COPY migrations migrations
 RUN /opt/jdbcstore/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.13-slim
-RUN useradd --system --create-home --home-dir /data jdbcstore
+RUN useradd --uid 10001 --create-home --home-dir /data jdbcstore
 COPY --from=build /opt/jdbcstore /opt/jdbcstore
 ENV PATH=/opt/jdbcstore/bin:$PATH
-USER jdbcstore
+USER 10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 61613

@@ -118,6 +118,8 @@ class DestinationPolicy:
         memory_limit_bytes: what a queue keeps ready in memory, and again of unacknowledged messages, or what may wait
             for a subscriber of a topic; 0 is no limit of its own. It only lowers the broker's limits. No sender is
             held back for it: the rest stays in the store.
+        slow_consumer_timeout_ms: how long a subscriber of a topic may hold its publishers back before it is
+            disconnected; 0 is the broker's `slow_consumer_timeout_s`.
         producer_flow_control: whether senders are held back.
         lazy_dispatch: read from the store only when a consumer wants something.
         use_consumer_priority: consumers of higher priority go first.
@@ -147,6 +149,7 @@ class DestinationPolicy:
     max_page_size: int = 0
     max_browse_page_size: int = 0
     memory_limit_bytes: int = 0
+    slow_consumer_timeout_ms: int = 0
     producer_flow_control: bool = True
     lazy_dispatch: bool = False
     use_consumer_priority: bool = True

@@ -118,7 +118,8 @@ async def reached_mastership(broker: Broker, timeout_s: float | None) -> None:
         reached.cancel()
     status = broker.lifecycle.status
     if status.state is State.STANDBY:
-        raise LockHeld(f"this broker stands by, {status.reason}: connect there, or wait for longer (master_timeout_s)")
+        where = "connect there, or wait for longer (master_timeout_s)"
+        raise LockHeld(f"another broker is at work on this store, {status.reason}: {where}")
     if status.state is not State.MASTER:
         raise ConnectionClosed(f"the broker serves nobody, it is {status.state}: {status.reason}")
 

@@ -85,7 +85,17 @@ class TopicConsumer(Consumer):
         client, subscription_id, destination, mode, prefetch, interest: as `Consumer`.
     """
 
-    __slots__ = ("_broker", "_given", "_held", "_pending", "_pending_bytes", "_pending_bytes_max", "_timer", "topics")
+    __slots__ = (
+        "_broker",
+        "_given",
+        "_held",
+        "_pending",
+        "_pending_bytes",
+        "_pending_bytes_max",
+        "_slow_s",
+        "_timer",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -104,7 +114,9 @@ class TopicConsumer(Consumer):
         self._pending_bytes = 0
         #: Delivered and not acknowledged.
         self._given = 0
-        limit_bytes = broker.policy_for(destination).memory_limit_bytes or broker.options.topic_pending_bytes_max
+        policy = broker.policy_for(destination)
+        self._slow_s = policy.slow_consumer_timeout_ms / 1000 or broker.options.slow_consumer_timeout_s
+        limit_bytes = policy.memory_limit_bytes or broker.options.topic_pending_bytes_max
         self._pending_bytes_max = min(limit_bytes, broker.options.topic_pending_bytes_max)
         self._held: set[Publisher] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -129,7 +141,7 @@ class TopicConsumer(Consumer):
             self._held.add(publisher)
             publisher.hold()
             if self._timer is None:
-                self._timer = self._broker.loop.call_later(self._broker.options.slow_consumer_timeout_s, self._too_slow)
+                self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""

@@ -46,6 +46,7 @@
     [log]
     level = "info"                  # debug, info, warning, error
     format = "text"                 # or json
+    repeats_max = 60                # lines of one event a minute
 
 An unknown name is an error: a misspelt option that is silently ignored is worse than none.
 """
@@ -97,15 +98,19 @@ class LogOptions:
     Args:
         level: the least important kind of line that is written.
         format: ``text`` writes ``key=value`` lines for people, ``json`` one object per line for machines.
+        repeats_max: lines of one event that are written in a minute; 0 for all.
     """
 
     level: str = "info"
     format: str = "text"
+    repeats_max: int = 60
 
     def __post_init__(self) -> None:
         for name, value, known in (("level", self.level, LEVELS), ("format", self.format, FORMATS)):
             if value not in known:
                 raise ConfigurationError(f"log.{name} must be one of {', '.join(known)}, got {value!r}")
+        if self.repeats_max < 0:
+            raise ConfigurationError(f"log.repeats_max must be 0 or more, got {self.repeats_max}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

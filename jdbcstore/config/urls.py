@@ -88,6 +88,8 @@ def store_url(text: str) -> URL:
 
     from jdbcstore.store.jdbc.dialect import database_for_url
 
+    if text.startswith(("memory:", *_JOURNALS)):
+        raise ConfigurationError(f"{text!r} is no database, and this is for SQL stores only; {_databases()}")
     try:
         url = make_url(_with_hosts_apart(text))
     except (ArgumentError, ValueError):
@@ -114,12 +116,16 @@ def _with_hosts_apart(text: str) -> str:
     return f"{head}/{database or ''}?{parameters}"
 
 
-def _examples() -> str:
+def _databases() -> str:
     from jdbcstore.store.jdbc.dialect import databases
 
+    return f"use {', '.join(database.example for database in databases())}"
+
+
+def _examples() -> str:
     others = "".join(f", {scheme}:…" for scheme in other_stores())
     journals = ", ".join(f"{scheme}DIRECTORY" for scheme in _JOURNALS)
-    return f"use {', '.join(database.example for database in databases())}{others}, {journals} or memory:"
+    return f"{_databases()}{others}, {journals} or memory:"
 
 
 def store_file(url: URL) -> Path | None:

@@ -124,7 +124,8 @@ def broker(
         jdbcstore broker --config /etc/jdbcstore.toml
         jdbcstore broker --config /opt/activemq/conf/activemq.xml
 
-    Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, kahadb:DIRECTORY, leveldb:DIRECTORY, memory:
+    Stores: sqlite:///FILE, postgresql://…, mysql://…, mariadb://…, kahadb:DIRECTORY, mkahadb:DIRECTORY, amq:DIRECTORY,
+    leveldb:DIRECTORY, memory:
     """
     bind = " ".join(binds)
     overridden = {name for name, value in (("store.url", url), ("broker.bind", bind), ("broker.users", users)) if value}

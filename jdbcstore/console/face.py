@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
@@ -27,7 +27,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import open_spool, open_store
-from jdbcstore.errors import ConfigurationError, JdbcStoreError
+from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
 from jdbcstore.management.calls import ACTIONS, VIEWS
 from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
@@ -163,7 +163,12 @@ def _local(url: str) -> Iterator[Face]:
     desk = Desk(broker)
     broker.companions.append(desk)
     broker.intake.is_on = False  # it would know nothing of the delays and policies that the real broker has
-    with BrokerThread(broker, 0.0):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(BrokerThread(broker, 0.0))
+        except LockHeld as error:
+            who = str(error).partition(": ")[0]  # what comes behind it is for programs
+            raise LockHeld(f"{who}: ask it (--broker http://HOST:PORT, its web_bind), or stop it first") from None
         yield _LocalFace(broker, Management(desk))
 
 

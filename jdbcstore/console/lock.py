@@ -14,12 +14,13 @@ import click
 from sqlalchemy import inspect, text
 
 from jdbcstore.config.inspection import check_url
-from jdbcstore.config.urls import store_location
+from jdbcstore.config.urls import is_journal_url, journal_options, store_location
 from jdbcstore.console.output import print_json
-from jdbcstore.errors import JdbcStoreError, SchemaMismatch
+from jdbcstore.errors import ConfigurationError, JdbcStoreError, SchemaMismatch
 from jdbcstore.store.jdbc.connection import Opened, opened
 from jdbcstore.store.jdbc.lockers import signal_name
 from jdbcstore.store.jdbc.tables import Tables
+from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 
 __all__ = ["LockReport", "lock"]
 
@@ -33,7 +34,7 @@ class LockReport:
 
     Args:
         state: ``held`` by a lease that is good, ``expired``, ``locked`` by a session with an exclusive lock on the row
-            or table, or ``free``.
+            or table, ``file`` of a directory locked by a process, or ``free``.
         holder: whom the row names; None when it names nobody.
         expires_in_ms: for how long the lease of `holder` is still good by the database's clock; negative when it ran
             out.
@@ -56,7 +57,15 @@ class LockReport:
     @property
     def lines(self) -> list[str]:
         """The report for people."""
-        told = {"held": self._held, "expired": self._expired, "locked": self._locked, "free": self._free}[self.state]()
+        told = {
+            "held": self._held,
+            "expired": self._expired,
+            "locked": self._locked,
+            "file": self._file,
+            "free": self._free,
+        }[self.state]()
+        if self.state == "file":
+            return told
         if self.term is None:
             told.append("There is no table of terms: no broker of ours has been master of these tables.")
         elif self.last_holder is not None and self.last_holder != self.holder:
@@ -90,6 +99,9 @@ class LockReport:
             " ours or a Java broker. The lock goes with that session."
         ]
 
+    def _file(self) -> list[str]:
+        return [f"{self.holder} is master; its lock is that of a file, which ends with its process."]
+
     def _free(self) -> list[str]:
         return ["Nobody is master."]
 
@@ -104,8 +116,8 @@ class LockReport:
 def lock() -> None:
     """See who is master of a store, and let go of a lock that is stuck.
 
-    URL is that of the store: sqlite:///data/broker.db, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://… or
-    mariadb://…
+    URL is that of the store: sqlite:///data/broker.db, postgresql://USER:PASSWORD@HOST/DATABASE, mysql://…,
+    mariadb://… or that of a directory, kahadb:DIRECTORY
     """
 
 
@@ -120,8 +132,7 @@ def status(url: str, as_json: bool) -> None:
         jdbcstore lock status postgresql://user:secret@db/activemq
         jdbcstore lock status sqlite:///data/jdbcstore.db --json
     """
-    with _looking(url) as look:
-        report = look.report()
+    report = _directory_report(url) if is_journal_url(url) else _database_report(url)
     if as_json:
         print_json(asdict(report))
     else:
@@ -138,6 +149,11 @@ def release(url: str, holder: str, yes: bool) -> None:
     A lease of ours runs out by itself within seconds. This is for one that does not: a Java broker whose clock was an
     hour ahead, and that crashed, has left one for an hour.
     """
+    if is_journal_url(url):
+        raise ConfigurationError(
+            "the lock of a directory goes with the process of the master, there is nothing to release: see"
+            f" 'jdbcstore lock status {url}', and end that process"
+        )
     with _looking(url) as look:
         report = look.report()
         if report.holder != holder:
@@ -149,6 +165,19 @@ def release(url: str, holder: str, yes: bool) -> None:
         if not look.release(holder):
             raise JdbcStoreError(f"nothing was done: meanwhile the lock is not {holder}'s any more")
     click.echo(f"The lease of {holder} is cleared. Whoever asks next is master.")
+
+
+def _database_report(url: str) -> LockReport:
+    with _looking(url) as look:
+        return look.report()
+
+
+def _directory_report(url: str) -> LockReport:
+    """Who has the file ``lock`` of a directory locked: ours and Java brokers take the same lock."""
+    check_url(url)
+    status = SharedFileLocker(journal_options(url)[0]).status()
+    state = "free" if status.holder is None else "file"
+    return LockReport(state, status.holder, None, status.term or None, None)
 
 
 def _danger(report: LockReport) -> list[str]:

@@ -1,6 +1,7 @@
 """``jdbcstore schema status|upgrade|sql``: look at the tables, create or adopt them, print the SQL.
 
-Exit codes, for scripts: 0 all is as it should be, 1 an upgrade is due, 2 an error or tables that no upgrade helps.
+Exit codes, for scripts: 0 all is as it should be, 1 an upgrade is due, 2 an error or tables that no upgrade helps,
+3 a broker is running.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from jdbcstore.config.urls import store_file, store_options
-from jdbcstore.errors import JdbcStoreError
+from jdbcstore.errors import JdbcStoreError, LockError
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
@@ -154,12 +155,12 @@ def _print(report: SchemaReport) -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Say in one line what went wrong, and leave with code 2."""
+    """Say in one line what went wrong, and leave with code 2, or 3 if a broker is in the way."""
     try:
         yield
     except (JdbcStoreError, OSError) as error:
         click.echo(f"jdbcstore: {error}", err=True)
-        raise SystemExit(2) from error
+        raise SystemExit(3 if isinstance(error, LockError) else 2) from error
     except SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()
         click.echo(f"jdbcstore: the database says: {cause[0] if cause else type(error).__name__}", err=True)

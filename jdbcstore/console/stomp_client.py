@@ -16,6 +16,9 @@ __all__ = ["ClientError", "StompClient"]
 
 _FROM_SERVER: Final = {name.encode(): name for name in ("CONNECTED", "MESSAGE", "RECEIPT", "ERROR")}
 
+#: Behind the length of a frame: the type WIREFORMAT_INFO, and its magic.
+_OPENWIRE_GREETING: Final = b"\x01ActiveMQ"
+
 
 class ClientError(JdbcStoreError):
     """The broker said ERROR, or nothing."""
@@ -133,8 +136,17 @@ class StompClient:
                 raise ClientError(f"nothing came from {self._address} for {self._socket.gettimeout():g} s") from None
             if not data:
                 raise ClientError(f"the broker closed the connection to {self._address}: its log says why")
+            self._refuse_openwire(data)
             self._parser.feed(data)
         return frame
+
+    def _refuse_openwire(self, data: bytes) -> None:
+        """A listener for OpenWire alone says first who it is; taken for STOMP that makes no sense."""
+        if data[4:13] == _OPENWIRE_GREETING:
+            raise ClientError(
+                f"{self._address} speaks OpenWire, not STOMP: take the broker's port for STOMP (61613 as a rule), or"
+                " let it listen for both: --bind auto://HOST:PORT"
+            )
 
     def close(self) -> None:
         """Say goodbye and close."""

@@ -168,6 +168,12 @@ def test_a_refused_command_says_why_in_one_line(start_broker: StartBroker, capsy
     assert capsys.readouterr().err == "jdbcstore: the broker says: User name [null] or password is invalid.\n"
 
 
+def test_a_port_for_openwire_is_told_from_one_that_is_broken(start_broker: StartBroker, capsys: Capture) -> None:
+    address = place(start_broker(bind="openwire://127.0.0.1:0"))
+    assert run(["send", address, "/queue/A", "x"]) == 1
+    assert f"{address} speaks OpenWire, not STOMP" in capsys.readouterr().err
+
+
 def test_nobody_there_is_said_in_one_line(capsys: Capture) -> None:
     assert run(["send", "127.0.0.1:1", "/queue/A", "x"]) == 1
     assert capsys.readouterr().err == "jdbcstore: no broker answers at 127.0.0.1:1 (Connection refused)\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jdbcstore import Broker
+from jdbcstore import Broker, Topic
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
 
@@ -58,7 +59,8 @@ def test_unsubscribed_is_unsubscribed(client: Client) -> None:
 def test_a_slow_subscriber_holds_its_publisher_back_and_is_disconnected(
     start_broker: StartBroker, open_client: OpenClient
 ) -> None:
-    address = start_broker(topic_pending_max=10, slow_consumer_timeout_s=1.0)
+    policy = DestinationPolicy(pattern=Topic(">"), slow_consumer_timeout_ms=1000)  # goes before the broker's
+    address = start_broker(topic_pending_max=10, slow_consumer_timeout_s=300.0, policies=[policy])
     slow, publisher, other = open_client(address), open_client(address), open_client(address)
     slow.subscribe("/topic/T", "client", activemq_prefetchSize="1")
     other.subscribe("/topic/T")

@@ -147,7 +147,8 @@ def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.
     with served(open_store(url)) as broker, Client(broker.address) as client:
         client.connect()
         fill(client, "/queue/A", 130)
-        assert "is master" in command(capsys, "purge", "queue://A", "--yes", "--store", url, code=3)
+        told = command(capsys, "purge", "queue://A", "--yes", "--store", url, code=3)
+        assert "is master: ask it (--broker http://HOST:PORT" in told
     assert "move: 130 messages done" in command(capsys, "move", "queue://A", "queue://B", "--store", url)
     (row,) = [
         json.loads(line) for line in command(capsys, "queues", "--filter", "B", "--json", "--store", url).splitlines()

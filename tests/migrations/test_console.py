@@ -78,7 +78,7 @@ def test_refused_under_a_broker_unless_forced(sqlite_engine: Engine) -> None:
     start_java_broker(sqlite_engine)
     run(sqlite_engine, "UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'b', TIME = 9000000000000 WHERE ID = 1")
     result = jdbcstore_schema("upgrade", url)
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert result.stderr.startswith("jdbcstore: broker 'b' is running: its lease in ACTIVEMQ_LOCK is good for")
     assert jdbcstore_schema("upgrade", url, "--force").exit_code == 0
 

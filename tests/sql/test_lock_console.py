@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sqlalchemy import create_engine, text
 
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_store, store_url
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import Locker
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import dialect_for
@@ -50,6 +52,28 @@ def made(url: str) -> Iterator[Lockers]:
     yield new
     for locker in all_:
         locker.release()
+
+
+@pytest.mark.has_tables(False)
+def test_the_lock_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"kahadb:{tmp_path / 'kahadb'}"
+    with open_store(url):
+        assert run(["lock", "status", url, "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        holder = report["holder"]
+        assert (report["state"], report["term"]) == ("file", 1)
+        assert run(["lock", "status", url]) == 0
+        assert capsys.readouterr().out.startswith(f"{holder} is master; its lock is that of a file")
+        assert run(["lock", "release", url, "--holder", str(holder)]) == 2
+        assert "there is nothing to release" in capsys.readouterr().err
+    assert run(["lock", "status", url]) == 0
+    assert capsys.readouterr().out == "Nobody is master.\n"
+
+
+def test_what_is_for_databases_does_not_recommend_directories() -> None:
+    with pytest.raises(ConfigurationError, match="this is for SQL stores only") as told:
+        store_url("kahadb:nowhere")
+    assert "DIRECTORY" not in str(told.value)
 
 
 def without_ours(url: str) -> None:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 import jdbcstore
 from jdbcstore.client.outbox import Enlisted
 from jdbcstore.config.urls import open_engine
-from jdbcstore.errors import ConfigurationError, MessageTooLarge
+from jdbcstore.errors import ConfigurationError, MessageTooLarge, SchemaMismatch
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -272,6 +272,17 @@ def test_a_message_above_the_limit_is_refused(sqlite_url: str, stack: ExitStack)
     outbox = jdbcstore.enlist(driver(sqlite_url, stack).connection, JdbcOptions(message_bytes_max=1000))
     with pytest.raises(MessageTooLarge, match="message_bytes_max=1000"):
         outbox.send(SENT, "x" * 1000)
+
+
+@pytest.mark.has_tables(False)
+@pytest.mark.parametrize("connected", [sqlalchemy_connection, driver])
+def test_without_tables_it_says_how_to_make_them(
+    database_url: str, stack: ExitStack, connected: Callable[[str, ExitStack], Application]
+) -> None:
+    application = connected(database_url, stack)
+    with pytest.raises(SchemaMismatch, match=r"no table JDBCSTORE_STAGED.*jdbcstore schema upgrade URL"):
+        jdbcstore.enlist(application.connection).send(SENT, "x")
+    application.roll_back()
 
 
 def test_a_store_enlists_without_being_started(sqlite_url: str, stack: ExitStack) -> None:

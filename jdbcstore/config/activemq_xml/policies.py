@@ -28,6 +28,11 @@ _GROUP_MAPS: Final = {
     "messageGroupHashBucketFactory": "bucket",
     "simpleMessageGroupMapFactory": "simple",
 }
+#: Disconnects who acknowledges late.
+_ABORT_SLOW_ACK: Final = (
+    "abortSlowAckConsumerStrategy",
+    "org.apache.activemq.broker.region.policy.AbortSlowAckConsumerStrategy",
+)
 _SIZES: Final = {"cached": "cacheSize", "bucket": "bucketCount"}
 
 
@@ -76,6 +81,7 @@ class _Policy:
             with self._settings.findings.errors_at(strategy.place):
                 fields["dead_letter_strategy"] = self._strategy(self._settings.only_bean(strategy))
         fields |= self._groups()
+        fields |= self._slow_consumers()
         for name, given in self._examined.of("policy").items():
             if name.endswith("_prefetch") and given.value == 0:
                 self._settings.findings.warning(
@@ -105,6 +111,22 @@ class _Policy:
                 fields = {name: given.value for name, given in examined.of("policy").items()}
                 fields["message_group_map"] = _GROUP_MAPS[examined.kind.name]
         return fields
+
+    def _slow_consumers(self) -> dict[str, Any]:
+        """How long a subscriber of a topic may hold its publishers back."""
+        strategy = self._examined.open.get("slowConsumerStrategy")
+        if strategy is None:
+            return {}
+        bean = self._settings.only_bean(strategy)
+        if bean.kind in _ABORT_SLOW_ACK:
+            self._settings.findings.warning(
+                bean.place, f"{bean.label} is ignored: nobody is disconnected for acknowledging late"
+            )
+            return {}
+        with self._settings.findings.errors_at(strategy.place):
+            examined = self._settings.examine(bean, ("abortSlowConsumerStrategy",))
+            return {name: given.value for name, given in examined.of("policy").items()}
+        return {}
 
     # -- dead letters --------------------------------------------------------------------------------------------
 

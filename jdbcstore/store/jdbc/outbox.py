@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from jdbcstore.errors import ConfigurationError, MessageTooLarge
+from jdbcstore.errors import ConfigurationError, MessageTooLarge, SchemaMismatch
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
@@ -75,6 +75,8 @@ class Outbox:
         self._connection = ApplicationConnection(connection)
         dialect = database_for(self._connection.database).dialect()
         statements = Statements(self._options.table_names, epoch_ms=dialect.epoch_ms)
+        self._dialect: Final = dialect.for_questions(self._options)
+        self._table: Final = statements.staged
         values = ", ".join(self._connection.placeholders(_COLUMNS))
         columns, channel = ", ".join(_COLUMNS), outbox_channel(statements)
         self._insert: Final = dialect.outbox_insert(statements.staged, columns, values, channel)
@@ -101,7 +103,8 @@ class Outbox:
             ConfigurationError: it has no destination, there is no transaction (any more), or there are too many
                 messages in it.
             MessageTooLarge: it has more than `message_bytes_max` bytes.
-            Whatever the driver raises.
+            SchemaMismatch: the store's tables are not there.
+            Whatever else the driver raises.
         """
         if message.destination is None:
             raise ConfigurationError("the message has no destination")
@@ -131,6 +134,16 @@ class Outbox:
             blob,
             message.priority,
         )
-        self._connection.execute(self._insert, dict(zip(_COLUMNS, row, strict=True)))
+        try:
+            self._connection.execute(self._insert, dict(zip(_COLUMNS, row, strict=True)))
+        except Exception as error:
+            # Other errors go through as they are: the application knows its driver's, or Django's, which wrap those.
+            causes = (error, error.__cause__)
+            if any(isinstance(self._dialect.map_error(one), SchemaMismatch) for one in causes if one is not None):
+                raise SchemaMismatch(
+                    f"there is no table {self._table} in this database: start the broker on it once, or run"
+                    " jdbcstore schema upgrade URL (a table_prefix goes to enlist, in JdbcOptions)"
+                ) from error
+            raise
         self._messages += 1
         return id

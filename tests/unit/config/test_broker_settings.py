@@ -759,6 +759,24 @@ def test_groups_and_consumers_of_a_policy_are_read(tmp_path: Path, inside: str, 
     assert not warnings(xml)
 
 
+def test_a_slow_subscriber_is_disconnected_after_the_time_of_its_strategy(tmp_path: Path) -> None:
+    strategy = '<abortSlowConsumerStrategy maxSlowDuration="5000"/>'
+    entry = f'<policyEntry topic="A"><slowConsumerStrategy>{strategy}</slowConsumerStrategy></policyEntry>'
+    xml = read(tmp_path, policies(entry))
+    expected = DestinationPolicy(pattern=Topic("A"), slow_consumer_timeout_ms=5000)
+    assert xml.configuration.destination_policies == (expected,)
+    assert not warnings(xml)
+
+
+def test_who_acknowledges_late_stays_and_the_file_is_told_so(tmp_path: Path) -> None:
+    strategy = '<abortSlowAckConsumerStrategy maxTimeSinceLastAck="5000"/>'
+    entry = f'<policyEntry topic="A"><slowConsumerStrategy>{strategy}</slowConsumerStrategy></policyEntry>'
+    xml = read(tmp_path, policies(entry))
+    (warning,) = warnings(xml)
+    assert "abortSlowAckConsumerStrategy" in warning
+    assert "acknowledging late" in warning
+
+
 @pytest.mark.parametrize(
     ("attribute", "complaint"), [("lru", "is one of simple, bucket, cached"), ("cached?cacheSize=x", "whole number")]
 )

@@ -192,7 +192,7 @@ TABLES = {
     "redelivery": RedeliveryPolicy,
 }
 #: Without them a page has as many messages as the broker's options say, and a browser shows everything.
-OTHER_DEFAULTS = {"max_page_size", "max_browse_page_size"}
+OTHER_DEFAULTS = {"max_page_size", "max_browse_page_size", "slow_consumer_timeout_ms"}
 URIS = [STOMP_URI, OPENWIRE_URI, AUTO_URI, WEBSOCKET_URI]
 TABLES_OF_ENTRIES = [*(kind.entries for kind in KINDS.values()), *URIS, *PARAMETERS.values()]
 ALL_ENTRIES = [entry for table in TABLES_OF_ENTRIES for entry in table.values()]

@@ -26,6 +26,10 @@ OTHERS = {
     "temporary": (("db-1.log", "tmpDB.data"), "non-persistent messages"),
     "mkahadb": (("queue#3a#2f#2fA/db-1.log", "txStore/db-1.log"), "holds several stores (mKahaDB)"),
     "above": (("kahadb/db-1.log",), "give one that it holds: kahadb"),
+    "above-several": (
+        ("k/db-1.log", "l/store-version.txt", "a/journal/data-1", "empty/x"),
+        "give one that it holds: a (amq:), k, l (leveldb:)",
+    ),
 }
 
 

@@ -33,6 +33,11 @@ _UNUSED: Final = "unused ones leave memory after broker.idle_queue_timeout_s"
 _DISPATCH: Final = "messages go to consumers in turn, in their order"
 
 
+def _timeout_ms(value: str) -> int:
+    """Milliseconds; 0 and less, by which ActiveMQ means never, are 0."""
+    return max(integer(value), 0)
+
+
 def _policy(name: str, default: str, read: Reader) -> Entry:
     """A field of `DestinationPolicy`."""
     return used(f"`{name}` of the policy", default, option=f"policy.{name}", read=read)
@@ -118,10 +123,11 @@ _POLICY: Final = {
         "pendingDurableSubscriberPolicy doOptimzeMessageStorage=true optimizeMessageStoreInFlightLimit=10", _NO_DURABLE
     ),
     **ignored_all(
-        "pendingSubscriberPolicy pendingMessageLimitStrategy messageEvictionStrategy slowConsumerStrategy "
+        "pendingSubscriberPolicy pendingMessageLimitStrategy messageEvictionStrategy "
         "useTopicSubscriptionInflightStats=true",
         _SLOW,
     ),
+    "slowConsumerStrategy": used("abortSlowConsumerStrategy, see below; without it the broker's timeout", "none"),
     "subscriptionRecoveryPolicy": ignored("a topic keeps nothing for subscribers that come later"),
     "dispatchPolicy": ignored(_DISPATCH),
     "messageGroupMapFactory": used("`message_group_map` and `message_groups_max` of the policy, see below"),
@@ -212,6 +218,26 @@ POLICY_KINDS: Final = (
             **_DEAD_LETTERS,
         },
         (_STRATEGIES + "DiscardingDeadLetterStrategy",),
+        where="policies",
+    ),
+    Kind(
+        "abortSlowConsumerStrategy",
+        "Who does not keep up is disconnected: a subscriber of a topic whose publishers have waited for it so long. "
+        "On queues nobody waits for a slow consumer.",
+        {
+            "maxSlowDuration": used(
+                "`slow_consumer_timeout_ms` of the policy. **Differs**: without it, and with 0 and less, the broker's",
+                "30000",
+                option="policy.slow_consumer_timeout_ms",
+                read=_timeout_ms,
+            ),
+            "maxSlowCount": ignored("the time alone counts", "-1", "-1"),
+            "checkPeriod": ignored("it is not looked for, a timer runs", "30000", "30000"),
+            "abortConnection": ignored("the client is disconnected", "false", "true"),
+            "ignoreNetworkConsumers": ignored("no network of brokers", "true", "true"),
+            "name": ignored("strategies have no names"),
+        },
+        ("org.apache.activemq.broker.region.policy.AbortSlowConsumerStrategy",),
         where="policies",
     ),
     Kind(

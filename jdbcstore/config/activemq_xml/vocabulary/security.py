@@ -16,7 +16,7 @@ _NOT_RUN: Final = {
     "discardingDLQBrokerPlugin": "dead letters are kept",
     "forcePersistencyModeBroker": "who sends decides whether a message is persistent",
     "forcePersistencyModeBrokerPlugin": "who sends decides whether a message is persistent",
-    "loggingBrokerPlugin": "--log-level debug logs more, but not messages",
+    "loggingBrokerPlugin": "the log has its own events, docs/log-events.md; log.level=debug adds clients, not messages",
     "multicastTraceBrokerPlugin": "messages are not copied to the network",
     "partitionBrokerPlugin": "no network of brokers",
     "runtimeConfigurationPlugin": "the file is read once, at the start",

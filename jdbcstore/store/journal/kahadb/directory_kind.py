@@ -30,7 +30,7 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
 
     Args:
         names: of the files and directories in it.
-        stores: those of the directories that hold journals of KahaDB.
+        stores: those of the directories that hold stores, as `stores_in` tells them.
 
     Returns:
         None if it is a KahaDB directory, or nothing that is known.
@@ -60,15 +60,25 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
 
 
 def stores_in(directory: Path) -> list[str]:
-    """The directories in a directory that hold journals of KahaDB. Raises OSError."""
-    return sorted(path.name for path in directory.iterdir() if path.is_dir() and _has_journal(path))
+    """The directories in a directory that hold stores: names of those of KahaDB, and of others with the scheme that
+    serves them, ``old (amq:)``. Raises OSError."""
+    schemes = {path.name: _scheme(path) for path in directory.iterdir() if path.is_dir()}
+    return sorted(name if scheme == "kahadb:" else f"{name} ({scheme})" for name, scheme in schemes.items() if scheme)
 
 
-def _has_journal(directory: Path) -> bool:
+def _scheme(directory: Path) -> str | None:
+    """Which store a directory holds, by the names in it."""
     try:
-        return any(file_number(path.name) is not None for path in directory.iterdir())
+        names = {path.name for path in directory.iterdir()}
+        journal = directory / "journal"
+        has_amq_journal = journal.is_dir() and any(_AMQ_FILE.fullmatch(path.name) for path in journal.iterdir())
     except OSError:
-        return False
+        return None
+    if any(file_number(name) is not None for name in names):
+        return "kahadb:"
+    if has_amq_journal or "kr-store" in names:
+        return "amq:"
+    return "leveldb:" if "store-version.txt" in names or any(map(_LEVELDB_FILE.fullmatch, names)) else None
 
 
 def what_it_is(directory: Path) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 import jdbcstore
 from jdbcstore.client.outbox import Enlisted
 from jdbcstore.config.urls import open_engine
-from jdbcstore.errors import ConfigurationError, MessageTooLarge
+from jdbcstore.errors import ConfigurationError, MessageTooLarge, SchemaMismatch
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -272,6 +272,21 @@ def test_a_message_above_the_limit_is_refused(sqlite_url: str, stack: ExitStack)
     outbox = jdbcstore.enlist(driver(sqlite_url, stack).connection, JdbcOptions(message_bytes_max=1000))
     with pytest.raises(MessageTooLarge, match="message_bytes_max=1000"):
         outbox.send(SENT, "x" * 1000)
+
+
+@pytest.mark.parametrize("connected", [sqlalchemy_connection, sqlalchemy_session, driver])
+def test_a_database_without_the_tables_is_told(
+    database_url: str, stack: ExitStack, connected: Callable[[str, ExitStack], Application]
+) -> None:
+    application = connected(database_url, stack)
+    with pytest.raises(SchemaMismatch, match="jdbcstore schema upgrade URL"):
+        jdbcstore.enlist(application.connection, JdbcOptions(table_prefix="ELSE_")).send(SENT, "x")
+    application.roll_back()
+
+
+def test_psycopg_3_without_the_tables(postgresql_url: str, stack: ExitStack) -> None:
+    with pytest.raises(SchemaMismatch, match="jdbcstore schema upgrade URL"):
+        jdbcstore.enlist(psycopg3(postgresql_url, stack).connection, JdbcOptions(table_prefix="ELSE_")).send(SENT, "x")
 
 
 def test_a_store_enlists_without_being_started(sqlite_url: str, stack: ExitStack) -> None:

@@ -29,7 +29,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.transport.network import NetworkBroker
 
-__all__ = ["address_of"]
+__all__ = ["address_of", "stop"]
 
 log = logging.getLogger(__name__)
 
@@ -160,10 +160,14 @@ def _started(url: str, holder: str) -> int:
     return port
 
 
+def stop(url: str) -> None:
+    """Stop the broker that was started here, if there is one; the next program need not wait for the lease to end."""
+    running = _running.pop(url, None)
+    if running is not None and running.is_here:
+        running.thread.stop()
+
+
 @atexit.register
 def _stop_all() -> None:
-    """The next program need not wait for the lease to run out."""
-    for url, running in list(_running.items()):
-        if running.is_here:
-            del _running[url]
-            running.thread.stop()
+    for url in list(_running):
+        stop(url)

@@ -101,6 +101,7 @@ class Outbox:
             ConfigurationError: it has no destination, there is no transaction (any more), or there are too many
                 messages in it.
             MessageTooLarge: it has more than `message_bytes_max` bytes.
+            SchemaMismatch: the store's tables are not there; the text says what to run.
             Whatever the driver raises.
         """
         if message.destination is None:

@@ -289,7 +289,7 @@ class Statements:
         )
 
     def staged_delete_some(self, rows: int) -> str:
-        """Delete so many rows of a load: its job, then part and number of each. See `Dialect.gains_by_deleting_together`."""
+        """Delete so many rows of a load: its job, then part and number of each."""
         return f"DELETE FROM {self.staged} WHERE JOB=? AND (PART,NUMBER) IN (VALUES {','.join(['(?,?)'] * rows)})"
 
     def acked_delete_some(self, ranges: int) -> str:

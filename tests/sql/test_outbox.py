@@ -243,6 +243,14 @@ def without_destination(url: str, send: Callable[[], Enlisted]) -> None:
     send().send("", "x")
 
 
+def to_a_pattern(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("ORDERS.>", "x")
+
+
+def to_a_control_character(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("ORDERS,A\0B", "x")
+
+
 def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
     BulkLoad(make_url(url), JdbcOptions(), OUTBOX_JOB)
 
@@ -254,6 +262,8 @@ def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
         (not_persistent, "leave out persistent"),
         (numbered, "leave out number"),
         (without_destination, "needs a name"),
+        (to_a_pattern, "is a pattern"),
+        (to_a_control_character, "no database column takes"),
         (as_a_load, "the outbox of applications"),
     ],
 )

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
@@ -98,14 +99,15 @@ class Outbox:
             Its id.
 
         Raises:
-            ConfigurationError: it has no destination, there is no transaction (any more), or there are too many
-                messages in it.
+            ConfigurationError: it has no destination, or one that no store takes; there is no transaction (any more),
+                or there are too many messages in it.
             MessageTooLarge: it has more than `message_bytes_max` bytes.
             SchemaMismatch: the store's tables are not there; the text says what to run.
             Whatever the driver raises.
         """
         if message.destination is None:
             raise ConfigurationError("the message has no destination")
+        _check_destination(message.destination)
         if self._messages >= _MESSAGES_MAX:
             raise ConfigurationError(f"at most {_MESSAGES_MAX} messages can be sent in one transaction")
         self._connection.require_transaction()
@@ -135,3 +137,14 @@ class Outbox:
         self._connection.execute(self._insert, dict(zip(_COLUMNS, row, strict=True)))
         self._messages += 1
         return id
+
+
+def _check_destination(destination: Destination) -> None:
+    """Say to the application what the broker could only refuse later, when nobody hears of it."""
+    for element in destination.elements():
+        if element.is_wildcard:
+            raise ConfigurationError(
+                f"{element.qualified_name} is a pattern: a message in a transaction goes to destinations by their names"
+            )
+        if not element.qualified_name.isprintable():
+            raise ConfigurationError(f"{element.qualified_name!r} has characters that no database column takes")

@@ -186,7 +186,13 @@ class Intake:
                 return load
             staged = page[0]
             reason = str(error)
-            log.warning("a loaded message is refused job=%s place=%s error=%r", load.job, staged.place, reason)
+            log.warning(
+                "a message is refused, and stays in the waiting room job=%s place=%s message=%s error=%r",
+                load.job,
+                staged.place,
+                "unreadable" if isinstance(staged.message, CodecError) else staged.message.message_id,
+                reason,
+            )
             return await self._submit([], TakenIn(load, (), (staged.place,)))
 
     async def _send(self, load: WaitingLoad, page: Sequence[Staged]) -> WaitingLoad:

@@ -36,6 +36,7 @@ class Enlisted:
             ConfigurationError: a destination is none, or there is no transaction (any more).
             CodecError: a property or a value in the body has no counterpart in Java.
             MessageTooLarge: it has more bytes than `JdbcOptions.message_bytes_max`.
+            SchemaMismatch: the store's tables are not there; the text says what to run.
             TypeError, ValueError: an argument is not what it can be.
             Whatever the driver raises.
         """

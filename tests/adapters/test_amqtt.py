@@ -13,11 +13,14 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from amqtt.broker import Broker
 from amqtt.client import MQTTClient
+from amqtt.errors import PluginInitError
 from paho.mqtt.enums import CallbackAPIVersion
 
-from jdbcstore import open_store
-from jdbcstore.adapters.amqtt.memory import BrokerMemory
+from jdbcstore import Queue, open_store
+from jdbcstore.adapters.amqtt.memory import BrokerMemory, Retained
+from jdbcstore.adapters.producer import Producer
 from tests.servers.server import CHECKOUT, free_port
 from tests.waiting import wait_until
 
@@ -227,3 +230,60 @@ def test_amqtts_own_client_gets_what_it_missed(broker: MqttBroker) -> None:
     broker.has(1, 0, 20)
     broker.restart()
     assert sorted(asyncio.run(session(subscribes=False, wants=20))) == sorted(str(n).encode() for n in range(20))
+
+
+class Watched(Broker):
+    """Looks what it knows when it begins to listen."""
+
+    known: tuple[int, int] | None = None
+
+    async def _start_listeners(self) -> None:
+        session = self._sessions.get("reader", (None, None))[0]
+        self.known = (len(self._retained_messages), 0 if session is None else session.retained_messages.qsize())
+        await super()._start_listeners()
+
+
+def started(url: str) -> tuple[int, int] | None:
+    """Start a broker on a store, and stop it; how many retained and queued messages it knew before clients came."""
+
+    async def run() -> tuple[int, int] | None:
+        broker = Watched(
+            {
+                "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{free_port()}"}},
+                "plugins": {
+                    "tests.adapters.mqtt_broker.AnyName": {},
+                    "jdbcstore.adapters.amqtt.JdbcSessionPlugin": {"url": url},
+                },
+            }
+        )
+        await broker.start()
+        await broker.shutdown()
+        return broker.known
+
+    return asyncio.run(run())
+
+
+def test_everything_is_known_before_a_client_can_connect(url: str) -> None:
+    session: dict[str, Any] = {"client_id": "reader", "subscriptions": {"a": 1}, "will_message": None}
+    session |= {"will_flag": False, "will_qos": 0, "will_retain": False, "will_topic": None, "keep_alive": 60}
+    with open_store(url) as store:
+        memory = BrokerMemory(store)
+        memory.put_session(session)
+        memory.put_retained(Retained("a", b"1", 1))
+        for client_id in ("reader", "reader", "nobody"):
+            memory.put_queued(client_id, "a", b"2", 1)[1].result(TIMEOUT_S)
+    assert started(url) == (1, 2)
+    assert len(stored(url, lambda memory: list(memory.queued()))) == 2  # what was nobody's is removed
+
+
+@pytest.mark.parametrize("kind", ["sessions", "retained", "queued"])
+def test_a_broker_whose_memory_cannot_be_read_does_not_start(url: str, kind: str) -> None:
+    queue = Queue(f"amqtt.{kind}")
+    with open_store(url) as store:
+        foreign = Producer("somebody").message(queue, "hello", {})
+        store.queue_message_store(queue).add_message(foreign).result(TIMEOUT_S)
+    with pytest.raises(PluginInitError) as refused:
+        started(url)
+    assert f"of queue://amqtt.{kind} is no" in str(refused.value.__cause__)
+    with open_store(url) as store:
+        assert store.queue_message_store(queue).message_count == 1

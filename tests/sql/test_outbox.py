@@ -243,6 +243,14 @@ def without_destination(url: str, send: Callable[[], Enlisted]) -> None:
     send().send("", "x")
 
 
+def to_a_pattern(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("ORDERS.>", "x")
+
+
+def to_a_control_character(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("ORDERS,A\0B", "x")
+
+
 def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
     BulkLoad(make_url(url), JdbcOptions(), OUTBOX_JOB)
 
@@ -254,6 +262,8 @@ def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
         (not_persistent, "leave out persistent"),
         (numbered, "leave out number"),
         (without_destination, "needs a name"),
+        (to_a_pattern, "is a pattern"),
+        (to_a_control_character, "no database column takes"),
         (as_a_load, "the outbox of applications"),
     ],
 )
@@ -274,15 +284,19 @@ def test_a_message_above_the_limit_is_refused(sqlite_url: str, stack: ExitStack)
         outbox.send(SENT, "x" * 1000)
 
 
-@pytest.mark.has_tables(False)
-@pytest.mark.parametrize("connected", [sqlalchemy_connection, driver])
-def test_without_tables_it_says_how_to_make_them(
+@pytest.mark.parametrize("connected", [sqlalchemy_connection, sqlalchemy_session, driver])
+def test_a_database_without_the_tables_is_told(
     database_url: str, stack: ExitStack, connected: Callable[[str, ExitStack], Application]
 ) -> None:
     application = connected(database_url, stack)
-    with pytest.raises(SchemaMismatch, match=r"no table JDBCSTORE_STAGED.*jdbcstore schema upgrade URL"):
-        jdbcstore.enlist(application.connection).send(SENT, "x")
+    with pytest.raises(SchemaMismatch, match="jdbcstore schema upgrade URL"):
+        jdbcstore.enlist(application.connection, JdbcOptions(table_prefix="ELSE_")).send(SENT, "x")
     application.roll_back()
+
+
+def test_psycopg_3_without_the_tables(postgresql_url: str, stack: ExitStack) -> None:
+    with pytest.raises(SchemaMismatch, match="jdbcstore schema upgrade URL"):
+        jdbcstore.enlist(psycopg3(postgresql_url, stack).connection, JdbcOptions(table_prefix="ELSE_")).send(SENT, "x")
 
 
 def test_a_store_enlists_without_being_started(sqlite_url: str, stack: ExitStack) -> None:

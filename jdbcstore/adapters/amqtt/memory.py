@@ -26,8 +26,11 @@ from jdbcstore.primitives import Value
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, MessageStore, PersistenceAdapter
 
-__all__ = ["BrokerMemory", "Queued", "Retained"]
+__all__ = ["WILL_FIELDS", "BrokerMemory", "Queued", "Retained"]
 
+#: What is kept of a session as amqtt has it.
+WILL_FIELDS: Final = ("will_flag", "will_qos", "will_retain", "will_topic", "keep_alive")
+_SESSION_FIELDS: Final = {"client_id", "subscriptions", "will_message", *WILL_FIELDS}
 _SESSIONS: Final = Queue("amqtt.sessions")
 _RETAINED: Final = Queue("amqtt.retained")
 _QUEUED: Final = Queue("amqtt.queued")
@@ -75,8 +78,7 @@ class BrokerMemory:
     def sessions(self) -> Iterator[dict[str, Any]]:
         """The sessions as they were stored last; each has a ``client_id``."""
         for message in self._sessions.recover():
-            assert isinstance(message, TextMessage)
-            session = _parsed(message.text)
+            session = _session(message)
             self._session_rows[session["client_id"]] = message
             yield session
 
@@ -91,7 +93,7 @@ class BrokerMemory:
         """What sessions have not confirmed, in the order in which it was published."""
         for message in self._queued.recover():
             topic, qos = _place(message)
-            yield Queued(str(message.properties["client_id"]), topic, _data(message), qos, message)
+            yield Queued(str(message.properties.get("client_id")), topic, _data(message), qos, message)
 
     # -- while it runs -------------------------------------------------------------------------------------------
 
@@ -138,19 +140,32 @@ class BrokerMemory:
         return self._queued.remove_message(*ids)
 
 
-def _parsed(text: str | None) -> dict[str, Any]:
-    session = json.loads(text or "{}")
-    if not isinstance(session, dict) or "client_id" not in session:
-        raise CodecError(f"a message of {_SESSIONS} is no session: {(text or '')[:120]!r}")
+def _session(message: Message) -> dict[str, Any]:
+    text = message.text if isinstance(message, TextMessage) else None
+    try:
+        session = json.loads(text or "{}")
+    except ValueError:
+        session = None
+    if not isinstance(session, dict) or not session.keys() >= _SESSION_FIELDS:
+        raise CodecError(_foreign(message, "session"))
     return session
 
 
 def _place(message: Message) -> tuple[str, int]:
-    qos = message.properties["qos"]
-    assert isinstance(qos, int)
-    return str(message.properties["topic"]), qos
+    topic, qos = message.properties.get("topic"), message.properties.get("qos")
+    if not isinstance(topic, str) or not isinstance(qos, int):
+        raise CodecError(_foreign(message, "message of MQTT: it has no topic or no qos"))
+    return topic, qos
 
 
 def _data(message: Message) -> bytes:
-    assert isinstance(message, BytesMessage)
+    if not isinstance(message, BytesMessage):
+        raise CodecError(_foreign(message, "bytes message"))
     return message.body
+
+
+def _foreign(message: Message, what: str) -> str:
+    return (
+        f"message {message.message_id} of {message.destination} is no {what}: somebody else has written it; remove it,"
+        " and start again"
+    )

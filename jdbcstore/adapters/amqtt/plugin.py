@@ -17,7 +17,7 @@ import base64
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from amqtt.broker import RetainedApplicationMessage
 from amqtt.mqtt.puback import PubackPacket
@@ -25,7 +25,7 @@ from amqtt.mqtt.pubcomp import PubcompPacket
 from amqtt.mqtt.publish import PublishPacket
 from amqtt.plugins.base import BasePlugin
 
-from jdbcstore.adapters.amqtt.memory import BrokerMemory, Queued, Retained
+from jdbcstore.adapters.amqtt.memory import WILL_FIELDS, BrokerMemory, Queued, Retained
 from jdbcstore.config.urls import open_store
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.completion import Completion
@@ -35,8 +35,6 @@ __all__ = ["JdbcSessionPlugin"]
 
 log = logging.getLogger(__name__)
 
-_WILL: Final = ("will_flag", "will_qos", "will_retain", "will_topic", "keep_alive")
-
 
 class JdbcSessionPlugin(BasePlugin):
     """Persistence for amqtt's broker; give it ``url``, that of a store, which it has for itself.
@@ -44,6 +42,7 @@ class JdbcSessionPlugin(BasePlugin):
     Raises:
         ConfigurationError: the URL is wrong, or its driver is not installed.
         StoreError: the store cannot be opened.
+        CodecError: something in it is none of ours.
         LockHeld: another program has it.
     """
 
@@ -56,10 +55,15 @@ class JdbcSessionPlugin(BasePlugin):
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
-        # Here, and not at an event: amqtt would start without us if that failed.
+        # All that can fail is here, and not at an event: amqtt would start without us, and let clients in.
         self._adapter: PersistenceAdapter = open_store(self.config.url)
         self._adapter.start()
         self._memory = BrokerMemory(self._adapter)
+        try:
+            self._recovered = self._read()
+        except BaseException:
+            self._adapter.stop()
+            raise
         self._sessions: dict[str, dict[str, Any]] = {}
         #: What a session has not been sent since it connected, and what it has not confirmed, by packet id.
         self._waiting: dict[str, deque[Queued]] = {}
@@ -67,27 +71,31 @@ class JdbcSessionPlugin(BasePlugin):
 
     # -- the broker's life ---------------------------------------------------------------------------------------
 
-    async def on_broker_post_start(self) -> None:
-        """Give the broker what it knew."""
-        sessions, retained, queued = await asyncio.to_thread(self._recovered)
+    def _read(self) -> tuple[list[dict[str, Any]], list[Retained], list[Queued]]:
+        memory = self._memory
+        return list(memory.sessions()), list(memory.retained()), list(memory.queued())
+
+    async def on_broker_pre_start(self) -> None:
+        """Give the broker what it knew, before anybody can connect."""
+        sessions, retained, queued = self._recovered
+        self._recovered = [], [], []
         for stored in sessions:
             await self._restore(stored)
         for message in retained:
             self.context.retained_messages[message.topic] = RetainedApplicationMessage(
                 None, message.topic, message.data, message.qos
             )
+        orphans: list[Queued] = []  # their session was forgotten, and they were not
         for one in queued:
             session = self.context.get_session(one.client_id)
             if session is None:
-                await self._durable(self._memory.forget_queued(one))  # its session was forgotten, and it was not
+                orphans.append(one)
                 continue
             self._waiting.setdefault(one.client_id, deque()).append(one)
             await session.retained_messages.put(RetainedApplicationMessage(None, one.topic, one.data, one.qos))
+        if orphans:
+            await self._durable(self._memory.forget_queued(*orphans))
         log.info("restored sessions=%d retained=%d queued=%d", len(sessions), len(retained), len(queued))
-
-    def _recovered(self) -> tuple[list[dict[str, Any]], list[Retained], list[Queued]]:
-        memory = self._memory
-        return list(memory.sessions()), list(memory.retained()), list(memory.queued())
 
     async def _restore(self, stored: dict[str, Any]) -> None:
         client_id = stored["client_id"]
@@ -96,7 +104,7 @@ class JdbcSessionPlugin(BasePlugin):
             await self.context.add_subscription(client_id, topic, qos)
         session = self.context.get_session(client_id)
         session.clean_session = False
-        for name in _WILL:
+        for name in WILL_FIELDS:
             setattr(session, name, stored[name])
         session.will_message = None if stored["will_message"] is None else base64.b64decode(stored["will_message"])
         self._sessions[client_id] = stored
@@ -113,7 +121,7 @@ class JdbcSessionPlugin(BasePlugin):
             await self._forget(client_id)
             return
         stored = self._sessions.setdefault(client_id, {"client_id": client_id, "subscriptions": {}})
-        stored.update({name: getattr(client_session, name) for name in _WILL})
+        stored.update({name: getattr(client_session, name) for name in WILL_FIELDS})
         will = client_session.will_message
         stored["will_message"] = None if will is None else base64.b64encode(bytes(will)).decode()
         # Confirmations belong to packets of the former connection; amqtt sends what it has not heard of again.

@@ -111,21 +111,24 @@ class Transport(virtual.Transport):
         timeout_s = self.client.transport_options.get("failover_timeout_s", 0 if is_alone else _FAILOVER_TIMEOUT_S)
         deadline_s = time.monotonic() + timeout_s
         while True:
-            failure: LinkLost | None = None
-            for address in self._addresses():
-                try:
-                    return StompLink(address, options)
-                except LinkLost as error:
-                    failure = error
-            if time.monotonic() >= deadline_s:
-                raise failure or LinkLost(f"no broker has the store of {self.client.hostname} yet")
+            try:
+                return self._linked(options)
+            except LinkLost:
+                if time.monotonic() >= deadline_s:
+                    raise
             time.sleep(_PAUSE_S)
+
+    def _linked(self, options: LinkOptions) -> StompLink:
+        *others, last = self._addresses()
+        for address in others:
+            with suppress(LinkLost):
+                return StompLink(address, options)
+        return StompLink(last, options)
 
     def _addresses(self) -> list[Address]:
         hostname = self.client.hostname or "localhost"
         if self._is_embedded:
-            address = address_of(hostname)
-            return [] if address is None else [address]
+            return [address_of(hostname)]
         return parse_addresses(hostname, self.client.port or DEFAULT_PORT)
 
     def _link_options(self) -> LinkOptions:

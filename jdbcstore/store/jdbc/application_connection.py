@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from jdbcstore.errors import ConfigurationError
+from jdbcstore.errors import ConfigurationError, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import database_for, databases
 
 __all__ = ["ApplicationConnection"]
@@ -54,7 +54,29 @@ class ApplicationConnection:
         return [self._placeholder] * len(columns)
 
     def execute(self, statement: str, values: Mapping[str, Any]) -> None:
-        """Run a statement with `placeholders`."""
+        """Run a statement with `placeholders`.
+
+        Raises:
+            SchemaMismatch: its table is not there.
+            Whatever the driver raises.
+        """
+        try:
+            self._run(statement, values)
+        except Exception as error:
+            if self._says_no_table(error):
+                raise SchemaMismatch(
+                    "the database of this connection has no outbox: the store's tables are not there, or older than it,"
+                    " or have another name (JdbcOptions(table_prefix=...)); start the broker on it once, or run"
+                    f" 'jdbcstore schema upgrade URL'. The database says: {str(error).splitlines()[0]}"
+                ) from error
+            raise
+
+    def _says_no_table(self, error: Exception) -> bool:
+        driver_error = getattr(error, "orig", None) or error.__cause__ or error  # SQLAlchemy's and Django's wrap it
+        said = f"{_code(driver_error)} {driver_error}"
+        return any(words in said for words in self._dialect.no_table_words)
+
+    def _run(self, statement: str, values: Mapping[str, Any]) -> None:
         if self._alchemy is not None:
             self._alchemy.execute(text(statement), values)
             return
@@ -76,6 +98,11 @@ class ApplicationConnection:
                 " your rows are not: begin one (SQLAlchemy: engine.begin(), Django: transaction.atomic(), drivers:"
                 " BEGIN, or autocommit off)"
             )
+
+
+def _code(error: BaseException) -> str:
+    """What the server has called it, if the driver's text does not tell."""
+    return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
 
 
 def _is_djangos(connection: Any) -> bool:

@@ -81,7 +81,7 @@ class JdbcIntakeStore(IntakeStore):
         done = load.taken + load.refused
         changes: list[Change] = [(statements.load_prove, (load.job, done))]
         if load.is_outbox:
-            changes += [(statements.staged_delete_one, (load.job, part, number)) for part, number in taken.places]
+            changes += self._removes_of(load.job, taken.places)
         else:
             for part, first, last in _ranges(taken.places):
                 changes.append((statements.staged_delete, (load.job, part, first, last)))
@@ -91,6 +91,13 @@ class JdbcIntakeStore(IntakeStore):
         changes.append((statements.load_advance, (after.taken, after.refused, state, state, load.job)))
         trace = {"job": load.job, "done": after.taken + after.refused}
         return changes, [Trace(statements.load_trace, trace, is_there=True)]
+
+    def _removes_of(self, job: str, places: Sequence[StagedPlace]) -> list[Change]:
+        statements = self._adapter.statements
+        if len(places) > 1 and self._adapter.dialect.gains_by_deleting_together:
+            keys = [value for place in places for value in place]
+            return [(statements.staged_delete_some(len(places)), (job, *keys))]
+        return [(statements.staged_delete_one, (job, part, number)) for part, number in places]
 
 
 class _Bell(OutboxBell):

@@ -22,7 +22,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from jdbcstore.errors import ConfigurationError, MessageTooLarge, SchemaMismatch
+from jdbcstore.destination import Destination
+from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
@@ -75,8 +76,6 @@ class Outbox:
         self._connection = ApplicationConnection(connection)
         dialect = database_for(self._connection.database).dialect()
         statements = Statements(self._options.table_names, epoch_ms=dialect.epoch_ms)
-        self._dialect: Final = dialect.for_questions(self._options)
-        self._table: Final = statements.staged
         values = ", ".join(self._connection.placeholders(_COLUMNS))
         columns, channel = ", ".join(_COLUMNS), outbox_channel(statements)
         self._insert: Final = dialect.outbox_insert(statements.staged, columns, values, channel)
@@ -100,14 +99,15 @@ class Outbox:
             Its id.
 
         Raises:
-            ConfigurationError: it has no destination, there is no transaction (any more), or there are too many
-                messages in it.
+            ConfigurationError: it has no destination, or one that no store takes; there is no transaction (any more),
+                or there are too many messages in it.
             MessageTooLarge: it has more than `message_bytes_max` bytes.
-            SchemaMismatch: the store's tables are not there.
-            Whatever else the driver raises.
+            SchemaMismatch: the store's tables are not there; the text says what to run.
+            Whatever the driver raises.
         """
         if message.destination is None:
             raise ConfigurationError("the message has no destination")
+        _check_destination(message.destination)
         if self._messages >= _MESSAGES_MAX:
             raise ConfigurationError(f"at most {_MESSAGES_MAX} messages can be sent in one transaction")
         self._connection.require_transaction()
@@ -134,16 +134,17 @@ class Outbox:
             blob,
             message.priority,
         )
-        try:
-            self._connection.execute(self._insert, dict(zip(_COLUMNS, row, strict=True)))
-        except Exception as error:
-            # Other errors go through as they are: the application knows its driver's, or Django's, which wrap those.
-            causes = (error, error.__cause__)
-            if any(isinstance(self._dialect.map_error(one), SchemaMismatch) for one in causes if one is not None):
-                raise SchemaMismatch(
-                    f"there is no table {self._table} in this database: start the broker on it once, or run"
-                    " jdbcstore schema upgrade URL (a table_prefix goes to enlist, in JdbcOptions)"
-                ) from error
-            raise
+        self._connection.execute(self._insert, dict(zip(_COLUMNS, row, strict=True)))
         self._messages += 1
         return id
+
+
+def _check_destination(destination: Destination) -> None:
+    """Say to the application what the broker could only refuse later, when nobody hears of it."""
+    for element in destination.elements():
+        if element.is_wildcard:
+            raise ConfigurationError(
+                f"{element.qualified_name} is a pattern: a message in a transaction goes to destinations by their names"
+            )
+        if not element.qualified_name.isprintable():
+            raise ConfigurationError(f"{element.qualified_name!r} has characters that no database column takes")

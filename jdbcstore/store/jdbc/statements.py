@@ -288,6 +288,10 @@ class Statements:
             f" FROM ({given}) g LEFT JOIN {self.messages} m ON m.ID=g.L"
         )
 
+    def staged_delete_some(self, rows: int) -> str:
+        """Delete so many rows of a load: its job, then part and number of each."""
+        return f"DELETE FROM {self.staged} WHERE JOB=? AND (PART,NUMBER) IN (VALUES {','.join(['(?,?)'] * rows)})"
+
     def acked_delete_some(self, ranges: int) -> str:
         """Delete so many ranges of one row, known by where they begin."""
         return f"{self.acked_delete} AND PRIORITY=? AND FIRST_ID IN ({','.join('?' * ranges)})"

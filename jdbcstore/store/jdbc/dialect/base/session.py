@@ -59,6 +59,11 @@ class Dialect:
     needs_vacuum = False
     #: How to delete rows that are named by the primary key, looking at no other row.
     delete_by_key = "DELETE FROM {table} WHERE"
+    #: One of these is in the code or the text of what drivers of applications raise when a table is missing.
+    no_table_words: tuple[str, ...] = ()
+    #: Whether one DELETE that names several rows by their whole keys is quicker than one for each, and waits for no
+    #: other row.
+    gains_by_deleting_together = False
     #: Whether a bulk load into an empty table is faster without indexes that are made again at the end.
     gains_by_rebuilding = False
     #: The database's clock in epoch milliseconds: the time when the statement began, whatever it had to wait for.

@@ -40,6 +40,7 @@ class MySQLStatements(Dialect):
     index_hint = "FORCE INDEX ({index})"
     # Else the servers may prefer to look at all rows, and wait for those that somebody is writing just now.
     delete_by_key = "DELETE t FROM {table} t FORCE INDEX (PRIMARY) WHERE"
+    no_table_words = ("42S02", "(1146,")
     # Not by way of local time, which goes through one hour twice in autumn.
     epoch_ms = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
 

@@ -42,6 +42,8 @@ class PostgreSQLDialect(PostgreSQLStatements):
     needs_vacuum = True
     lease_lost_codes = frozenset({"22012"})  # division by zero
     locked_codes = frozenset({"55P03", "57014"})
+    no_table_words = ("42P01",)
+    gains_by_deleting_together = True
     next_term = NEXT_TERM
     #: Whether it is known if the server tells of its timeline.
     _is_history_asked = False

@@ -39,6 +39,7 @@ class SQLiteDialect(SQLiteStatements):
     has_server = False
     gains_by_rebuilding = True
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+    no_table_words = ("no such table",)
 
     @classmethod
     def keeps_uncommitted(cls, raw: Any) -> bool:

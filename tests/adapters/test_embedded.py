@@ -1,0 +1,71 @@
+"""A broker inside of a program, when it is not master any more."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from jdbcstore.adapters.celery.embedded import address_of, stop
+from jdbcstore.adapters.stomp_link import Address, LinkLost
+from jdbcstore.config.urls import open_engine
+from tests.waiting import wait_until
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    url = f"sqlite:///{tmp_path / 'laptop.db'}"
+    yield url
+    stop(url)
+
+
+@pytest.fixture
+def hold(url: str) -> Iterator[Callable[[str | None], None]]:
+    """Gives the store's lock to somebody, or to nobody."""
+    engine = open_engine(url)
+
+    def hold(holder: str | None) -> None:
+        until_ms = 0 if holder is None else time.time_ns() // 1_000_000 + HOUR_MS
+        with engine.begin() as connection:
+            change = text("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = :holder, TIME = :until_ms WHERE ID = 1")
+            assert connection.execute(change, {"holder": holder, "until_ms": until_ms}).rowcount == 1
+
+    yield hold
+    engine.dispose()
+
+
+def address_or_reason(url: str) -> Address | str:
+    try:
+        return address_of(url)
+    except LinkLost as error:
+        return str(error)
+
+
+def test_who_has_lost_the_lease_gives_the_address_of_the_new_master(
+    url: str, hold: Callable[[str | None], None]
+) -> None:
+    own = address_of(url)
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        hold(f"kombu-127.0.0.1:{port}")
+        wait_until(lambda: address_or_reason(url) == ("127.0.0.1", port), lambda: str(address_or_reason(url)))
+    assert "is not master" in str(address_or_reason(url))  # it is held by one that does not answer
+    hold("shop-broker")
+    assert "shop-broker is, a broker of its own: connect to its address" in str(address_or_reason(url))
+    hold(None)
+    wait_until(lambda: address_or_reason(url) == own, lambda: str(address_or_reason(url)))
+
+
+def test_the_store_of_a_broker_of_its_own_is_told(url: str, hold: Callable[[str | None], None]) -> None:
+    address_of(url)
+    stop(url)
+    hold("shop-broker")
+    with pytest.raises(LinkLost, match="shop-broker is, a broker of its own"):
+        address_of(url)

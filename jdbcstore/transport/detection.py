@@ -16,7 +16,7 @@ from jdbcstore.addresses import Protocol
 from jdbcstore.transport.seats import Seats
 from jdbcstore.transport.tls_transport import peer_name
 
-__all__ = ["Detection", "detect"]
+__all__ = ["Detection", "Undecided", "detect"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,30 @@ def detect(data: bytes) -> Protocol | None:
     return Protocol.OPENWIRE if magic == _OPENWIRE else None
 
 
+class Undecided:
+    """Those of whom it is not known yet what they speak."""
+
+    def __init__(self) -> None:
+        self._all: set[Detection] = set()
+        self._is_over = False
+
+    def enter(self, detection: Detection) -> bool:
+        """A client is there; False if that is in the moment of the end, and nobody would decide."""
+        if not self._is_over:
+            self._all.add(detection)
+        return not self._is_over
+
+    def leave(self, detection: Detection) -> None:
+        """It is decided, or the client is gone."""
+        self._all.discard(detection)
+
+    def abort(self) -> None:
+        """End them all, and whoever comes."""
+        self._is_over = True
+        for detection in list(self._all):
+            detection.abort()
+
+
 class Detection(asyncio.Protocol):
     """The protocol of a socket until it is known what its client speaks.
 
@@ -57,7 +81,7 @@ class Detection(asyncio.Protocol):
         loop: tells the time.
         connections: by protocol, what makes the connection that goes on with the socket.
         seats: it has one.
-        undecided: all there are; it is one of them until it is decided, and whoever ends the server ends it.
+        undecided: it is one of them until it is decided, and whoever ends the server ends it.
         timeout_s: how long that may take.
     """
 
@@ -66,7 +90,7 @@ class Detection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         connections: Mapping[Protocol, Callable[[], asyncio.Protocol]],
         seats: Seats,
-        undecided: set[Detection],
+        undecided: Undecided,
         timeout_s: float,
     ) -> None:
         self._loop = loop
@@ -84,7 +108,9 @@ class Detection(asyncio.Protocol):
         """A client is there."""
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_name(transport)
-        self._undecided.add(self)
+        if not self._undecided.enter(self):
+            self._transport.abort()
+            return
         self._is_seated = True
         if not self._seats.take(self._address):
             self._end("there are as many clients as there may be (connections_max, connections_per_address_max)")
@@ -130,7 +156,7 @@ class Detection(asyncio.Protocol):
     def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._undecided.discard(self)
+        self._undecided.leave(self)
         if self._is_seated:
             self._is_seated = False
             self._seats.leave(self._address)

@@ -28,7 +28,7 @@ from jdbcstore.broker.server import ListenError
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.transport.arrivals import Arrivals
-from jdbcstore.transport.detection import Detection
+from jdbcstore.transport.detection import Detection, Undecided
 from jdbcstore.transport.peer_certificate import PeerCertificate
 from jdbcstore.transport.peer_watch import PeerWatch, Stall, probe
 from jdbcstore.transport.seats import Seats
@@ -281,7 +281,7 @@ class SocketServer:
         self._listening: list[Acceptor] = []
         self._files_timer: asyncio.TimerHandle | None = None
         self._watch: PeerWatch | None = None
-        self._undecided: set[Detection] = set()
+        self._undecided = Undecided()
         self._seats = Seats(broker.options.connections_max, broker.options.connections_per_address_max)
         self._origins = Origins(broker.options.websocket_origins)
         self.arrivals = Arrivals(broker.loop)
@@ -378,8 +378,7 @@ class SocketServer:
             self._files_timer.cancel()
         if self._handshakes is not None:
             self._handshakes.abort()
-        for undecided in list(self._undecided):
-            undecided.abort()
+        self._undecided.abort()
 
     async def close_connections(self, timeout_s: float) -> None:
         """Close all connections; returns when they are, or at the timeout, when `abort_connections` has to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, PersistenceAdapter, open_store, running
+from jdbcstore.broker import runner
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.config.urls import open_spool
@@ -34,6 +36,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(authority: Authority) -> Identity:
     """The certificate of the broker."""
     return authority.identity("broker")
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker runs on either event loop."""
+    if request.param == "asyncio":
+        monkeypatch.setattr(runner, "run_in_loop", asyncio.run)
 
 
 @pytest.fixture

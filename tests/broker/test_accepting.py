@@ -6,10 +6,18 @@ import asyncio
 import os
 import resource
 import socket
+import threading
+from contextlib import ExitStack
 
 import pytest
 
+from jdbcstore import Broker, BrokerOptions, running
+from jdbcstore.addresses import SCHEMES
 from jdbcstore.broker.acceptor import Acceptor
+from jdbcstore.store.memory import MemoryPersistenceAdapter
+from jdbcstore.transport.tls import TlsOptions
+from tests.broker.client import Client
+from tests.certificates import Identity
 
 
 class Greeter(asyncio.Protocol):
@@ -59,3 +67,27 @@ def test_one_of_two_addresses_that_is_taken_frees_the_other(monkeypatch: pytest.
             socket.create_server(("127.0.0.1", port)).close()
 
     asyncio.run(live())
+
+
+@pytest.mark.usefixtures("any_loop")
+@pytest.mark.parametrize("scheme", {spoken: scheme for scheme, spoken in SCHEMES.items()}.values())  # one name for each
+def test_who_is_accepted_in_the_moment_of_the_end_is_closed(
+    monkeypatch: pytest.MonkeyPatch, server: Identity, scheme: str
+) -> None:
+    accepted = threading.Event()
+    arrive = Acceptor._arrive
+
+    async def arrive_late(self: Acceptor, client: socket.socket) -> None:
+        accepted.set()
+        while self.sockets:  # until it is closed
+            await asyncio.sleep(0.01)
+        await arrive(self, client)
+
+    monkeypatch.setattr(Acceptor, "_arrive", arrive_late)
+    options = BrokerOptions(bind=f"{scheme}://127.0.0.1:0", connect_timeout_s=600.0, stop_timeout_s=600.0)
+    tls = TlsOptions(certificate=str(server.certificate), key=str(server.key))
+    with ExitStack() as stack:
+        with running(Broker(MemoryPersistenceAdapter(), options, tls=tls)) as address:
+            client = stack.enter_context(Client(address))
+            assert accepted.wait(60)
+        assert client.is_closed()

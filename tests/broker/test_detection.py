@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import ExitStack
 
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, running
-from jdbcstore.broker import runner
 from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.wire_format import WireFormat
@@ -17,14 +16,9 @@ from tests.broker.conftest import OpenClient, StartBroker
 from tests.waiting import wait_until
 
 BIND = "auto://127.0.0.1:0"
+pytestmark = pytest.mark.usefixtures("any_loop")
+
 INFO = ConnectionCodec(Encoding(12)).marshal(WireFormat().info())
-
-
-@pytest.fixture(params=["uvloop", "asyncio"], autouse=True)
-def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker runs on either event loop."""
-    if request.param == "asyncio":
-        monkeypatch.setattr(runner, "run_in_loop", asyncio.run)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 10_000])
@@ -79,7 +73,7 @@ def test_who_has_said_nothing_yet_has_a_seat(start_broker: StartBroker, open_cli
 
 def test_a_broker_that_stops_does_not_wait_for_those_who_say_nothing() -> None:
     options = BrokerOptions(bind=BIND, connect_timeout_s=600.0, stop_timeout_s=600.0)
-    with running(Broker(MemoryPersistenceAdapter(), options)) as address:
-        silent = Client(address)
-    with silent:
+    with ExitStack() as stack:
+        with running(Broker(MemoryPersistenceAdapter(), options)) as address:
+            silent = stack.enter_context(Client(address))
         assert silent.is_closed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -19,7 +18,6 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from jdbcstore import Broker, ConfigurationError, PersistenceAdapter
-from jdbcstore.broker import runner
 from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import TlsOptions, openssl_cipher
 from tests.broker.client import Address, Client
@@ -29,13 +27,6 @@ from tests.certificates import Authority, Identity
 from tests.waiting import wait_until
 
 BIND = "stomp+ssl://127.0.0.1:0"
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker runs on either event loop."""
-    if request.param == "asyncio":
-        monkeypatch.setattr(runner, "run_in_loop", asyncio.run)
 
 
 def tls_options(server: Identity, **options: object) -> TlsOptions:

@@ -81,8 +81,11 @@ class _EtcdMember(Member):
             return False
 
     def is_ready(self) -> bool:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/version", timeout=_HEALTH_S) as answer:
-            return bool(json.load(answer)["etcdcluster"] != "not_decided")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/version", timeout=_HEALTH_S) as answer:
+                return bool(json.load(answer)["etcdcluster"] != "not_decided")
+        except OSError:  # on a busy machine a member may take longer to answer
+            return False
 
 
 class _ZooKeeperMember(Member):

@@ -189,8 +189,8 @@ class Client(ClientRequests):
         self.hold()
 
         def gone(_: bool) -> None:
-            if not self.is_over:
-                then()
+            if not self.is_over:  # somebody who waited, too, may have the id now: that one is the last connection then
+                self._leave_last_connection(connection_id, then)
             self.let_go()
 
         last.when_gone(gone)

@@ -252,9 +252,11 @@ class InDoubt:
         notes: list[Callable[[BaseException | None], None]] = []
 
         def done(_: None, error: BaseException | None) -> None:
-            for note in notes:
-                note(error)
-            self._decided(transaction_id, doubt, error)
+            try:
+                for note in notes:
+                    note(error)
+            finally:
+                self._decided(transaction_id, doubt, error)
             if error is not None:
                 answer(error)
                 return
@@ -264,13 +266,12 @@ class InDoubt:
         if not doubt.is_stored:
             done(None, None)
             return
-        try:
+        try:  # notes come first: what fails here must not have been submitted
+            notes.extend(self._router.note_unplaced(message, publisher) for message in (*doubt.queued, *published))
             completion = self._store().commit_prepared(transaction_id)
         except JdbcStoreError as error:
-            self._decided(transaction_id, doubt, error)
-            answer(error)
+            done(None, error)
             return
-        notes += [self._router.note_unplaced(message, publisher) for message in (*doubt.queued, *published)]
         self._broker.completions.expect(completion, done, None)
 
     def roll_back(self, transaction_id: XATransactionId, answer: Answer) -> None:

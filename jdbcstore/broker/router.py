@@ -301,7 +301,7 @@ class Router:
         return _store_of(_note_taker(target, message))
 
     def note_unplaced(self, message: Message, publisher: Publisher | None) -> Answer:
-        """Take note of a message that a commit makes visible which was submitted just now, at a place that only the
+        """Take note of a message that a commit makes visible which is submitted next, at a place that only the
         store knows. Returns what has to be told when the store has answered."""
         if message.destination is None:
             raise ValueError("a message needs a destination")

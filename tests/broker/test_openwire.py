@@ -17,7 +17,7 @@ from jdbcstore.errors import (
     TransientStoreError,
     UnknownTransaction,
 )
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId, XATransactionId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.transactions import xa_throwable_of
@@ -216,6 +216,39 @@ def test_a_connection_that_comes_back_ends_what_is_left_of_its_last_one(address:
             assert left_over.read() is None
             lost = c.MessageAck(destination=A, consumer_id=client.consumer_id(7), ack_type=c.ACK_DELIVERED)
             assert type(client.ask(lost)) is c.Response  # of the former life: nothing to complain of
+
+
+def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        producer, xid = ProducerId(client.name, 1, 1), XATransactionId(1, b"global", b"branch")
+        client.ask(c.TransactionInfo(transaction_id=xid, type=0))
+        message = TextMessage(
+            producer_id=producer,
+            destination=A,
+            message_id=MessageId(producer, 1),
+            persistent=True,
+            transaction_id=xid,
+        )
+        message.text = "kept"
+        client.ask(message)
+        assert isinstance(client.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
+        assert "commit it or roll it back" in error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=6)))[1]
+        assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
+        client.subscribe(A)
+        assert client.text() == "kept"
+
+
+def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker: StartBroker) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0", statistics_support=True)
+    with OpenWireClient(address) as client:
+        producer = ProducerId(client.name, 1, 1)
+        asked = TextMessage(
+            producer_id=producer,
+            destination=Queue("ActiveMQ.Statistics.Broker"),
+            message_id=MessageId(producer, 1),
+            reply_to=TempQueue("ID:nobody:1"),
+        )
+        assert error_of(client.ask(asked))[0] == "org.apache.activemq.DestinationDoesNotExistException"
 
 
 def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(address: Address) -> None:

@@ -175,6 +175,10 @@ def _step(
             if is_open:
                 return transactions.prepare(transaction_id, request)
             transactions.require_prepared(transaction_id)
+    elif step is _Step.FORGET:
+        if is_prepared:  # only what was decided without its transaction manager can be forgotten
+            raise ProtocolError(f"Transaction '{name}' is prepared: commit it or roll it back, it cannot be forgotten")
+        transactions.abort(name)
     elif is_prepared:
         if step in (_Step.COMMIT_TWO_PHASE, _Step.COMMIT_ONE_PHASE):
             transactions.commit_prepared(transaction_id, request)

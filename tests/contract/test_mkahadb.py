@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.config.urls import open_store
+from jdbcstore.destination import Queue
+from jdbcstore.store.contract import Commit
+from jdbcstore.store.disk import DiskFile
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
     DurableTopicContract,
     DurableTransactionContract,
     OpenAdapter,
+    text_message,
 )
 
 
@@ -31,3 +35,31 @@ class TestPerDestinationTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"mkahadb:{tmp_path / 'm'}?perDestination=true")
+
+
+def test_each_step_over_several_stores_is_on_the_disk_before_the_next_also_when_it_is_forced_periodically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[str, bool]] = []  # which store, and whether it was forced or written
+    write, sync = DiskFile.write, DiskFile.sync
+
+    def watched_write(file: DiskFile, data: bytes, offset: int) -> None:
+        steps.append((file.path.parent.name, False))
+        write(file, data, offset)
+
+    def watched_sync(file: DiskFile) -> None:
+        sync(file)
+        steps.append((file.path.parent.name, True))
+
+    url = f"mkahadb:{tmp_path}?perDestination=true&journalDiskSyncStrategy=periodic&journalDiskSyncInterval=3600000"
+    with open_store(url) as adapter:
+        stores = [adapter.queue_message_store(Queue(name)) for name in ("A", "B")]
+        adds = [(store, text_message(n, destination=store.destination)) for n, store in enumerate(stores)]
+        with monkeypatch.context() as watched:
+            watched.setattr(DiskFile, "write", watched_write)
+            watched.setattr(DiskFile, "sync", watched_sync)
+            adapter.commit_together(Commit(adds=adds)).result(60)
+    a, b, outcome = "queue#3a#2f#2fA", "queue#3a#2f#2fB", "txStore"
+    in_both = [(a, False), (b, False), (a, True), (b, True)]
+    decided = [(outcome, False), (outcome, True)]
+    assert [step for step in steps if step[0] in (a, b, outcome)] == [*in_both, *decided, *in_both, *decided]

@@ -255,6 +255,24 @@ class Committer(CommitTarget[Write]):
             self.commits.break_off(error)
             raise
 
+    def force(self) -> None:
+        """Return when everything that was submitted before survives a power failure. Not in the thread itself.
+
+        Raises:
+            StoreError: nobody knows what is on the disk.
+            LeaseLost: we are not master any more.
+        """
+        completion: Completion[None] = Completion()
+        self.submit(Write(completion, is_alone=True, task=self._force))
+        completion.result()
+
+    def _force(self) -> None:
+        try:
+            self._appender.force()
+        except StoreError as error:
+            self.commits.break_off(error)
+            raise OutcomeUnknown(f"written, but not surely: {error}") from error
+
     def _run_task(self, task: Callable[[], object]) -> None:
         try:
             task()

@@ -10,10 +10,14 @@ from typing import Any
 import plyvel
 import pytest
 
+from jdbcstore.config.urls import open_store
+from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, StoreError
-from jdbcstore.store.journal.leveldb.index_reader import read_index
+from jdbcstore.store.journal.leveldb import recovery
+from jdbcstore.store.journal.leveldb.index_reader import read_index, snapshots
 from jdbcstore.store.journal.leveldb.log import log_files
 from jdbcstore.store.journal.leveldb.recovery import recover
+from jdbcstore.testing import text_message
 from tests.unit.leveldb.directories import SAMPLE, contents
 
 INDEX = "0000000000034565.index"
@@ -151,3 +155,28 @@ def test_an_index_is_what_leveldb_says_of_it_with_tables_and_snappy(directory: P
         changed = dict(database)
     assert list(index.glob("*.ldb"))
     assert read_index(index) == changed
+
+
+def test_a_snapshot_that_a_broker_replaces_meanwhile_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def go_on(number: int) -> None:
+        with open_store(f"leveldb:{tmp_path / 'd'}") as store:
+            store.queue_message_store(Queue("Q")).add_message(text_message(number)).result(60)
+
+    go_on(1)
+    calls: list[Path] = []
+
+    def read_late(path: Path) -> dict[bytes, bytes]:
+        calls.append(path)
+        if len(calls) == 1:
+            monkeypatch.setattr(recovery, "read_index", read_index)
+            go_on(2)
+        return read_index(path)
+
+    monkeypatch.setattr(recovery, "read_index", read_late)
+    found = recovery.recover(tmp_path / "d")
+    assert len(calls) == 1
+    assert [found.snapshot] == list(snapshots(tmp_path / "d"))
+    assert not found.state.remarks
+    assert len(next(iter(found.state.collections.values())).entries) == 2

@@ -12,8 +12,22 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.contract import SupportsTopics, SupportsTransactions
+from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
 from jdbcstore.store.journal.leveldb.index_reader import read_index, snapshots
 from jdbcstore.store.journal.leveldb.java_counters import collection_meta, log_positions, log_references
+from jdbcstore.store.journal.leveldb.log import LevelDBFormat, log_files
+from jdbcstore.store.journal.leveldb.message_reader import MessageReader
+from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.leveldb.records import (
+    ADD_COLLECTION,
+    ADD_ENTRY,
+    QUEUE,
+    SEQUENCE,
+    CollectionRecord,
+    EntryRecord,
+    framed,
+)
 from jdbcstore.store.journal.leveldb.recovery import recover
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
@@ -113,5 +127,39 @@ def test_activemq_numbers_messages_of_a_topic_behind_its_subscriptions(tmp_path:
     topic = next(key for key, one in collections.items() if one.name == "topic://T")
     queue = next(key for key, one in collections.items() if one.name == "queue://Q")
     (subscription,) = collections.keys() - {topic, queue}
-    expected = [(queue, 10, 10), (topic, 0, 10), (subscription, 0, None)]
+    expected = [(queue, 10, 10), (topic, 0, None), (subscription, 0, None)]
+    assert collections[subscription].position == 0  # so it does without this snapshot, too, after a kill
     assert read_index(path)[b":collection-meta"] == collection_meta(expected)
+
+
+def test_what_is_not_understood_stays_in_snapshots_and_keeps_its_files(directory: Path) -> None:
+    """A queue whose name cannot be parsed, and a collection of an unknown type."""
+    known = contents(directory)["queues"]
+    state = recover(directory).state
+    first = next(place for one in state.collections.values() if one.type == QUEUE for place in one.entries.values())
+    last = max(log_files(directory))
+    strange = [
+        framed(ADD_COLLECTION, CollectionRecord(70, QUEUE, b"queue://").written()),
+        framed(ADD_ENTRY, EntryRecord(70, SEQUENCE.pack(5), *first).written()),
+        framed(ADD_COLLECTION, CollectionRecord(71, 9, b"of another time").written()),
+        framed(ADD_ENTRY, EntryRecord(71, SEQUENCE.pack(6), *first).written()),
+    ]
+    writer = JournalWriter(directory, LevelDBFormat(), LevelDBOptions())
+    writer.open()
+    writer.append(strange)
+    writer.close()
+    assert last in log_files(directory)
+    for _ in range(2):  # the second time from the snapshot of the first
+        with open_store(f"leveldb:{directory}") as store:
+            assert isinstance(store, LevelDBPersistenceAdapter)
+            for name in known:
+                store.remove_destination(Queue(name.removeprefix("queue://"))).result(30)
+            store.queue_message_store(Queue("Q.NEW")).add_message(text_message(1)).result(30)
+            store.remove_unneeded_files()
+        found = recover(directory)
+        assert found.is_from_index
+        assert found.state.collections[70].entries == {5: first}
+        assert (found.state.collections[71].type, found.state.collections[71].entries) == (9, {6: first})
+        reader = MessageReader(directory, found.files)
+        assert reader.message(*first, 5).message_id is not None
+        reader.close()

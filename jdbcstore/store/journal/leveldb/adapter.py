@@ -449,6 +449,6 @@ def _check_name(destination: Destination) -> None:
     if destination.is_composite or destination.is_wildcard:
         raise ConfigurationError(f"{name} names several destinations; a store keeps one")
     try:
-        name.encode()
+        name.encode("utf-8", "surrogateescape")  # what a broker of another time has written is served
     except UnicodeEncodeError:
         raise ConfigurationError(f"{name!r} has characters that the log does not take") from None

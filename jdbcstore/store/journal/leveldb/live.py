@@ -18,6 +18,7 @@ from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PRIORITY_LEVELS
 from jdbcstore.store.journal.leveldb.ordered import Ordered
+from jdbcstore.store.journal.leveldb.state import Collection
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -242,6 +243,8 @@ class Live:
         self._by_id: dict[int, LiveDestination] = {}
         #: How many messages refer to each file of the log.
         self.references: Counter[int] = Counter()
+        #: Collections that are not understood. Snapshots go on holding them, and their files stay.
+        self.unknown: list[Collection] = []
 
     def of(self, destination: Destination) -> LiveDestination:
         """The one, made known."""

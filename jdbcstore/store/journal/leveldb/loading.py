@@ -75,15 +75,19 @@ class _Loading:
     def run(self) -> Loaded:
         collections = self._state.collections.values()
         self._live.last_key = max(self._state.collections, default=0)
+        # In this order: subscriptions refer to topics, transactions to both.
+        for kinds, take in (
+            ((QUEUE, TOPIC), self._destination),
+            ((SUBSCRIPTION,), self._subscription),
+            ((TRANSACTION,), self._transaction),
+        ):
+            for one in collections:
+                if one.type in kinds and not take(one):
+                    self._keep(one)
         for one in collections:
-            if one.type in (QUEUE, TOPIC):
-                self._destination(one)
-        for one in collections:
-            if one.type == SUBSCRIPTION:
-                self._subscription(one)
-        for one in collections:
-            if one.type == TRANSACTION:
-                self._transaction(one)
+            if one.type not in (QUEUE, TOPIC, SUBSCRIPTION, TRANSACTION):
+                _LOG.warning("collection %d is of an unknown type (%d), it stays where it is", one.key, one.type)
+                self._keep(one)
         for one in self._state.displaced:
             if one.type == QUEUE and (name := self._name(one)) is not None:
                 self._add_displaced(self._live.of(name), one.entries.items())
@@ -91,22 +95,29 @@ class _Loading:
         wire_version, is_compressed = self._looks()
         return Loaded(self._live, self._displaced, wire_version, is_compressed)
 
+    def _keep(self, one: Collection) -> None:
+        """What is not understood stays: in snapshots, and the files in which its messages stand."""
+        self._live.unknown.append(one)
+        for place in one.places():
+            self._live.references[self._reader.base(place.location)] += 1
+
     def _name(self, one: Collection) -> Destination | None:
         kind = Topic if one.type == TOPIC else Queue
         try:
             return parse_destination(one.name, kind)
         except ConfigurationError as error:
-            _LOG.warning("collection %d is left out: %s", one.key, error)
+            _LOG.warning("collection %d is not used, it stays where it is: %s", one.key, error)
             return None
 
-    def _destination(self, one: Collection) -> None:
+    def _destination(self, one: Collection) -> bool:
+        """Take a queue or a topic; whether it is understood."""
         name = self._name(one)
         if name is None:
-            return
+            return False
         where = self._live.of(name)
         if where.key:  # twice: the replay of an original that went on after a loss
             self._add_displaced(where, one.entries.items())
-            return
+            return True
         where.key, where.last = one.key, one.last
         where.is_kept = isinstance(name, Queue) and self._options.is_kept(name)
         self._by_key[one.key] = where
@@ -121,6 +132,7 @@ class _Loading:
                 is_new=False,
             )
         self._add_displaced(where, one.displaced)
+        return True
 
     def _read(self, places: list[tuple[int, Place]]) -> Iterator[tuple[int, Place, Message | None]]:
         for start in range(0, len(places), _READ_AT_ONCE):
@@ -143,15 +155,16 @@ class _Loading:
             if message is not None:
                 self._displaced.append((where, LiveMessage(sequence, place.location, place.length, message)))
 
-    def _subscription(self, one: Collection) -> None:
+    def _subscription(self, one: Collection) -> bool:
+        """Take a durable subscription; whether it is understood."""
         try:
             record = one.subscription
         except Malformed:
-            return  # recovery has told
+            return False  # recovery has told
         where = self._by_key.get(record.topic_key)
         if where is None:
             _LOG.warning("the subscription %s:%s has no topic any more", record.client_id, record.subscription_name)
-            return
+            return False
         subscribed = record.subscribed_destination_name or record.destination_name
         try:
             asked: Destination = parse_destination(subscribed, Topic) if subscribed else where.destination
@@ -166,15 +179,18 @@ class _Loading:
         for sequence, message in where.messages.items():
             if is_pending(one, sequence):
                 subscription.pending.add(message)
+        return True
 
-    def _transaction(self, one: Collection) -> None:
+    def _transaction(self, one: Collection) -> bool:
+        """Take a transaction in doubt; whether it is understood."""
         try:
             xid = unmarshal(one.meta)
         except CodecError as error:
-            _LOG.warning("a transaction in doubt cannot be read, its messages are left out: %s", error)
-            return
+            _LOG.warning("a transaction in doubt cannot be read, it stays where it is: %s", error)
+            return False
         if not isinstance(xid, XATransactionId):
-            return
+            _LOG.warning("collection %d names no transaction, it stays where it is: %r", one.key, xid)
+            return False
         transaction = LiveTransaction(one.key, xid, is_each=one.is_each)
         for number, place, message in self._read(sorted(one.entries.items())):
             self._note_newest(place)
@@ -197,6 +213,7 @@ class _Loading:
             hide(where, ack, is_each=one.is_each)
             transaction.acks.append(ack)
         self._live.transactions[xid] = transaction
+        return True
 
     def _looks(self) -> tuple[int | None, bool]:
         """How the newest message is written."""

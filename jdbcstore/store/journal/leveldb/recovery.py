@@ -35,6 +35,10 @@ VERSION_FILE: Final = "store-version.txt"
 #: that ActiveMQ made of it has another position.
 OURS: Final = b":jdbcstore"
 STASH: Final = "stash"
+#: How often a directory is read in which files go meanwhile.
+_TRIES: Final = 5
+#: Files of the log, and snapshots.
+_KEPT: Final = re.compile(r"[0-9a-fA-F]{16}\.(log|index)")
 _VERSION: Final = re.compile(r"activemq_leveldb_store:(\d+)")
 
 
@@ -75,7 +79,7 @@ class Recovered:
 
 
 def recover(directory: Path, log_directory: Path | None = None) -> Recovered:
-    """Read a directory; nothing is changed.
+    """Read a directory; nothing is changed. A broker may run on it: if files go meanwhile it is read once more.
 
     Args:
         directory: of the store.
@@ -85,6 +89,32 @@ def recover(directory: Path, log_directory: Path | None = None) -> Recovered:
         ConfigurationError: there is no LevelDB store, or one of a later version.
         StoreError: it cannot be read.
     """
+    for _ in range(_TRIES):
+        before = _names(directory, log_directory)
+        try:
+            found = _recover(directory, log_directory)
+        except StoreError:
+            if before <= _names(directory, log_directory):
+                raise
+            continue
+        if before <= _names(directory, log_directory):
+            return found
+    raise StoreError(
+        f"{directory}: a broker removes files faster than they are read; try again when it has less to do, or stop it"
+    )
+
+
+def _names(directory: Path, log_directory: Path | None) -> set[Path]:
+    """Files of the log and snapshots of the index that there are. Those that come are no matter, those that go are."""
+    places = [place for place in {directory, log_directory or directory} if place.is_dir()]
+    found: set[Path] = set()
+    for place in places:
+        with reading(str(place)):
+            found.update(path for path in place.iterdir() if _KEPT.fullmatch(path.name))
+    return found
+
+
+def _recover(directory: Path, log_directory: Path | None) -> Recovered:
     require_version(directory)
     remarks: list[str] = []
     stash = stashed(directory)

@@ -32,6 +32,7 @@ from jdbcstore.store.journal.leveldb.records import (
     XaAck,
 )
 from jdbcstore.store.journal.leveldb.recovery import OURS
+from jdbcstore.store.journal.leveldb.state import Collection
 from jdbcstore.store.journal.leveldb.varints import tagged_varint
 
 __all__ = ["index_entries", "snapshot_path", "write_snapshot"]
@@ -129,6 +130,9 @@ def index_entries(
         numbers = [one.number for one in transaction.adds] + [one.number for one in transaction.acks]
         meta.append((transaction.key, len(transaction.adds), max(numbers, default=None)))
         yield from _transaction(transaction, live, reader, wire_version)
+    for one in live.unknown:
+        meta.append((one.key, len(one.entries), one.last or None))
+        yield from _unknown(one)
     references = {base: live.references.get(base, 0) for base in logs}
     yield b":log-refs", log_references(references, before.get(b":log-refs", b""))
     yield b":collection-meta", collection_meta(meta, before.get(b":collection-meta", b""))
@@ -156,6 +160,19 @@ def _destination(where: LiveDestination) -> Iterator[tuple[bytes, bytes]]:
     yield _collection(where.key, kind, where.destination.qualified_name.encode("utf-8", "surrogateescape"))
     for sequence, message in list(where.messages.items()):
         yield _key(where.key, SEQUENCE.pack(sequence)), _place(message)
+
+
+def _unknown(one: Collection) -> Iterator[tuple[bytes, bytes]]:
+    """A collection as it was found."""
+    if one.meta:  # else no record names it
+        yield _collection(one.key, one.type, one.meta)
+    if one.type == SUBSCRIPTION:
+        yield _key(one.key, ACK_POSITION), tagged_varint(3, one.position)
+    for sequence, place in one.entries.items():
+        yield _key(one.key, SEQUENCE.pack(sequence)), EntryRecord(0, b"", *place).written(indexed=True)
+    for number, ack in one.acks.items():
+        record = EntryRecord(one.key, SEQUENCE.pack(number), meta=ack.written())
+        yield _key(one.key, record.key), record.written()
 
 
 def _transaction(

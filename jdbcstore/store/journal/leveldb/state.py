@@ -84,6 +84,11 @@ class Collection:
         """Of a queue or a topic, its qualified name."""
         return self.meta.decode("utf-8", "surrogateescape")
 
+    def places(self) -> list[Place]:
+        """Where the messages stand that it refers to."""
+        acked = [Place(one.location, one.length) for one in self.acks.values()]
+        return [*self.entries.values(), *(place for _, place in self.displaced), *acked]
+
     @property
     def subscription(self) -> SubscriptionRecord:
         """Of a subscription. Raises `Malformed`."""

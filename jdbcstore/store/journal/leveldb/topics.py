@@ -28,7 +28,7 @@ class LevelDBTopicMessageStore(LevelDBMessageStore, TopicMessageStore):
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
-        live = self._adapter.opened()
+        self._adapter.opened()
         self._check(info)
         asked = self.where.asked
         with self._adapter.order:
@@ -46,7 +46,7 @@ class LevelDBTopicMessageStore(LevelDBMessageStore, TopicMessageStore):
                             asked[info.key] = known
 
             asked[info.key] = info
-            part = Subscribe(self.where, info, live.given, retroactive=retroactive)
+            part = Subscribe(self.where, info, retroactive=retroactive)
             return self.submit_alone(part, undo)
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:

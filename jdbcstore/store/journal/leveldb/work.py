@@ -520,6 +520,7 @@ class Forget(Purge):
         if where.key and not where.hidden:
             plan.remove_collection(where.key)
             plan.effects.append(partial(setattr, where, "key", 0))
+            plan.effects.append(partial(setattr, where, "last", 0))  # a collection of this name begins anew
         plan.effects.append(partial(setattr, where, "is_kept", False))
 
 
@@ -544,6 +545,8 @@ class DeleteAll(_Small):
         for where in live.destinations.values():
             if where.key:
                 plan.remove_collection(where.key)
+        for one in live.unknown:
+            plan.remove_collection(one.key)
         plan.record(trace_remarks.forgotten())
         plan.effects.append(partial(_empty, live))
 
@@ -553,9 +556,10 @@ def _empty(live: Live) -> None:
     live.producers.clear()
     live.seen.clear()
     live.references.clear()
+    live.unknown.clear()
     live.expirations.clear()
     for where in live.destinations.values():
-        where.key, where.is_kept = 0, False
+        where.key, where.last, where.is_kept = 0, 0, False
         where.messages.clear()
         where.numbers.all.clear()
         where.numbers.levels = None
@@ -570,16 +574,14 @@ class Subscribe(_Small):
     Args:
         where: the topic.
         info: whose, and what of.
-        after: the sequence behind which it begins.
-        retroactive: whether it begins with the oldest message instead.
+        retroactive: whether it begins with the oldest message, not behind the last.
     """
 
-    __slots__ = ("after", "info", "is_retroactive", "where")
+    __slots__ = ("info", "is_retroactive", "where")
 
-    def __init__(self, where: LiveDestination, info: SubscriptionInfo, after: int, *, retroactive: bool) -> None:
+    def __init__(self, where: LiveDestination, info: SubscriptionInfo, *, retroactive: bool) -> None:
         self.where = where
         self.info = info
-        self.after = after
         self.is_retroactive = retroactive
 
     def plan(self, plan: Plan) -> None:
@@ -599,9 +601,11 @@ class Subscribe(_Small):
         )
         plan.record(framed(ADD_COLLECTION, CollectionRecord(key, SUBSCRIPTION, record.written()).written()))
         there = sorted(where.messages) if self.is_retroactive else []
-        position = there[0] - 1 if there else self.after
+        # The topic's own last number, not the highest of all: ActiveMQ numbers the next message of the topic behind it.
+        last = where.last
+        position = there[0] - 1 if there else last
         plan.record(framed(UPDATE_ENTRY, EntryRecord(key, ACK_POSITION, position).written()))
-        gaps = _gaps(there, self.after)
+        gaps = _gaps(there, last)
         if gaps:  # messages that are gone for everybody else
             plan.record(trace_remarks.acked_ranges(key, gaps))
         if info.no_local:

@@ -473,6 +473,7 @@ class _OverSeveral:
                 _written(child, decide)
                 if late:  # of what is added with it; a crash in between delivers it again
                     _written(child, late)
+            _force_periodic([child for child, *_ in work])  # before it says that nobody needs the outcome any more
         except (StoreError, LeaseLost) as error:
             raise OutcomeUnknown(f"committed, and not done in all stores before the next start: {error}") from error
         self._adapter.done(self._xid)
@@ -482,6 +483,14 @@ def _written(child: _Child, parts: Sequence[Any]) -> None:
     completion: Completion[None] = Completion()
     child.committer.submit(Write(completion, parts=parts, is_alone=True))
     completion.result()
+
+
+def _force_periodic(children: Sequence[_Child]) -> None:
+    """A step over several stores is on the disk before the next one, also with ``PERIODIC``: else a power failure may
+    keep the later step of one store without the earlier step of another. Raises `StoreError`, `LeaseLost`."""
+    for child in children:
+        if child.options.journal_disk_sync_strategy == "PERIODIC":
+            child.committer.force()
 
 
 def _order_of(children: Sequence[_Child]) -> ExitStack:
@@ -498,6 +507,7 @@ def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[_Child, Any]])
     try:
         for child, part in parts:
             _written(child, [part])
+        _force_periodic([child for child, _ in parts])  # before anybody decides
     except (StoreError, LeaseLost):
         for child, _ in parts:
             with suppress(JdbcStoreError):
@@ -630,6 +640,7 @@ class _TransactionStore(BufferedTransactionStore):
 def _decided_in_each(work: Sequence[tuple[_Child, Decide]]) -> None:
     for child, decide in work:
         _written(child, [decide])
+    _force_periodic([child for child, _ in work])
 
 
 def _number(message: Message) -> int:

@@ -86,7 +86,8 @@ class Outcomes:
         if self._appender is None:
             raise StoreUnavailable("the store is stopped")
         self._appender.append([payload])
-        self._appender.sync()
+        if self._appender.options.journal_disk_sync_strategy != "NEVER":
+            self._appender.force()  # also with PERIODIC: what was prepared may be on the disk, and committed elsewhere
 
     def close(self) -> None:
         """Let go of the files."""

@@ -10,7 +10,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test lint docs test-servers lock benchmark chaos clean
+.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer chaos clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,6 +39,10 @@ test-servers: | .venv/bin/python ## install database servers, Java and ActiveMQ 
 
 benchmark: test-servers .venv/.test ## compare with ActiveMQ on this machine, with ARGS
 	$(BIN)/python -m benchmarks $(ARGS)
+
+benchmark-peer: test-servers .venv/.test ## compare with RabbitMQ on this machine, with ARGS
+	scripts/install-rabbitmq
+	$(BIN)/python -m benchmarks.peer $(ARGS)
 
 chaos: test-servers .venv/.test ## break brokers and database under load, check that nothing is lost; ARGS='--help'
 	$(BIN)/python -m tests.failover.chaos $(ARGS)

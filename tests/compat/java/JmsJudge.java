@@ -750,8 +750,8 @@ public final class JmsJudge extends Judge {
             List<Object> found = new ArrayList<>();
             found.add(connection.getMetaData().getJMSVersion());
             found.add(Collections.list(connection.getMetaData().getJMSXPropertyNames()));
+            found.add(connection.getBrokerName() != null); // which waits for the broker's information
             found.add(connection.getBrokerInfo().isFaultTolerantConfiguration());
-            found.add(connection.getBrokerName() != null);
             return found;
         });
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jdbcstore.destination import Destination
+from jdbcstore.errors import ConfigurationError
 
 __all__ = ["SubscriptionInfo", "SubscriptionKey"]
 
@@ -34,3 +35,13 @@ class SubscriptionInfo:
     subscribed_destination: Destination
     selector: str | None = None
     no_local: bool = False
+
+    def goes_on_with(self, other: SubscriptionInfo) -> bool:
+        """Whether the subscription goes on with this, or begins anew. `no_local` is the connection's affair."""
+        is_same_topic = self.subscribed_destination == other.subscribed_destination
+        return is_same_topic and (self.selector or None) == (other.selector or None)
+
+    def require_topic(self, topic: Destination) -> None:
+        """Raise `ConfigurationError` unless this is a subscription to a topic."""
+        if self.destination != topic:
+            raise ConfigurationError(f"a subscription to {self.destination} cannot be kept by the store of {topic}")

@@ -10,32 +10,30 @@ from typing import Final
 from jdbcstore.addresses import parse_address, parse_listeners
 from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.version import VERSION
+from jdbcstore.wire_options import WireOptions
 
-__all__ = ["BrokerOptions", "open_files_max", "parse_heart_beat"]
+__all__ = ["BrokerOptions", "open_files_max"]
 
 _MIB: Final = 1 << 20
 _ON_LEASE_LOST: Final = ("standby", "stop")
 _MAY_BE_ZERO: Final = (
     "login_delay_max_s",
     "login_remember_s",
-    "openwire_inactivity_initial_delay_ms",
-    "openwire_inactivity_ms",
     "offline_durable_subscriber_timeout_s",
     "peer_timeout_s",
     "silence_max_s",
     "write_timeout_s",
+    *WireOptions.MAY_BE_ZERO,
 )
 _ON_STORE_FAILURE: Final = ("suspend", "stop", "ignore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions:
-    """How a broker behaves. Names end in their unit; sizes are bytes.
+class BrokerOptions(WireOptions):
+    """How a broker behaves, and with `WireOptions` how its clients are listened to. Names end in their unit; sizes are
+    bytes.
 
     Args:
-        server_header: what CONNECTED calls the broker. Some clients look for "ActiveMQ" in it, in any case, to know
-            which headers there are.
         bind: where to listen, ``HOST:PORT`` or ``SCHEME://HOST:PORT``; port 0 lets the system choose. ``stomp`` is what
             it is without a scheme; ``openwire`` (``tcp``, ``nio``); ``auto`` is either of them, as the client's first
             bytes tell; ``ws`` is STOMP over WebSocket. With TLS, which needs `TlsOptions`, they are ``stomp+ssl``,
@@ -55,9 +53,6 @@ class BrokerOptions:
         connections_per_address_max: the same for clients of one address.
         backlog_max: clients that may wait to be accepted.
         connect_timeout_s: how long a client may take to send CONNECT.
-        unconnected_bytes_max: how large its CONNECT may be, head and body each.
-        websocket_origins: the pages whose scripts may connect by WebSocket, ``https://example.org``, with commas or
-            blanks between them; empty is all. Clients that are no browsers say none, and may.
         stop_timeout_s: how long a stop waits for what is in flight.
         health_bind: where to answer health checks (HTTP, ``/live`` and ``/ready``), ``HOST:PORT``; empty is nowhere.
         web_bind: where operators find console, JSON API, metrics and what other tools ask for (HTTP), ``HOST:PORT``;
@@ -74,20 +69,6 @@ class BrokerOptions:
             on as soon as the store is back and we are still master (ActiveMQ: ``leaseLockerIOExceptionHandler``),
             ``stop`` ends the process, ``ignore`` answers each send with an ERROR and keeps the clients.
         resume_check_sleep_s: the longest pause between two attempts to go on (ActiveMQ: ``resumeCheckSleepPeriod``).
-
-        command_bytes_max, header_bytes_max, headers_max, body_bytes_max: limits of a frame; exceeding one ends the
-            connection.
-        default_heart_beat: what a client without ``heart-beat`` header is taken to have said, two numbers of ms
-            (ActiveMQ: ``transport.defaultHeartBeat``). Clients of STOMP 1.0 send none, and with a first number above 0
-            they are disconnected when they are silent.
-        heart_beat_grace: stretches the silence after which a client counts as dead: two and a half of its own
-            heart-beat intervals (ActiveMQ: ``transport.hbGracePeriodMultiplier``).
-
-        openwire_frame_bytes_max: the largest OpenWire frame (ActiveMQ: ``wireFormat.maxFrameSize``).
-        openwire_inactivity_ms: how long an OpenWire client may be silent; clients that want less, or 0, which is for
-            ever, have their way (ActiveMQ: ``wireFormat.maxInactivityDuration``).
-        openwire_inactivity_initial_delay_ms: how much longer the first silence may be (ActiveMQ:
-            ``wireFormat.maxInactivityDurationInitalDelay``).
 
         keep_alive: let TCP ask clients that say nothing whether their machine is still there (ActiveMQ:
             ``transport.keepAlive``, false there).
@@ -164,7 +145,6 @@ class BrokerOptions:
 
     bind: str = "127.0.0.1:61613"
     broker_name: str = "localhost"
-    server_header: str = f"jdbcstore/{VERSION} (ActiveMQ)"
     users: Mapping[str, str] | None = field(default=None, repr=False)
     groups: Mapping[str, str] | None = None
     users_file: str = ""
@@ -179,8 +159,6 @@ class BrokerOptions:
     connections_per_address_max: int = 5000
     backlog_max: int = 1024
     connect_timeout_s: float = 10.0
-    unconnected_bytes_max: int = 16 * 1024
-    websocket_origins: str = ""
     stop_timeout_s: float = 10.0
     health_bind: str = ""
     web_bind: str = ""
@@ -191,17 +169,6 @@ class BrokerOptions:
     on_lease_lost: str = "standby"
     on_store_failure: str = "suspend"
     resume_check_sleep_s: float = 1.0
-
-    command_bytes_max: int = 1024
-    header_bytes_max: int = 10 * 1024
-    headers_max: int = 1000
-    body_bytes_max: int = 100 * _MIB
-    default_heart_beat: str = "0,0"
-    heart_beat_grace: float = 1.0
-
-    openwire_frame_bytes_max: int = 100 * _MIB
-    openwire_inactivity_ms: int = 30_000
-    openwire_inactivity_initial_delay_ms: int = 10_000
 
     keep_alive: bool = True
     keep_alive_idle_s: int = 20
@@ -260,14 +227,12 @@ class BrokerOptions:
 
     def __post_init__(self) -> None:
         parse_listeners(self.bind)
-        parse_heart_beat(self.default_heart_beat)
+        WireOptions.__post_init__(self)
         for address in filter(None, (self.health_bind, self.web_bind)):
             parse_address(address)
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
-        if not self.server_header.isascii() or not self.server_header.isprintable() or not self.server_header.strip():
-            raise ConfigurationError(f"server_header must be printable ASCII text, got {self.server_header!r}")
         if len(Queue(self.dead_letter_queue).qualified_name) > QUALIFIED_NAME_MAX:
             raise ConfigurationError(f"dead_letter_queue may have {QUALIFIED_NAME_MAX} characters with its prefix")
         for option in fields(self):
@@ -285,17 +250,6 @@ class BrokerOptions:
             raise ConfigurationError(f"probe_timeout_s must be at least 2, got {self.probe_timeout_s!r}")
         if self.page_messages_max > self.window_messages_max:
             raise ConfigurationError("page_messages_max must not be larger than window_messages_max")
-
-
-def parse_heart_beat(text: str) -> tuple[int, int]:
-    """`BrokerOptions.default_heart_beat` as numbers. Raises ConfigurationError."""
-    try:
-        can_send_ms, wants_ms = map(int, text.split(","))
-    except ValueError:
-        raise ConfigurationError(
-            f"default_heart_beat must be two numbers of ms, such as 0,10000; got {text!r}"
-        ) from None
-    return can_send_ms, wants_ms
 
 
 def open_files_max(wanted: int) -> int:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Final
 
 from jdbcstore.destination import Destination, Queue, Topic
-from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, TransientStoreError
+from jdbcstore.errors import StoreClosed, StoreError, TransientStoreError
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -177,14 +177,11 @@ class MemoryTopicMessageStore(MemoryMessageStore, TopicMessageStore):
         self._subscriptions: dict[SubscriptionKey, tuple[SubscriptionInfo, list[list[int]]]] = {}
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
-        if info.destination != self.destination:
-            raise ConfigurationError(
-                f"a subscription to {info.destination} cannot be kept by the store of {self.destination}"
-            )
+        info.require_topic(self.destination)
         with self._adapter.lock:
             self._adapter.check_open()
             known = self._subscriptions.get(info.key)
-            if known is None or known[0] != info:
+            if known is None or not known[0].goes_on_with(info):
                 outstanding = [list(level) for level in self._levels] if retroactive else self._no_levels()
                 self._subscriptions[info.key] = info, outstanding
                 self._drop_what_nobody_waits_for()

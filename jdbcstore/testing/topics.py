@@ -14,6 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -275,6 +276,16 @@ class TopicContract:
         for retroactive in (False, True):
             topic.add_subscription(_info(topic, ANN), retroactive=retroactive).result(_WAIT_S)
             assert _unacknowledged(topic, ANN) == [1]
+
+    @pytest.mark.parametrize("was_no_local", [False, True])
+    def test_a_subscription_that_leaves_out_its_own_messages_or_not_goes_on(
+        self, topic: TopicMessageStore, was_no_local: bool
+    ) -> None:
+        info = replace(_info(topic, ANN), no_local=was_no_local)
+        topic.add_subscription(info).result(_WAIT_S)
+        _add(topic, 1)
+        topic.add_subscription(replace(info, no_local=not was_no_local)).result(_WAIT_S)
+        assert _unacknowledged(topic, ANN) == [1]
 
     def test_another_selector_begins_anew(self, topic: TopicMessageStore) -> None:
         topic.add_subscription(_info(topic, ANN, "colour = 'red'")).result(_WAIT_S)

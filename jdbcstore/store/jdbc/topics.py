@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from jdbcstore.destination import QUALIFIED_NAME_MAX, Topic
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination, Topic
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
@@ -119,7 +119,7 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
         adapter, topic = self._adapter, self._topic
         with adapter.order, topic.lock:
             known = topic.by_key.get(info.key)
-            if known is not None and _asks_the_same(known.info, info):
+            if known is not None and known.info.goes_on_with(info):
                 known.info = info
                 follows = () if known.beginning is None else (known.beginning,)
                 adapter.writer.submit(Write(completion, follows=follows))
@@ -287,15 +287,8 @@ class _Start:
             self.subscription.count = self.counted + self.subscription.since_counting
 
 
-def _asks_the_same(one: SubscriptionInfo, other: SubscriptionInfo) -> bool:
-    """Whether a subscription goes on with this; `no_local` is the connection's affair."""
-    same_topics = one.subscribed_destination == other.subscribed_destination
-    return same_topics and (one.selector or None) == (other.selector or None)
-
-
-def _check(info: SubscriptionInfo, topic: object) -> None:
-    if info.destination != topic:
-        raise ConfigurationError(f"a subscription to {info.destination} cannot be kept by the store of {topic}")
+def _check(info: SubscriptionInfo, topic: Destination) -> None:
+    info.require_topic(topic)
     subscribed = info.subscribed_destination.qualified_name
     for what, words, most in (
         ("client id", info.key.client_id, _WORDS_MAX),

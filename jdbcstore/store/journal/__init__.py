@@ -7,5 +7,10 @@ their bytes are: `state` and `replay` say what a journal comes to, `work` and `c
 keep where everything is, `recovery` makes index and journal agree at the start, `cleanup` says which files are not
 needed any more, `adapter` puts it together. A format gives them a `jdbcstore.store.journal.store_format.StoreFormat`.
 
-Each format has a package of its own, which the engine does not import: `kahadb`.
+What any store in a directory has, whatever keeps its contents, is a layer of its own: `directory_adapter` (the lock,
+the message stores), `batch_committer` (a batch is proved, appended, forced), `writes`, `asked_subscriptions`. `leveldb`
+stands on that only: its records are no commands, so that `state`, `work` and `index` are others there.
+
+Each format has a package of its own, which the engine does not import: `kahadb`, `amq`, `leveldb`; `mkahadb` is
+several KahaDB.
 """

@@ -4,16 +4,8 @@ A batch is one batch of the journal: it is forced to the disk once, applied to t
 journal is there as a whole or not at all, because of its checksum; a broker drops a torn one, too. So what is committed
 together needs no transaction around it, however much it is: one write is never divided.
 
-What a journal adds to the rules of group commit:
-
-* **Stored** is what the disk has (as ``journalDiskSyncStrategy`` says), when pages have it.
-* **A bad write** is found out while the batch is made up, so nothing is tried twice because of it.
-* **A full disk**: the batch is undone.
-* **Not forced to the disk: nobody knows.** The senders of the batch are told `OutcomeUnknown`, and nothing is written
-  or read any more until the store is started again: then the journal tells what the disk has. The same holds when the
-  index cannot be written.
-* **Who is not master writes nothing.** Every batch proves the mastership, before it is written and before it is
-  answered.
+The rules of every journal are those of `batch_committer`. When the index cannot be written, it is as when the disk is
+not known to have the batch: nothing is written or read any more until the store is started again.
 """
 
 from __future__ import annotations
@@ -27,18 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore import faults
-from jdbcstore.errors import (
-    LeaseLost,
-    MessageTooLarge,
-    OutcomeUnknown,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-    TransientStoreError,
-)
+from jdbcstore.errors import OutcomeUnknown, StoreError, StoreFull
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
+from jdbcstore.store.group_commit import Abandoned
 from jdbcstore.store.journal.applier import Applier
+from jdbcstore.store.journal.batch_committer import BatchCommitter
 from jdbcstore.store.journal.cleanup import Cleanup
 from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.compaction import Compaction
@@ -47,21 +32,20 @@ from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.scheduling import Scheduling
 from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
-from jdbcstore.store.journal.work import Part, Plan, Write
+from jdbcstore.store.journal.work import Part, Plan
+from jdbcstore.store.journal.writes import Write
 from jdbcstore.store.lease import boot_time_ns
 
 __all__ = ["Committer"]
 
 log = logging.getLogger(__name__)
 
-#: Parts in one batch; more would keep the first senders waiting.
-_PARTS_MAX: Final = 4000
 #: Producers that are forgotten at one checkpoint.
 _PRODUCERS_SWEPT: Final = 1000
 _NS_PER_S: Final = 1_000_000_000
 
 
-class Committer(CommitTarget[Write]):
+class Committer(BatchCommitter[Part, Location]):
     """Writes batches to the journal, in the thread of its `GroupCommit`.
 
     Args:
@@ -92,53 +76,38 @@ class Committer(CommitTarget[Write]):
         store_format: StoreFormat,
         archive: Path | None,
     ) -> None:
+        super().__init__(appender, options, prove, let_go)
         self._index = index
-        self._appender = appender
         self._options = options
         self._read = read
         self._scheduler = scheduler
-        self._prove = prove
-        self._let_go = let_go
         self._producer_memory_ms = producer_memory_ms
         self._format = store_format
         self._applier = Applier(index)
-        limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
-        cancels = options.concurrent_store_and_dispatch_queues
-        self.commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
-        #: As `GroupCommit` says.
-        self.submit: Final = self.commits.submit
-        self.submit_remove: Final = self.commits.submit_remove
-        self.has_ended: Final = self.commits.has_ended
         self._checkpoint_due_s = 0.0
         self._cleanup = Cleanup(index, appender, options, forget, store_format, archive)
         self._compaction = Compaction(
-            index, self._cleanup, lambda: store_format.journal(appender.directory), self.submit
+            index,
+            self._cleanup,
+            lambda: store_format.journal(appender.directory),
+            lambda part: self.write(part, is_alone=True),
         )
         self._cleanup.compact = self._compaction.start
         self._cleanup_due_s = 0.0
         self._is_dirty = False
 
     def start(self) -> None:
-        """Start the thread."""
         self._postpone_checkpoint()
         self._postpone_cleanup()
-        self.commits.start()
+        super().start()
 
     def stop(self) -> None:
-        """Commit what was submitted, write the index, then end the thread."""
-        self.commits.stop()
+        super().stop()
         self._compaction.stop()
 
     def abandon(self) -> None:
-        """As `GroupCommit.abandon`."""
         self._compaction.cancel()
-        self.commits.abandon()
-
-    def require_sound(self) -> None:
-        """Raise why the store cannot be used any more, if so."""
-        broken = self.commits.broken
-        if broken is not None and not isinstance(broken, LeaseLost):
-            raise StoreUnavailable(str(broken)) from broken
+        super().abandon()
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
@@ -148,7 +117,7 @@ class Committer(CommitTarget[Write]):
         due = [self._checkpoint_due_s] if self._is_dirty and self._options.checkpoint_interval_ms else []
         if self._options.cleanup_interval_ms:
             due.append(self._cleanup_due_s)
-        if (sync_due_ns := self._appender.sync_due_ns) is not None:
+        if (sync_due_ns := self._writer.sync_due_ns) is not None:
             due.append(time.monotonic() + (sync_due_ns - boot_time_ns()) / _NS_PER_S)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -156,8 +125,8 @@ class Committer(CommitTarget[Write]):
         if self.commits.broken is not None or self.commits.is_abandoned:
             return
         try:
-            if self._appender.sync_due_ns is not None:
-                self._appender.sync()
+            if self._writer.sync_due_ns is not None:
+                self._writer.sync()
             is_due = self._options.checkpoint_interval_ms and time.monotonic() >= self._checkpoint_due_s
             if self._is_dirty and is_due:
                 self._checkpoint()
@@ -180,9 +149,8 @@ class Committer(CommitTarget[Write]):
 
     def leave(self) -> None:
         if self.commits.is_abandoned:
-            self._appender.abandon()
             self._scheduler.abandon()
-        self._let_go()
+        super().leave()
 
     def checkpoint(self, *, force: bool = False) -> None:
         """Write the index. In the thread, or when it is over."""
@@ -236,7 +204,7 @@ class Committer(CommitTarget[Write]):
             self._prove_or_break()
             self._append(plan, payloads)
 
-    def attempt(self, batch: Sequence[Write]) -> None:
+    def attempt(self, batch: Sequence[Write[Part]]) -> None:
         task = batch[0].task
         if task is not None:
             self._run_task(task)
@@ -248,13 +216,6 @@ class Committer(CommitTarget[Write]):
             faults.point("writer.before_commit")
             self._append(plan, payloads)
 
-    def _prove_or_break(self) -> None:
-        try:
-            self._prove()
-        except LeaseLost as error:
-            self.commits.break_off(error)
-            raise
-
     def force(self) -> None:
         """Return when everything that was submitted before survives a power failure. Not in the thread itself.
 
@@ -262,13 +223,11 @@ class Committer(CommitTarget[Write]):
             StoreError: nobody knows what is on the disk.
             LeaseLost: we are not master any more.
         """
-        completion: Completion[None] = Completion()
-        self.submit(Write(completion, is_alone=True, task=self._force))
-        completion.result()
+        self.run(self._force)
 
     def _force(self) -> None:
         try:
-            self._appender.force()
+            self._writer.force()
         except StoreError as error:
             self.commits.break_off(error)
             raise OutcomeUnknown(f"written, but not surely: {error}") from error
@@ -280,44 +239,26 @@ class Committer(CommitTarget[Write]):
             self.commits.break_off(StoreError(f"the index cannot be used: {error}"))
             raise self.commits.refusal() from error
 
-    def _plan(self, batch: Sequence[Write]) -> Plan:
-        """The records of a batch. What cannot be done is refused: it is alone, or its first part says so, so that no
-        record of it is in the plan."""
+    def _plan(self, batch: Sequence[Write[Part]]) -> Plan:
         looks = [one for write in batch for part in write.parts for one in part.looks()]
         plan = Plan(self._index, looks, self._read, self._scheduler.reader.read, self._format)
-        for write in list(batch):
-            let_down = write.let_down() if write.follows else None  # by one that was refused just now
-            if let_down is not None:
-                self.commits.refuse(write, let_down)
-                continue
-            try:
-                first = len(plan.payloads)
-                for part in write.parts:
-                    part.plan(plan)
-                plan.close_write(first)
-            except StoreError as error:
-                self.commits.refuse(write, error)
+
+        def take(write: Write[Part]) -> None:
+            first = len(plan.payloads)
+            for part in write.parts:
+                part.plan(plan)
+            plan.close_write(first)
+
+        self._make_up(batch, take)
         return plan
 
     def _append(self, plan: Plan, payloads: list[bytes]) -> None:
         self.commits.sending()
-        try:
-            locations = self._appender.append(payloads)
-        except (TransientStoreError, MessageTooLarge):
-            raise  # it is undone
-        except StoreError as error:
-            self.commits.break_off(error)
-            raise OutcomeUnknown(str(error)) from error
-        try:
-            self._appender.sync()
-            self._prove()
-        except (StoreError, LeaseLost) as error:
-            self.commits.break_off(error)
-            raise OutcomeUnknown(f"written, but not surely: {error}") from error
+        locations = self._write(payloads)
         faults.point("writer.after_commit")
         if self.commits.is_abandoned:
             raise Abandoned
-        index, last = self._index, self._appender.last_batch
+        index, last = self._index, self._writer.last_batch
         assert last is not None
         try:
             scheduled = self._schedule(plan)

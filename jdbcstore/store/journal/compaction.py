@@ -45,7 +45,7 @@ from jdbcstore.store.journal.commands import (
 from jdbcstore.store.journal.index import Index, id_hash
 from jdbcstore.store.journal.kept_queue import KEEPING
 from jdbcstore.store.journal.records import DirectoryJournal, Location, Record
-from jdbcstore.store.journal.work import Plan, Write
+from jdbcstore.store.journal.work import Part, Plan
 
 __all__ = ["Compaction"]
 
@@ -74,16 +74,20 @@ class Compaction:
         index: of the store.
         cleanup: knows which files are kept for acknowledgements only.
         journal: opens the journal as it is now.
-        submit: hands a write to the thread that commits.
+        write: has a part written, alone in its batch.
     """
 
     def __init__(
-        self, index: Index, cleanup: Cleanup, journal: Callable[[], DirectoryJournal], submit: Callable[[Write], object]
+        self,
+        index: Index,
+        cleanup: Cleanup,
+        journal: Callable[[], DirectoryJournal],
+        write: Callable[[Part], Completion[None]],
     ) -> None:
         self._index = index
         self._cleanup = cleanup
         self._journal = journal
-        self._submit = submit
+        self._write = write
         #: Files that stay, and the files that they were needed for: as long as that is so, nobody looks again.
         self._stays: dict[int, frozenset[int]] = {}
         self._stopping = threading.Event()
@@ -142,11 +146,9 @@ class Compaction:
         copies = self._copies(journal, number, needed_for)
         chunks = [copies[i : i + _COPIES_MAX] for i in range(0, len(copies), _COPIES_MAX)] or [[]]
         for chunk in chunks:
-            completion: Completion[None] = Completion()
             released = number if chunk is chunks[-1] else None
             part = _Copies(chunk, needed_for, released)
-            self._submit(Write(completion, parts=[part], is_alone=True))
-            completion.result()
+            self._write(part).result()
             if part.reason is not None:
                 raise _Stays(part.reason)
         return len(copies)

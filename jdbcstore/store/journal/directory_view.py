@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import ProducerId
@@ -18,7 +18,7 @@ from jdbcstore.store.journal.committer import Committer
 from jdbcstore.store.journal.index import FILE_NAME, Index
 from jdbcstore.store.journal.transactions import JournalTransactionStore
 
-__all__ = ["DirectoryView"]
+__all__ = ["DirectoryView", "NothingIsWritten"]
 
 
 class DirectoryView(JournalPersistenceAdapter):
@@ -31,20 +31,20 @@ class DirectoryView(JournalPersistenceAdapter):
         raise NotImplementedError
 
     def start(self) -> None:
-        if self._index is not None:
+        if self._contents is not None:
             raise StoreError("the store is started already")
         self._refuse_another_store()
         folder = self._folder = Path(tempfile.mkdtemp(prefix="jdbcstore-view-"))
         try:
-            self._index = self._made_anew(folder / FILE_NAME)
+            self._contents = self._made_anew(folder / FILE_NAME)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._transactions = JournalTransactionStore(self, self)
-        self.committer = cast(Committer, _NothingIsWritten())
+        self.committer = cast(Committer, NothingIsWritten())
 
     def stop(self) -> None:
-        index, self._index = self._index, None
+        index, self._contents = self._contents, None
         if index is not None:
             index.close()
             self.reader.close()
@@ -61,14 +61,14 @@ class DirectoryView(JournalPersistenceAdapter):
         return self.reading().last_of_producer(str(producer_id))
 
 
-class _NothingIsWritten:
+class NothingIsWritten:
     """In the place of what writes."""
 
     def require_sound(self) -> None:
         """It is."""
 
-    def submit(self, *_: Any) -> None:
+    def submit(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse."""
         raise StoreError("the directory was opened to look into it: nothing can be written")
 
-    submit_remove = submit
+    run = submit_remove = write = submit

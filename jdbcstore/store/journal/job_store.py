@@ -15,7 +15,6 @@ from jdbcstore.store.journal.index import JobRow
 from jdbcstore.store.journal.job_changes import JobChanges, RemoveJobs, job_command
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
-from jdbcstore.store.journal.work import Write
 
 __all__ = ["JournalJobStore"]
 
@@ -61,10 +60,8 @@ class JournalJobStore(JobStore):
         return self._submit(RemoveScheduledJobs(SCHEDULER, first_ms, last_ms))
 
     def _submit(self, command: RemoveScheduledJob | RemoveScheduledJobs) -> Completion[None]:
-        self._adapter.require_open()
-        completion: Completion[None] = Completion()
-        self._adapter.committer.submit(Write(completion, parts=(RemoveJobs(command),), is_alone=True))
-        return completion
+        self._adapter.opened()
+        return self._adapter.committer.write(RemoveJobs(command), is_alone=True)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

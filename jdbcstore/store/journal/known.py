@@ -13,6 +13,7 @@ from jdbcstore.destination import Destination, Queue, TempQueue, TempTopic, Topi
 from jdbcstore.errors import CodecError
 from jdbcstore.openwire import marshal, unmarshal
 from jdbcstore.openwire.commands import SubscriptionInfo as WireInfo
+from jdbcstore.store.journal.asked_subscriptions import AskedSubscriptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -63,7 +64,7 @@ class KnownSubscription:
 class KnownDestination:
     """A destination that something is stored of, or that somebody has asked for."""
 
-    __slots__ = ("asked", "asked_lock", "count", "destination", "id", "is_kept", "levels", "subscriptions")
+    __slots__ = ("asked", "count", "destination", "id", "is_kept", "levels", "subscriptions")
 
     def __init__(self, id: int, destination: Destination, *, is_kept: bool = False, levels: int = 0) -> None:
         self.id: Final = id
@@ -76,11 +77,7 @@ class KnownDestination:
         self.count = 0
         #: By their text: what is in the index.
         self.subscriptions: dict[str, KnownSubscription] = {}
-        #: What was asked for, before it is in the index. Changed under `asked_lock`, and in the order of the writes,
-        #: under the adapter's `order`; what a failed write takes back without that, since whoever has it may be waiting
-        #: for the thread that commits, which takes back.
-        self.asked: dict[SubscriptionKey, SubscriptionInfo] = {}
-        self.asked_lock: Final = threading.Lock()
+        self.asked = AskedSubscriptions()
 
     @property
     def levels_bits(self) -> int:

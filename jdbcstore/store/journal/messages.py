@@ -23,7 +23,8 @@ from jdbcstore.store.journal.index import VISIBLE, Index, PageRow
 from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
-from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update, Write
+from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update
+from jdbcstore.store.journal.writes import Write
 
 __all__ = ["JournalMessageStore", "PreparedAdd", "Probe"]
 
@@ -73,7 +74,7 @@ class JournalMessageStore(MessageStore):
         prepared = self.prepare(message)
         with adapter.order:
             if not self.is_needed:
-                adapter.require_open()
+                adapter.opened()
                 return Completion.resolved(self.number(message))
             add = self.add_of(message, prepared)
             sequence = add.hint.sequence
@@ -113,7 +114,7 @@ class JournalMessageStore(MessageStore):
         completion: Completion[None] = Completion()
         known, (sequences, others) = self.known, told_apart(message_ids)
 
-        def remove(sequences: Sequence[int]) -> Write:
+        def remove(sequences: Sequence[int]) -> Write[Part]:
             return Write(completion, parts=(Remove(known, sequences, others),))
 
         if self.destination.is_queue:
@@ -123,22 +124,14 @@ class JournalMessageStore(MessageStore):
         return completion
 
     def update_message(self, message: Message) -> Completion[None]:
-        completion: Completion[None] = Completion()
         if message.message_id is None or message.message_id.broker_sequence_id <= 0:
             raise StoreError("only a message that came from the store, with its sequence, can be updated")
         command, _ = self.prepare(message)
         update = Update(self.known, Meant.of(message.message_id, self._adapter.format), command, message.expiration)
-        self._adapter.committer.submit(Write(completion, parts=(update,)))
-        return completion
+        return self._adapter.committer.write(update)
 
     def remove_all_messages(self) -> Completion[None]:
-        return self.submit_alone(Purge(self.known))
-
-    def submit_alone(self, part: Part, undo: Callable[[], object] | None = None) -> Completion[None]:
-        """Submit what needs a batch to itself."""
-        completion: Completion[None] = Completion()
-        self._adapter.committer.submit(Write(completion, parts=(part,), is_alone=True, undo=undo))
-        return completion
+        return self._adapter.committer.write(Purge(self.known), is_alone=True)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

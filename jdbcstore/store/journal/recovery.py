@@ -29,6 +29,7 @@ from jdbcstore.store.journal.applier import (
     expiration_of,
     level_of,
 )
+from jdbcstore.store.journal.asked_subscriptions import AskedSubscriptions
 from jdbcstore.store.journal.commands import (
     AddMessage,
     AddScheduledJob,
@@ -132,7 +133,7 @@ def open_index(
 def known(index: Index) -> Index:
     """Nothing more is asked for than what is there."""
     for one in index.known:
-        one.asked = {subscription.info.key: subscription.info for subscription in one.subscriptions.values()}
+        one.asked = AskedSubscriptions(subscription.info for subscription in one.subscriptions.values())
     return index
 
 

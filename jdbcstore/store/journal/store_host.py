@@ -49,8 +49,8 @@ class StoreHost(Protocol):
     def reading(self) -> Index:
         """The index, to be read. Raises `StoreClosed` unless started."""
 
-    def require_open(self) -> None:
-        """Raise `StoreClosed` unless started."""
+    def opened(self) -> Index:
+        """The same, also when a write has failed. Raises `StoreClosed` unless started."""
 
     def next_sequence(self) -> int:
         """The next number. The caller holds `order`."""

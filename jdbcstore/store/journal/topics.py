@@ -13,7 +13,7 @@ from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
 from jdbcstore.store.journal.index import PageRow
 from jdbcstore.store.journal.known import KnownSubscription, info_bytes
 from jdbcstore.store.journal.messages import JournalMessageStore
-from jdbcstore.store.journal.work import Acknowledge, Forget, Meant, Subscribe, Unsubscribe, Write
+from jdbcstore.store.journal.work import Acknowledge, Forget, Meant, Subscribe, Unsubscribe
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["JournalTopicMessageStore"]
@@ -29,33 +29,22 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
-        self._adapter.require_open()
+        adapter, known = self._adapter, self.known
+        adapter.opened()
         text, data = self._checked(info)
-        asked = self.known.asked
-        with self._adapter.order:
-            with self.known.asked_lock:
-                known = asked.get(info.key)
-                is_known = known is not None and _asks_the_same(known, info)
-                if not is_known:
-                    self._require_own_text(text, info.key)
-                    asked[info.key] = info
-            if is_known:
-                completion: Completion[None] = Completion()  # behind the one that is perhaps under way
-                self._adapter.committer.submit(Write(completion))
-                return completion
-
-            def undo() -> None:
-                with self.known.asked_lock:
-                    if asked.get(info.key) is info:
-                        asked.pop(info.key)
-                        if known is not None:
-                            asked[info.key] = known
-
-            return self.submit_alone(Subscribe(self.known, text, data, retroactive=retroactive), undo)
+        with adapter.order:
+            if known.asked.get(info.key) is None:
+                self._require_own_text(text, info.key)
+            undo = known.asked.ask(info)
+            if undo is None:
+                return adapter.committer.write()  # behind the one that is perhaps under way
+            return adapter.committer.write(
+                Subscribe(known, text, data, retroactive=retroactive), is_alone=True, undo=undo
+            )
 
     def _require_own_text(self, text: str, key: SubscriptionKey) -> None:
         """Raise `ConfigurationError` if another subscription is written with the same text."""
-        for other in self.known.asked:
+        for other in [info.key for info in self.known.asked]:
             if other != key and self._adapter.format.subscription_text(other) == text:
                 raise ConfigurationError(
                     f"client {key.client_id!r} with subscription {key.subscription_name!r} cannot be told from client"
@@ -64,37 +53,29 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
                 )
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
-        self._adapter.require_open()
-        asked = self.known.asked
-        with self._adapter.order:
-            with self.known.asked_lock:
-                known = asked.pop(key, None)
-
-            def undo() -> None:
-                with self.known.asked_lock:
-                    if known is not None:
-                        asked.setdefault(key, known)
-
-            return self.submit_alone(Unsubscribe(self.known, self._adapter.format.subscription_text(key)), undo)
+        adapter, known = self._adapter, self.known
+        adapter.opened()
+        with adapter.order:
+            undo = known.asked.withdraw(key)
+            return adapter.committer.write(
+                Unsubscribe(known, adapter.format.subscription_text(key)), is_alone=True, undo=undo
+            )
 
     def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
         return self.known.asked.get(key)
 
     def all_subscriptions(self) -> list[SubscriptionInfo]:
-        return list(self.known.asked.values())
+        return list(self.known.asked)
 
     def remove_everything(self) -> Completion[None]:
         """Remove messages and subscriptions."""
         with self._adapter.order:
             self.known.asked.clear()
-            return self.submit_alone(Forget(self.known))
+            return self._adapter.committer.write(Forget(self.known), is_alone=True)
 
     def _checked(self, info: SubscriptionInfo) -> tuple[str, bytes]:
         """A subscription as the journal has it: its key and its bytes."""
-        if info.destination != self.destination:
-            raise ConfigurationError(
-                f"a subscription to {info.destination} cannot be kept by the store of {self.destination}"
-            )
+        info.require_topic(self.destination)
         text = self._adapter.format.subscription_text(info.key)
         try:
             text.encode()
@@ -105,10 +86,8 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
     # -- acknowledging -------------------------------------------------------------------------------------------
 
     def acknowledge(self, key: SubscriptionKey, *message_ids: MessageId) -> Completion[None]:
-        completion: Completion[None] = Completion()
         parts = (self.acknowledgement(key, *message_ids),) if message_ids else ()
-        self._adapter.committer.submit(Write(completion, parts=parts))
-        return completion
+        return self._adapter.committer.write(*parts)
 
     def acknowledgement(self, key: SubscriptionKey, *message_ids: MessageId) -> Acknowledge:
         """What is submitted when a subscription has acknowledged messages."""
@@ -127,20 +106,14 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
         return self._page(cursor, messages_max, bytes_max, probe)
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
-        self._adapter.require_open()
+        self._adapter.opened()
         subscription = self._subscription(key)
         return 0 if subscription is None else subscription.count
 
     def _subscription(self, key: SubscriptionKey) -> KnownSubscription | None:
         """What is in the index of it; None if it is under way."""
-        if key not in self.known.asked:
+        if self.known.asked.get(key) is None:
             raise StoreError(
                 f"{self.destination} has no durable subscription {key.subscription_name!r} of client {key.client_id!r}"
             )
         return self.known.subscriptions.get(self._adapter.format.subscription_text(key))
-
-
-def _asks_the_same(one: SubscriptionInfo, other: SubscriptionInfo) -> bool:
-    """Whether a subscription goes on with this; `no_local` is the connection's affair."""
-    same_topics = one.subscribed_destination == other.subscribed_destination
-    return same_topics and (one.selector or None) == (other.selector or None)

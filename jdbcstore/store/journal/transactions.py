@@ -17,7 +17,7 @@ from jdbcstore.store.journal.messages import JournalMessageStore
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
 from jdbcstore.store.journal.topics import JournalTopicMessageStore
-from jdbcstore.store.journal.work import Decide, Meant, PrepareAll, Write
+from jdbcstore.store.journal.work import Decide, Meant, PrepareAll
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 
 __all__ = ["JournalTransactionStore"]
@@ -89,7 +89,7 @@ class JournalTransactionStore(BufferedTransactionStore):
     def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
         adapter, xid = self._host, transaction.transaction_id
         assert isinstance(xid, XATransactionId)
-        adapter.require_open()
+        adapter.opened()
         targets = []
         for store, message in transaction.adds:
             message.transaction_id = xid
@@ -100,29 +100,23 @@ class JournalTransactionStore(BufferedTransactionStore):
             (adapter.own_topic(store).known, adapter.format.subscription_text(key), one)
             for store, key, one in transaction.acknowledged
         ]
-        completion: Completion[None] = Completion()
         with adapter.order:
             adds = [own.add_of(message, prepared) for own, message, prepared in targets]
             acknowledged = [(known, text, Meant.of(one, adapter.format)) for known, text, one in done]
             part = PrepareAll(xid, adds, removes, acknowledged, adapter.wire_version)
-            adapter.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+            return adapter.committer.write(part, is_alone=True)
 
     def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
         adapter, index = self._host, self._host.reading()
-        completion: Completion[None] = Completion()
         with adapter.order:
             operations = index.operations(index.prepared()[transaction_id])
             numbers = [adapter.next_sequence() for operation in operations if operation.adds]
             part = Decide(transaction_id, numbers, commits=True)
-            adapter.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+            return adapter.committer.write(part, is_alone=True)
 
     def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
-        completion: Completion[None] = Completion()
         part = Decide(transaction_id, (), commits=False)
-        self._host.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+        return self._host.committer.write(part, is_alone=True)
 
 
 def _id(row: Row) -> MessageId:

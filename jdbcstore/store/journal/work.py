@@ -1,4 +1,4 @@
-"""What callers ask of the thread that commits: writes, and what they are made of.
+"""What writes are made of in a journal with an index.
 
 A write becomes durable as a whole. Its parts say which records it takes when its turn has come: only then it is known
 which messages there are, and under which ids (`Plan`).
@@ -7,15 +7,13 @@ which messages there are, and under which ids (`Plan`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, StoreError
+from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
-from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.store.journal import remarks
 from jdbcstore.store.journal.applier import SCHEDULER, SCHEDULER_COMMANDS, Hint
@@ -37,6 +35,7 @@ from jdbcstore.store.journal.kept_queue import keeping
 from jdbcstore.store.journal.known import KnownDestination, destination_name
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_format import StoreFormat
+from jdbcstore.store.journal.writes import Sized
 
 __all__ = [
     "Acknowledge",
@@ -56,75 +55,11 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "Update",
-    "Write",
 ]
 
 
-class Write(Unit):
-    """One thing to be made durable.
-
-    Args:
-        completion: told the outcome.
-        result: what it is resolved with.
-        parts: what is to be done, in this order.
-        follows: writes without which this one is not done.
-        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it.
-        is_alone: whether it needs to see everything before it in the index, and everything behind it has to see it.
-        task: what the thread runs instead of writing; what it raises is the outcome.
-        undo: called when it was not done.
-    """
-
-    __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
-
-    is_alone: bool
-    may_cancel: int
-    size: int
-
-    def __init__(
-        self,
-        completion: Completion[Any],
-        result: object = None,
-        *,
-        parts: Sequence[Part] = (),
-        follows: Sequence[Completion[Any]] = (),
-        may_cancel: int = 0,
-        is_alone: bool = False,
-        task: Callable[[], object] | None = None,
-        undo: Callable[[], object] | None = None,
-    ) -> None:
-        self.completion = completion
-        self.result = result
-        self.parts = parts
-        self.follows = follows
-        self.may_cancel = may_cancel
-        self.is_alone = is_alone
-        self.task = task
-        self.undo = undo
-        self.size = sum(part.size for part in parts)
-
-    def cancel(self) -> None:
-        self.parts = self.parts[1:]  # what it adds comes first
-
-    @property
-    def takes_room(self) -> bool:
-        return any(part.takes_room for part in self.parts)
-
-    @property
-    def weight(self) -> int:
-        return len(self.parts)
-
-    def fail(self, error: JdbcStoreError) -> None:
-        if self.undo is not None:
-            self.undo()
-        self.completion.fail(error)
-
-
-class Part(Protocol):
+class Part(Sized, Protocol):
     """Something that a write does."""
-
-    size: int
-    """About how many bytes it takes in the journal."""
-    takes_room: bool
 
     def looks(self) -> Sequence[int]:
         """The sequences of messages that have to be looked up."""

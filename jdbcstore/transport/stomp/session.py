@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jdbcstore.broker.delivery import Consumer, Delivery
-from jdbcstore.broker.options import parse_heart_beat
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.watchdog import subject
@@ -46,6 +45,7 @@ from jdbcstore.transport.stomp.destination import destination_header, is_tempora
 from jdbcstore.transport.stomp.message_headers import MessageHeaders
 from jdbcstore.transport.stomp.subscription_request import subscription_request
 from jdbcstore.transport.wire import Wire
+from jdbcstore.wire_options import parse_heart_beat
 
 if TYPE_CHECKING:
     from jdbcstore.broker.broker import Broker

@@ -139,7 +139,7 @@ class Session:
     def run(self, task: Callable[[], object]) -> None:
         """Do something in the thread that commits."""
         from jdbcstore.store.completion import Completion
-        from jdbcstore.store.journal.work import Write
+        from jdbcstore.store.journal.writes import Write
 
         completion: Completion[None] = Completion()
         self.adapter.committer.submit(Write(completion, is_alone=True, task=task))

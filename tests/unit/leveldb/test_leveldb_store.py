@@ -227,15 +227,14 @@ def test_an_update_is_seen_by_what_follows_in_its_batch(tmp_path: Path, then: st
         queue.add_message(text_message(1)).result(30)
         (message,) = queue.recover()
         assert message.message_id is not None
-        assert store._live is not None
-        with store._live.lock:  # the thread waits for it with the first write: the others become one batch
+        with store.opened().lock:  # the thread waits for it with the first write: the others become one batch
             done: list[Completion[Any]] = [queue.add_message(text_message(2)), queue.update_message(message)]
             done.append(queue.update_message(message) if then == "update" else queue.remove_message(message.message_id))
         for one in done:
             one.result(30)
         left = texts(store)
         assert len(left) == (2 if then == "update" else 1)
-        assert store._live.references.total() == len(left)
+        assert store.opened().references.total() == len(left)
     for path in directory.glob("*.index"):
         shutil.rmtree(path)
     with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
@@ -248,8 +247,7 @@ def test_a_refused_prepare_leaves_nothing_in_the_log(tmp_path: Path) -> None:
         queue.add_message(text_message(1)).result(30)
         (message,) = queue.recover()
         assert message.message_id is not None
-        assert store._live is not None
-        (kept,) = store._live.of(Q).messages.values()
+        (kept,) = store.opened().of(Q).messages.values()
         (path,) = log_files(tmp_path).values()
         with path.open("r+b") as file:
             file.seek(kept.location)
@@ -261,7 +259,7 @@ def test_a_refused_prepare_leaves_nothing_in_the_log(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="cannot be read"):
             transaction.prepare().result(30)
         assert store.committer._writer.end == before
-        assert not store._live.transactions
+        assert not store.opened().transactions
 
 
 def test_where_the_log_ends_before_the_index_new_messages_are_written_behind_both(

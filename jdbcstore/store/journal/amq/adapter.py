@@ -52,8 +52,8 @@ class AMQPersistenceAdapter(JournalPersistenceAdapter):
 
     def _forget(self, number: int) -> None:
         # What ended a subscription may stand in this file.
-        if self._index is not None:
-            release_subscriptions(self.directory, self._index)
+        if self.index is not None:
+            release_subscriptions(self.directory, self.index)
         super()._forget(number)
 
 

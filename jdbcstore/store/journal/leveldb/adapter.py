@@ -8,27 +8,18 @@ reads it there. At the start `recovery` reads the directory and `loading` makes 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
 from jdbcstore.destination import Destination, Queue, Topic
-from jdbcstore.errors import ConfigurationError, SchemaMismatch, StoreClosed, StoreError, StoreUnavailable
+from jdbcstore.errors import SchemaMismatch, StoreError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import (
-    Commit,
-    Expired,
-    ExpiredPage,
-    Locker,
-    MessageStore,
-    PersistenceAdapter,
-    TopicMessageStore,
-    TransactionStore,
-)
+from jdbcstore.store.contract import Commit, Expired, ExpiredPage, TransactionStore
 from jdbcstore.store.disk import make_directory
+from jdbcstore.store.journal.directory_adapter import DirectoryAdapter
 from jdbcstore.store.journal.file_errors import writing
 from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
@@ -53,10 +44,8 @@ from jdbcstore.store.journal.leveldb.work import (
     Part,
     Remove,
     Restore,
-    Write,
 )
-from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
-from jdbcstore.store.unlocked import NoLocker
+from jdbcstore.store.journal.writes import Write
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["LevelDBPersistenceAdapter"]
@@ -64,11 +53,9 @@ __all__ = ["LevelDBPersistenceAdapter"]
 log = logging.getLogger(__name__)
 
 _VERSION: Final = b"activemq_leveldb_store:1"
-#: How long to wait for a disk that did not answer when the store was abandoned.
-_SETTLE_S: Final = 30.0
 
 
-class LevelDBPersistenceAdapter(PersistenceAdapter):
+class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, LevelDBTopicMessageStore]):
     """A LevelDB directory.
 
     Args:
@@ -76,67 +63,23 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         options: how it is kept.
     """
 
+    committer: Committer
+    options: LevelDBOptions
+
     def __init__(self, directory: Path | str, options: LevelDBOptions | None = None) -> None:
-        self.directory: Final = Path(directory)
-        self.options: Final = options or LevelDBOptions()
-        self.log_directory: Final = Path(self.options.log_directory or self.directory)
-        #: Held while a number is given out and its message submitted: messages are committed in the order of their
-        #: numbers.
-        self.order: Final = threading.Lock()
+        directory, options = Path(directory), options or LevelDBOptions()
+        super().__init__(directory, options, LevelDBMessageStore, LevelDBTopicMessageStore, FILE_PATTERN)
+        self.log_directory: Final = Path(options.log_directory or directory)
         self.reader: MessageReader
-        self.committer: Committer
-        #: In which OpenWire version messages are written, and whether as Snappy blocks: as the newest one there.
-        self.wire_version = self.options.store_open_wire_version
+        #: Whether messages are written as Snappy blocks: as the newest one there.
         self.is_compressed = False
         self._writer: JournalWriter[int]
-        self._live: Live | None = None
-        self._stores: dict[Destination, LevelDBMessageStore] = {}
         self._transactions: LevelDBTransactionStore
-        self._locker: Final = (
-            SharedFileLocker(directory, self.options.lock, file_pattern=FILE_PATTERN)
-            if self.options.use_lock
-            else NoLocker(self.options.lock)
-        )
-        self._acquired_itself = False
-
-    # -- mastership ----------------------------------------------------------------------------------------------
-
-    def locker(self) -> Locker:
-        """The adapter's locker, the same from construction on: the shared file lock, which Java brokers take, too.
-
-        Who wants to wait for mastership acquires it first, then calls `start`; the way back is `stop`, then
-        `Locker.release`. `start` acquires and in the end releases by itself what nobody has acquired before.
-        """
-        return self._locker
-
-    def _become_master(self) -> None:
-        locker = self._locker
-        if isinstance(locker, SharedFileLocker) and locker.lease is None:
-            if locker.acquire() is None:
-                raise locker.held_by_another()
-            self._acquired_itself = True
-
-    def _resign(self) -> None:
-        if self._acquired_itself:
-            self._acquired_itself = False
-            self._locker.release()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """As the contract says. Raises `ConfigurationError` when the directory is another store's."""
-        if self._live is not None:
-            raise StoreError("the store is started already")
-        committer: Committer | None = getattr(self, "committer", None)
-        if committer is not None and not committer.has_ended(_SETTLE_S):
-            raise StoreUnavailable("the store was closed without waiting, and its last write is still under way")
+    def _refuse_another_store(self) -> None:
         refuse_what_is_no_leveldb_store(self.directory)
-        self._become_master()
-        try:
-            self._open()
-        except BaseException:
-            self._resign()
-            raise
 
     def _open(self) -> None:
         let_go = self._locker.hold()
@@ -153,7 +96,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             writer.abandon()
             let_go()
             raise
-        self._live = live = loaded.live
+        self._contents = live = loaded.live
         self._look(loaded)
         self._transactions = LevelDBTransactionStore(self, self)
         self.committer = Committer(
@@ -200,7 +143,7 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         with self.order:
             for _, message in displaced:
                 message.sequence = self.next_sequence()
-            done = self._submit(Restore(displaced), is_alone=True)
+            done = self.committer.write(Restore(displaced), is_alone=True)
         done.result()
         log.warning("%s: messages that ActiveMQ had lost are there again count=%d", self.directory, len(displaced))
 
@@ -214,45 +157,12 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             )
             decide(xid).result()
 
-    def stop(self) -> None:
-        live, self._live = self._live, None
-        if live is None:
-            return
-        self.committer.stop()
-        self._stores.clear()
+    def _close(self, contents: Live) -> None:
         self.reader.close()
-        try:
-            self._writer.close()
-        finally:
-            self._resign()
+        self._writer.close()
 
-    def abandon(self) -> None:
-        """As the contract says. The log is closed by the thread that writes it, when the disk answers."""
-        live, self._live = self._live, None
-        if live is None:
-            return
-        self.committer.abandon()
-        self._stores.clear()
+    def _let_be(self, contents: Live) -> None:
         self.reader.close()
-        self._resign()
-
-    def reading(self) -> Live:
-        """What is there, to read.
-
-        Raises:
-            StoreClosed: stopped.
-            StoreUnavailable: a write failed in a way that leaves open what is stored.
-        """
-        live = self.opened()
-        self.committer.require_sound()
-        return live
-
-    def opened(self) -> Live:
-        """The same, whatever happened. Raises `StoreClosed` unless started."""
-        live = self._live
-        if live is None:
-            raise StoreClosed("the store is stopped; start it first")
-        return live
 
     # -- destinations --------------------------------------------------------------------------------------------
 
@@ -263,43 +173,24 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             if one.count > 0 or one.subscriptions or one.is_kept
         }
 
-    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> LevelDBMessageStore:
-        live = self.opened()
-        store = self._stores.get(queue)
-        if store is None:
-            _check_name(queue)
-            with self.order:
-                store = self._stores.setdefault(queue, LevelDBMessageStore(self, queue, prioritized=prioritized))
-            where = live.of(queue)
-            if not where.is_kept and self.options.is_kept(queue):
-                where.is_kept = True
-                self._submit(Keep(where))
-        return store
+    def _new_store(self, contents: Live, destination: Destination, *, prioritized: bool) -> LevelDBMessageStore:
+        kind = LevelDBTopicMessageStore if destination.is_topic else LevelDBMessageStore
+        return kind(self, destination, prioritized=prioritized)
 
-    def remove_queue_message_store(self, queue: Queue) -> None:
-        self._stores.pop(queue, None)
+    def _keep(self, store: LevelDBMessageStore) -> None:
+        if not store.where.is_kept:
+            store.where.is_kept = True
+            self.committer.write(Keep(store.where))
 
-    def topic_message_store(self, topic: Topic, *, prioritized: bool = False) -> LevelDBTopicMessageStore:
-        """As `SupportsTopics`."""
-        self.opened()
-        store = self._stores.get(topic)
-        if store is None:
-            _check_name(topic)
-            with self.order:
-                store = self._stores.setdefault(topic, LevelDBTopicMessageStore(self, topic, prioritized=prioritized))
-        assert isinstance(store, LevelDBTopicMessageStore)
-        return store
-
-    def remove_topic_message_store(self, topic: Topic) -> None:
-        """As `SupportsTopics`."""
-        self._stores.pop(topic, None)
+    def _encode(self, name: str) -> bytes:
+        return name.encode("utf-8", "surrogateescape")  # what a broker of another time has written is served
 
     def remove_destination(self, destination: Queue | Topic) -> Completion[None]:
         if isinstance(destination, Topic):
             done = self.topic_message_store(destination).remove_everything()
         else:
-            _check_name(destination)
-            done = self._submit(Forget(self.opened().of(destination)), is_alone=True)
+            self._check_name(destination)
+            done = self.committer.write(Forget(self.opened().of(destination)), is_alone=True)
         self._stores.pop(destination, None)
         return done
 
@@ -307,22 +198,6 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         """As `SupportsTransactions`."""
         self.opened()
         return self._transactions
-
-    def clean_up(self) -> int:
-        """As `SupportsTopics`; there is never anything left."""
-        self.opened()
-        return 0
-
-    def remove_unneeded_files(self) -> list[int]:
-        """Look at once for files of the log that are not needed. Waits until it is done.
-
-        Returns:
-            The positions of those that are gone.
-        """
-        self.opened()
-        gone: list[int] = []
-        self.committer.run(lambda: gone.extend(self.committer.remove_unneeded_files()))
-        return gone
 
     def message_counts(self) -> dict[Destination, int]:
         """How many messages each destination has."""
@@ -339,17 +214,6 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             }
 
     # -- writing -------------------------------------------------------------------------------------------------
-
-    def next_sequence(self) -> int:
-        """The next number. The caller holds `order`."""
-        live = self.opened()
-        live.given += 1
-        return live.given
-
-    def _submit(self, *parts: Part, is_alone: bool = False) -> Completion[None]:
-        completion: Completion[None] = Completion()
-        self.committer.submit(Write(completion, parts=parts, is_alone=is_alone))
-        return completion
 
     def commit_together(self, commit: Commit) -> Completion[None]:
         self.opened()
@@ -387,25 +251,12 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
             self.committer.submit(Write(completion, parts=parts, follows=commit.follows, may_cancel=may_cancel))
         return completion
 
-    def own(self, store: MessageStore) -> LevelDBMessageStore:
-        """A store that was made here and is open. Raises `StoreError` when it is another."""
-        if not isinstance(store, LevelDBMessageStore) or self._stores.get(store.destination) is not store:
-            raise StoreError(f"{store!r} is not an open store of this adapter")
-        return store
-
-    def own_topic(self, store: TopicMessageStore) -> LevelDBTopicMessageStore:
-        """The same, of a topic."""
-        own = self.own(store)
-        if not isinstance(own, LevelDBTopicMessageStore):
-            raise StoreError(f"{own.destination} is no topic: it has no durable subscriptions")
-        return own
-
     def delete_all_messages(self) -> None:
         live = self.opened()
         with self.order:
             for where in list(live.destinations.values()):
                 where.asked.clear()
-            done = self._submit(DeleteAll(), is_alone=True)
+            done = self.committer.write(DeleteAll(), is_alone=True)
         done.result()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -425,30 +276,17 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         is_end = len(rows) < messages_max
         return ExpiredPage(found, None if is_end else (rows[-1][0], rows[-1][1]))
 
-    def last_message_broker_sequence_id(self) -> int:
-        return self.opened().given
-
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        self._submit().result()  # behind what was submitted before
+        self.committer.write().result()  # behind what was submitted before
         live, name = self.reading(), str(producer_id)
         with live.lock:
             return max(live.seen.get(name, -1), live.producers.get(name, (-1, 0))[0])
 
-    def checkpoint(self) -> None:
-        self.opened()
-        self.committer.require_sound()
+    @property
+    def location(self) -> str:
+        return f"leveldb:{self.directory}"
 
 
 def _waiting(where: LiveDestination, sequence: int) -> list[SubscriptionKey]:
     """The subscriptions that have not acknowledged a message."""
     return [key for key, one in where.subscriptions.items() if sequence in one.pending.all]
-
-
-def _check_name(destination: Destination) -> None:
-    name = destination.qualified_name
-    if destination.is_composite or destination.is_wildcard:
-        raise ConfigurationError(f"{name} names several destinations; a store keeps one")
-    try:
-        name.encode("utf-8", "surrogateescape")  # what a broker of another time has written is served
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{name!r} has characters that the log does not take") from None

@@ -1,8 +1,7 @@
 """The one place of this store where anything is written: what `jdbcstore.store.group_commit` is to a LevelDB log.
 
 A batch is one unit of work of the log, which is there as a whole or not at all. The rules are those of every journal
-(KahaDB's committer tells them): stored is what the disk has; a bad write is found out while the batch is made up; a
-full disk undoes it; what was perhaps not forced is unknown, and ends all writing; who is not master writes nothing.
+(`jdbcstore.store.journal.batch_committer`); what there is changes in memory when the disk has the batch.
 
 **Snapshots of the index** are for ActiveMQ, whose replay ends where a collection is removed: one is written soon after
 that, when a file of the log is begun, and at the end. What only this store knows of (`trace_remarks`) is said again
@@ -18,17 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore import faults
-from jdbcstore.errors import (
-    CodecError,
-    LeaseLost,
-    MessageTooLarge,
-    OutcomeUnknown,
-    StoreError,
-    StoreUnavailable,
-    TransientStoreError,
-)
-from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
+from jdbcstore.errors import CodecError, LeaseLost, StoreError
+from jdbcstore.store.group_commit import Abandoned
+from jdbcstore.store.journal.batch_committer import BatchCommitter
 from jdbcstore.store.journal.journal_directory import JournalDirectory, candidates
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.leveldb import trace_remarks
@@ -38,20 +29,20 @@ from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.leveldb.recovery import Recovered
 from jdbcstore.store.journal.leveldb.snapshot import index_entries, snapshot_path, write_snapshot
-from jdbcstore.store.journal.leveldb.work import Plan, Write
+from jdbcstore.store.journal.leveldb.work import Part, Plan
+from jdbcstore.store.journal.writes import Write
 
 __all__ = ["Committer"]
 
 log = logging.getLogger(__name__)
 
-_PARTS_MAX: Final = 4000
 #: Where files go that are not needed, if they are kept.
 _ARCHIVE: Final = "archive"
 #: A snapshot takes at most one part in so many of the time.
 _REST: Final = 20
 
 
-class Committer(CommitTarget[Write]):
+class Committer(BatchCommitter[Part, int]):
     """Writes units of work, in the thread of its `GroupCommit`.
 
     Args:
@@ -78,14 +69,12 @@ class Committer(CommitTarget[Write]):
         let_go: Callable[[], object],
         found: Recovered,
     ) -> None:
+        super().__init__(writer, options, prove, let_go)
         self._directory = directory
         self._live = live
-        self._writer = writer
         self._reader = reader
         self._options = options
         self._wire_version = wire_version
-        self._prove = prove
-        self._let_go = let_go
         # A snapshot of ActiveMQ's may be less than what the log holds: only our own lets files go.
         self._snapshot = self._clean_end = -1
         if found.clean_end == found.end:
@@ -93,13 +82,6 @@ class Committer(CommitTarget[Write]):
         self._before = found.index
         archive = Path(options.directory_archive or directory / _ARCHIVE) if options.archive_data_logs else None
         self._files = JournalDirectory(writer.directory, file_name, file_number, archive)
-        limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
-        cancels = options.concurrent_store_and_dispatch_queues
-        self._commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
-        #: As `GroupCommit` says.
-        self.submit: Final = self._commits.submit
-        self.submit_remove: Final = self._commits.submit_remove
-        self.has_ended: Final = self._commits.has_ended
         self._base = writer.end[0]
         #: Whether a snapshot is wanted before the end, and not before when.
         self._is_snapshot_wanted = False
@@ -107,28 +89,13 @@ class Committer(CommitTarget[Write]):
         self._cleanup_due_s = 0.0
 
     def start(self) -> None:
-        """Start the thread."""
         self._postpone_cleanup()
-        self._commits.start()
-
-    def stop(self) -> None:
-        """Commit what was submitted, write the index, then end the thread."""
-        self._commits.stop()
-
-    def abandon(self) -> None:
-        """As `GroupCommit.abandon`."""
-        self._commits.abandon()
-
-    def require_sound(self) -> None:
-        """Raise why the store cannot be used any more, if so."""
-        broken = self._commits.broken
-        if broken is not None and not isinstance(broken, LeaseLost):
-            raise StoreUnavailable(str(broken)) from broken
+        super().start()
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float | None:
-        if self._commits.broken is not None:
+        if self.commits.broken is not None:
             return None
         due = [self._snapshot_from_s] if self._is_snapshot_wanted else []
         if self._options.cleanup_interval_ms:
@@ -136,7 +103,7 @@ class Committer(CommitTarget[Write]):
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def look_after(self) -> None:
-        if self._commits.broken is not None or self._commits.is_abandoned:
+        if self.commits.broken is not None or self.commits.is_abandoned:
             return
         now_s = time.monotonic()
         if self._is_snapshot_wanted and now_s >= self._snapshot_from_s:
@@ -146,15 +113,10 @@ class Committer(CommitTarget[Write]):
             self.remove_unneeded_files()
 
     def finish(self) -> None:
-        if self._commits.broken is None:
+        if self.commits.broken is None:
             self._snapshot_now()
 
-    def leave(self) -> None:
-        if self._commits.is_abandoned:
-            self._writer.abandon()
-        self._let_go()
-
-    def attempt(self, batch: Sequence[Write]) -> None:
+    def attempt(self, batch: Sequence[Write[Part]]) -> None:
         task = batch[0].task
         if task is not None:
             task()
@@ -165,29 +127,16 @@ class Committer(CommitTarget[Write]):
             faults.point("writer.before_commit")
             self._append(plan)
 
-    def _prove_or_break(self) -> None:
-        try:
-            self._prove()
-        except LeaseLost as error:
-            self._commits.break_off(error)
-            raise
-
-    def _plan(self, batch: Sequence[Write]) -> Plan:
-        """The records of a batch. What cannot be done is refused: it is alone, and the plan is an empty one, or its
-        first part says so, so that no record of it is in the plan."""
+    def _plan(self, batch: Sequence[Write[Part]]) -> Plan:
         plan = self._empty_plan()
-        for write in list(batch):
-            let_down = write.let_down() if write.follows else None  # by one that was refused just now
-            if let_down is not None:
-                self._commits.refuse(write, let_down)
-                continue
-            try:
-                for part in write.parts:
-                    part.plan(plan)
-            except StoreError as error:
-                self._commits.refuse(write, error)
-                if write.is_alone:
-                    return self._empty_plan()
+
+        def take(write: Write[Part]) -> None:
+            for part in write.parts:
+                part.plan(plan)
+
+        self._make_up(batch, take)
+        if not batch:  # one that was alone, and had begun
+            return self._empty_plan()
         plan.finish()
         return plan
 
@@ -195,11 +144,11 @@ class Committer(CommitTarget[Write]):
         return Plan(self._live, self._reader, sum(self._writer.end), self._wire_version)
 
     def _append(self, plan: Plan) -> None:
-        self._commits.sending()
+        self.commits.sending()
         if plan.records:
             self._write(plan.records)
         faults.point("writer.after_commit")
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             raise Abandoned
         with self._live.lock:
             for effect in plan.effects:
@@ -207,25 +156,14 @@ class Committer(CommitTarget[Write]):
         if plan.removes_collection:
             self._want_snapshot()
 
-    def _write(self, records: Sequence[bytes]) -> None:
-        try:
-            self._writer.append(records)
-        except (TransientStoreError, MessageTooLarge):
-            raise  # it is undone
-        except StoreError as error:
-            self._commits.break_off(error)
-            raise OutcomeUnknown(str(error)) from error
-        try:
-            self._writer.sync()
-            self._prove()
-        except (StoreError, LeaseLost) as error:
-            self._commits.break_off(error)
-            raise OutcomeUnknown(f"written, but not surely: {error}") from error
+    def _write(self, records: Sequence[bytes]) -> Sequence[int]:
+        places = super()._write(records)
         base = self._writer.end[0]
         if base != self._base:
             self._base = base
             self._want_snapshot()
         self._reader.begin(base)
+        return places
 
     # -- snapshots and files -------------------------------------------------------------------------------------
 
@@ -306,18 +244,12 @@ class Committer(CommitTarget[Write]):
         try:
             self._prove()
         except LeaseLost as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             return []
         removed = self._files.remove(gone, {one: set() for one in gone}, self._reader.forget)
         if removed:
             log.info("removed files of the log that are not needed files=%s", ", ".join(map(file_name, removed)))
         return removed
-
-    def run(self, task: Callable[[], object]) -> None:
-        """Do something in the thread, and wait for it."""
-        completion: Completion[None] = Completion()
-        self.submit(Write(completion, is_alone=True, task=task))
-        completion.result()
 
 
 def _out_of_order(where: LiveDestination, subscription: LiveSubscription) -> list[int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.journal.directory_view import NothingIsWritten
 from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
 from jdbcstore.store.journal.leveldb.committer import Committer
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
@@ -34,17 +35,17 @@ class LevelDBView(LevelDBPersistenceAdapter):
         )
 
     def start(self) -> None:
-        if self._live is not None:
+        if self._contents is not None:
             raise StoreError("the store is started already")
         refuse_what_is_no_leveldb_store(self.directory)
         found = recover(self.directory, self.log_directory)
         self.reader = MessageReader(found.log_directory, found.files)
-        self._live = load(found, self.reader, self.options).live
+        self._contents = load(found, self.reader, self.options).live
         self._transactions = LevelDBTransactionStore(self, self)
-        self.committer = cast(Committer, _NothingIsWritten())
+        self.committer = cast(Committer, NothingIsWritten())
 
     def stop(self) -> None:
-        live, self._live = self._live, None
+        live, self._contents = self._contents, None
         if live is not None:
             self.reader.close()
             self._stores.clear()
@@ -55,16 +56,3 @@ class LevelDBView(LevelDBPersistenceAdapter):
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         live, name = self.reading(), str(producer_id)
         return max(live.seen.get(name, -1), live.producers.get(name, (-1, 0))[0])
-
-
-class _NothingIsWritten:
-    """In the place of what writes."""
-
-    def require_sound(self) -> None:
-        """It is."""
-
-    def submit(self, *_: Any) -> None:
-        """Refuse."""
-        raise StoreError("the directory was opened to look into it: nothing can be written")
-
-    submit_remove = submit

@@ -17,6 +17,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import PRIORITY_LEVELS
+from jdbcstore.store.journal.asked_subscriptions import AskedSubscriptions
 from jdbcstore.store.journal.leveldb.ordered import Ordered
 from jdbcstore.store.journal.leveldb.state import Collection
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
@@ -153,8 +154,7 @@ class LiveDestination:
         self.hidden: set[int] = set()
         self.last = 0
         self.subscriptions: dict[SubscriptionKey, LiveSubscription] = {}
-        #: What was asked for, before it is in the log. Changed under the adapter's `order`.
-        self.asked: dict[SubscriptionKey, SubscriptionInfo] = {}
+        self.asked = AskedSubscriptions()
 
     @property
     def count(self) -> int:

@@ -174,7 +174,7 @@ class _Loading:
         info = SubscriptionInfo(key, where.destination, asked, record.selector or None, one.is_no_local)
         subscription = LiveSubscription(one.key, info, one.position)
         where.subscriptions[key] = where.subscriptions.get(key, subscription)
-        where.asked[key] = where.subscriptions[key].info
+        where.asked.ask(where.subscriptions[key].info)
         self._live.given = max(self._live.given, one.position)
         for sequence, message in where.messages.items():
             if is_pending(one, sequence):

@@ -20,7 +20,8 @@ from jdbcstore.store.journal.leveldb import snappy
 from jdbcstore.store.journal.leveldb.live import LiveDestination, LiveMessage, Numbers, id_hash
 from jdbcstore.store.journal.leveldb.records import DATA, HEADER_BYTES, framed
 from jdbcstore.store.journal.leveldb.store_host import StoreHost
-from jdbcstore.store.journal.leveldb.work import Add, Part, Purge, Remove, Update, Write
+from jdbcstore.store.journal.leveldb.work import Add, Part, Purge, Remove, Update
+from jdbcstore.store.journal.writes import Write
 
 __all__ = ["LevelDBMessageStore", "PreparedAdd"]
 
@@ -101,7 +102,7 @@ class LevelDBMessageStore(MessageStore):
         sequences = [one.broker_sequence_id for one in message_ids if one.broker_sequence_id > 0]
         others = [one for one in message_ids if one.broker_sequence_id <= 0]
 
-        def remove(sequences: Sequence[int]) -> Write:
+        def remove(sequences: Sequence[int]) -> Write[Part]:
             meant = [MessageId(None, 0, sequence) for sequence in sequences]
             return Write(completion, parts=(Remove(where, [*meant, *others]),))
 
@@ -112,23 +113,14 @@ class LevelDBMessageStore(MessageStore):
         return completion
 
     def update_message(self, message: Message) -> Completion[None]:
-        completion: Completion[None] = Completion()
         if message.message_id is None or message.message_id.broker_sequence_id <= 0:
             raise StoreError("only a message that came from the store, with its sequence, can be updated")
         found, data = self.prepare(message)
         update = Update(self.where, message.message_id, found, data)
-        self._adapter.committer.submit(Write(completion, parts=(update,)))
-        return completion
+        return self._adapter.committer.write(update)
 
     def remove_all_messages(self) -> Completion[None]:
-        return self.submit_alone(Purge(self.where))
-
-    def submit_alone(self, part: Part, undo: object = None) -> Completion[None]:
-        """Submit what needs a batch to itself."""
-        completion: Completion[None] = Completion()
-        assert undo is None or callable(undo)
-        self._adapter.committer.submit(Write(completion, parts=(part,), is_alone=True, undo=undo))
-        return completion
+        return self._adapter.committer.write(Purge(self.where), is_alone=True)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

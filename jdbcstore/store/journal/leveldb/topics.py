@@ -12,7 +12,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Cursor, Page, TopicMessageStore
 from jdbcstore.store.journal.leveldb.live import LiveSubscription
 from jdbcstore.store.journal.leveldb.messages import LevelDBMessageStore
-from jdbcstore.store.journal.leveldb.work import Acknowledge, Forget, Subscribe, Unsubscribe, Write
+from jdbcstore.store.journal.leveldb.work import Acknowledge, Forget, Subscribe, Unsubscribe
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = ["LevelDBTopicMessageStore"]
@@ -28,56 +28,34 @@ class LevelDBTopicMessageStore(LevelDBMessageStore, TopicMessageStore):
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def add_subscription(self, info: SubscriptionInfo, *, retroactive: bool = False) -> Completion[None]:
-        self._adapter.opened()
+        adapter, where = self._adapter, self.where
         self._check(info)
-        asked = self.where.asked
-        with self._adapter.order:
-            known = asked.get(info.key)
-            if known is not None and known == info:
-                completion: Completion[None] = Completion()  # behind the one that is perhaps under way
-                self._adapter.committer.submit(Write(completion))
-                return completion
-
-            def undo() -> None:
-                with self._adapter.order:
-                    if asked.get(info.key) is info:
-                        asked.pop(info.key)
-                        if known is not None:
-                            asked[info.key] = known
-
-            asked[info.key] = info
-            part = Subscribe(self.where, info, retroactive=retroactive)
-            return self.submit_alone(part, undo)
+        with adapter.order:
+            undo = where.asked.ask(info)
+            if undo is None:
+                return adapter.committer.write()  # behind the one that is perhaps under way
+            return adapter.committer.write(Subscribe(where, info, retroactive=retroactive), is_alone=True, undo=undo)
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion[None]:
-        asked = self.where.asked
+        where = self.where
         with self._adapter.order:
-            known = asked.pop(key, None)
-
-            def undo() -> None:
-                with self._adapter.order:
-                    if known is not None:
-                        asked.setdefault(key, known)
-
-            return self.submit_alone(Unsubscribe(self.where, key), undo)
+            undo = where.asked.withdraw(key)
+            return self._adapter.committer.write(Unsubscribe(where, key), is_alone=True, undo=undo)
 
     def lookup_subscription(self, key: SubscriptionKey) -> SubscriptionInfo | None:
         return self.where.asked.get(key)
 
     def all_subscriptions(self) -> list[SubscriptionInfo]:
-        return list(self.where.asked.values())
+        return list(self.where.asked)
 
     def remove_everything(self) -> Completion[None]:
         """Remove messages and subscriptions."""
         with self._adapter.order:
             self.where.asked.clear()
-            return self.submit_alone(Forget(self.where))
+            return self._adapter.committer.write(Forget(self.where), is_alone=True)
 
     def _check(self, info: SubscriptionInfo) -> None:
-        if info.destination != self.destination:
-            raise ConfigurationError(
-                f"a subscription to {info.destination} cannot be kept by the store of {self.destination}"
-            )
+        info.require_topic(self.destination)
         texts = (info.key.client_id, info.key.subscription_name, info.selector or "")
         try:
             for text in (*texts, info.subscribed_destination.qualified_name):
@@ -88,10 +66,8 @@ class LevelDBTopicMessageStore(LevelDBMessageStore, TopicMessageStore):
     # -- acknowledging -------------------------------------------------------------------------------------------
 
     def acknowledge(self, key: SubscriptionKey, *message_ids: MessageId) -> Completion[None]:
-        completion: Completion[None] = Completion()
         parts = (Acknowledge(self.where, key, message_ids),) if message_ids else ()
-        self._adapter.committer.submit(Write(completion, parts=parts))
-        return completion
+        return self._adapter.committer.write(*parts)
 
     def recover_next_subscription_messages(
         self, key: SubscriptionKey, cursor: Cursor, messages_max: int, bytes_max: int

@@ -16,7 +16,7 @@ from jdbcstore.store.journal.leveldb.live import LiveTransaction
 from jdbcstore.store.journal.leveldb.messages import LevelDBMessageStore
 from jdbcstore.store.journal.leveldb.store_host import StoreHost
 from jdbcstore.store.journal.leveldb.topics import LevelDBTopicMessageStore
-from jdbcstore.store.journal.leveldb.work import Decide, PrepareAll, Write
+from jdbcstore.store.journal.leveldb.work import Decide, PrepareAll
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 
 __all__ = ["LevelDBTransactionStore"]
@@ -94,26 +94,20 @@ class LevelDBTransactionStore(BufferedTransactionStore):
             adds.append((own.where, found, data, message.destination != own.destination))
         removes = [(host.own(store).where, one) for store, one in transaction.removes]
         done = [(host.own_topic(store).where, key, one) for store, key, one in transaction.acknowledged]
-        completion: Completion[None] = Completion()
         with host.order:
             part = PrepareAll(xid, adds, removes, done)
-            host.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+            return host.committer.write(part, is_alone=True)
 
     def _commit(self, transaction_id: XATransactionId) -> Completion[None]:
         host, live = self._host, self._host.reading()
-        completion: Completion[None] = Completion()
         with host.order:
             numbers = [host.next_sequence() for _ in live.transactions[transaction_id].adds]
             part = Decide(transaction_id, numbers, commits=True)
-            host.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+            return host.committer.write(part, is_alone=True)
 
     def _roll_back(self, transaction_id: XATransactionId) -> Completion[None]:
-        completion: Completion[None] = Completion()
         part = Decide(transaction_id, (), commits=False)
-        self._host.committer.submit(Write(completion, parts=(part,), is_alone=True))
-        return completion
+        return self._host.committer.write(part, is_alone=True)
 
 
 def _id(sequence: int) -> MessageId:

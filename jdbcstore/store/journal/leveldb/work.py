@@ -1,22 +1,24 @@
-"""What callers ask of the thread that commits: writes, what they are made of, and the unit of work that they become.
+"""What writes are made of in a LevelDB log, and the unit of work that they become.
 
 A batch is one unit of work of the log. Only when it is made up (`Plan`) it is known which messages there are and where
 its records will stand; what it changes in memory (`Plan.effects`) is done when it is on the disk.
+
+The parts are named as those of `jdbcstore.store.journal.work` and mean the same. They share no code, because a LevelDB
+log is written in terms of places and of collections with entries, where KahaDB and AMQ write commands with names in
+them: one removal is an entry of a collection here, and a record that names a message there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, JdbcStoreError, StoreError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
-from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Unit
 from jdbcstore.store.journal.leveldb import trace_remarks
 from jdbcstore.store.journal.leveldb.live import (
     Live,
@@ -48,6 +50,7 @@ from jdbcstore.store.journal.leveldb.records import (
     collection_key,
     framed,
 )
+from jdbcstore.store.journal.writes import Sized
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
 __all__ = [
@@ -67,7 +70,6 @@ __all__ = [
     "Subscribe",
     "Unsubscribe",
     "Update",
-    "Write",
     "hide",
 ]
 
@@ -76,71 +78,8 @@ _ENTRY_BYTES: Final = 128
 _SLICE: Final = 256
 
 
-class Write(Unit):
-    """One thing to be made durable.
-
-    Args:
-        completion: told the outcome.
-        result: what it is resolved with.
-        parts: what is to be done, in this order.
-        follows: writes without which this one is not done.
-        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it.
-        is_alone: whether it needs to see everything before it, and everything behind it has to see it.
-        task: what the thread runs instead of writing; what it raises is the outcome.
-        undo: called when it was not done.
-    """
-
-    __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
-
-    is_alone: bool
-    may_cancel: int
-    size: int
-
-    def __init__(
-        self,
-        completion: Completion[Any],
-        result: object = None,
-        *,
-        parts: Sequence[Part] = (),
-        follows: Sequence[Completion[Any]] = (),
-        may_cancel: int = 0,
-        is_alone: bool = False,
-        task: Callable[[], object] | None = None,
-        undo: Callable[[], object] | None = None,
-    ) -> None:
-        self.completion = completion
-        self.result = result
-        self.parts = parts
-        self.follows = follows
-        self.may_cancel = may_cancel
-        self.is_alone = is_alone
-        self.task = task
-        self.undo = undo
-        self.size = sum(part.size for part in parts)
-
-    def cancel(self) -> None:
-        self.parts = self.parts[1:]  # what it adds comes first
-
-    @property
-    def takes_room(self) -> bool:
-        return any(part.takes_room for part in self.parts)
-
-    @property
-    def weight(self) -> int:
-        return len(self.parts)
-
-    def fail(self, error: JdbcStoreError) -> None:
-        if self.undo is not None:
-            self.undo()
-        self.completion.fail(error)
-
-
-class Part(Protocol):
+class Part(Sized, Protocol):
     """Something that a write does."""
-
-    size: int
-    """About how many bytes it takes in the log."""
-    takes_room: bool
 
     def plan(self, plan: Plan) -> None:
         """Say which records it takes.

@@ -59,7 +59,7 @@ from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.journal.mkahadb.outcomes import LOCAL_XA_FORMAT, Outcomes
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.store.journal.topics import JournalTopicMessageStore
-from jdbcstore.store.journal.work import Acknowledge, Came, Decide, Meant, PrepareAll, Write
+from jdbcstore.store.journal.work import Acknowledge, Came, Decide, Meant, PrepareAll
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.store.unlocked import NoLocker
 
@@ -105,7 +105,7 @@ class _Child(KahaDBPersistenceAdapter):
         return [self.next_sequence() for one in index.operations(index.prepared()[xid]) if one.adds]
 
     def next_sequence(self) -> int:
-        index = self._opened()
+        index = self.opened()
         index.given = self._parent.next_number(index.given)
         return index.given
 
@@ -480,9 +480,7 @@ class _OverSeveral:
 
 
 def _written(child: _Child, parts: Sequence[Any]) -> None:
-    completion: Completion[None] = Completion()
-    child.committer.submit(Write(completion, parts=parts, is_alone=True))
-    completion.result()
+    child.committer.write(*parts, is_alone=True).result()
 
 
 def _force_periodic(children: Sequence[_Child]) -> None:

@@ -1,0 +1,82 @@
+"""What callers ask of the thread that commits, whatever the parts of a write are in a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from jdbcstore.errors import JdbcStoreError
+from jdbcstore.store.completion import Completion
+from jdbcstore.store.group_commit import Unit
+
+__all__ = ["Sized", "Write"]
+
+
+class Sized(Protocol):
+    """Something that a write does. What it has to be able to do besides is said where its records are made."""
+
+    size: int
+    """About how many bytes it takes in the journal."""
+    takes_room: bool
+
+
+P = TypeVar("P", bound=Sized)
+
+
+class Write(Unit, Generic[P]):
+    """One thing to be made durable.
+
+    Args:
+        completion: told the outcome.
+        result: what it is resolved with.
+        parts: what is to be done, in this order.
+        follows: writes without which this one is not done.
+        may_cancel: the sequence of the message that its first part adds, if the remove of that message may cancel it.
+        is_alone: whether it needs to see everything before it, and everything behind it has to see it.
+        task: what the thread runs instead of writing; what it raises is the outcome.
+        undo: called when it was not done.
+    """
+
+    __slots__ = ("is_alone", "may_cancel", "parts", "size", "task", "undo")
+
+    is_alone: bool
+    may_cancel: int
+    size: int
+
+    def __init__(
+        self,
+        completion: Completion[Any],
+        result: object = None,
+        *,
+        parts: Sequence[P] = (),
+        follows: Sequence[Completion[Any]] = (),
+        may_cancel: int = 0,
+        is_alone: bool = False,
+        task: Callable[[], object] | None = None,
+        undo: Callable[[], object] | None = None,
+    ) -> None:
+        self.completion = completion
+        self.result = result
+        self.parts = parts
+        self.follows = follows
+        self.may_cancel = may_cancel
+        self.is_alone = is_alone
+        self.task = task
+        self.undo = undo
+        self.size = sum(part.size for part in parts)
+
+    def cancel(self) -> None:
+        self.parts = self.parts[1:]  # what it adds comes first
+
+    @property
+    def takes_room(self) -> bool:
+        return any(part.takes_room for part in self.parts)
+
+    @property
+    def weight(self) -> int:
+        return len(self.parts)
+
+    def fail(self, error: JdbcStoreError) -> None:
+        if self.undo is not None:
+            self.undo()
+        self.completion.fail(error)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from itertools import islice
 from pathlib import Path
-from typing import Final
 
 import click
 
-from jdbcstore.console.kahadb import dump_lines, kinds_of, looking
+from jdbcstore.console.journal_dump import dump_lines, kinds_of
+from jdbcstore.console.journal_reports import (
+    DIRECTORY,
+    JSON,
+    NEW_DIRECTORY,
+    held_by,
+    looking,
+    print_findings,
+    print_lines,
+    print_repaired,
+)
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
@@ -21,10 +27,6 @@ from jdbcstore.store.journal.amq.store_journal import StoreJournal
 
 __all__ = ["amq"]
 
-_DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-_HOLDERS_MAX: Final = 5
-
 
 @click.group()
 def amq() -> None:
@@ -32,9 +34,9 @@ def amq() -> None:
 
 
 @amq.command("check")
-@_DIRECTORY
+@DIRECTORY
 @click.option("--quick", is_flag=True, help="Do not unmarshal live messages.")
-@_JSON
+@JSON
 def check(directory: Path, quick: bool, as_json: bool) -> int:
     """Check the AMQ store in DIRECTORY: records, live messages, the reference store against the journal.
 
@@ -49,17 +51,13 @@ def check(directory: Path, quick: bool, as_json: bool) -> int:
         f"{directory}: AMQ store, {len(found.files)} files, {sum(found.files.values()):,} bytes,"
         f" {found.records.total():,} records, {found.messages:,} live messages read"
     )
-    for note in found.notes:
-        click.echo(f"note: {note}")
-    for finding in found.findings:
-        click.echo(str(finding))
-    click.echo(f"{len(found.findings)} problems found" if found.findings else "no problem found")
+    print_findings(found.notes, found.findings)
     return 1 if found.findings else 0
 
 
 @amq.command("diagnose")
-@_DIRECTORY
-@_JSON
+@DIRECTORY
+@JSON
 def diagnose(directory: Path, as_json: bool) -> None:
     """Say what keeps each journal file of the AMQ store in DIRECTORY."""
     with looking():
@@ -69,10 +67,7 @@ def diagnose(directory: Path, as_json: bool) -> None:
         return
     rows = []
     for use in found.uses:
-        holders = sorted(use.holders.items(), key=lambda one: -one[1])
-        kept = [f"{name} ({count})" for name, count in holders[:_HOLDERS_MAX]]
-        if len(holders) > _HOLDERS_MAX:
-            kept.append(f"{len(holders) - _HOLDERS_MAX} more")
+        kept = held_by(use.holders)
         if use.acknowledges:
             kept.append(f"acknowledges messages of {', '.join(use.acknowledges)}")
         rows.append((use.file, use.bytes, use.live_bytes, use.messages, ", ".join(kept)))
@@ -80,9 +75,9 @@ def diagnose(directory: Path, as_json: bool) -> None:
 
 
 @amq.command("repair")
-@_DIRECTORY
-@click.argument("new_directory", type=click.Path(path_type=Path))
-@_JSON
+@DIRECTORY
+@NEW_DIRECTORY
+@JSON
 def repair(directory: Path, new_directory: Path, as_json: bool) -> int:
     """Write all that is live in the AMQ store in DIRECTORY into an AMQ store in NEW_DIRECTORY, which must not exist.
 
@@ -92,20 +87,16 @@ def repair(directory: Path, new_directory: Path, as_json: bool) -> int:
     from jdbcstore.migration.repair import repair_amq_store
 
     done = repair_amq_store(directory, new_directory)
+    messages = {name: one.messages for name, one in done.destinations.items()}
     if as_json:
-        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
+        print_json({"messages": messages, "lost": done.damages})
     else:
-        rows = sorted((name, one.messages) for name, one in done.destinations.items())
-        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
-        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
-        for line in done.damages:
-            click.echo(f"lost: {line}")
-        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
+        print_repaired(new_directory, messages, (), (), done.damages, done.damages_unlisted)
     return 1 if done.damages else 0
 
 
 @amq.command("dump")
-@_DIRECTORY
+@DIRECTORY
 @click.option("--destination", help="Only records of this destination: queue://NAME or topic://NAME.")
 @click.option("--file", "files", type=click.IntRange(min=0), multiple=True, help="Only data-N; may be repeated.")
 @click.option("--command", "commands", multiple=True, help="Only records of this kind (AddMessage, ...); repeatable.")
@@ -129,9 +120,4 @@ def dump(
     unknown = [file_name(number) for number in files if number not in journal.files]
     if unknown:
         raise ConfigurationError(f"{directory} has no file {', '.join(unknown)}")
-    try:
-        with looking():
-            for line in islice(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit):
-                click.echo(line)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_lines(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit)

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import chain, groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from jdbcstore.console.journal_dump import dump_lines, kinds_of, transaction_text
+from jdbcstore.console.journal_reports import (
+    DIRECTORY,
+    JSON,
+    NEW_DIRECTORY,
+    count_of,
+    looking,
+    print_findings,
+    print_lines,
+    print_repaired,
+)
 from jdbcstore.console.kahadb_picture import Picture, as_lines, as_rich, as_svg, draw, size
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.destination import Destination, parse_destination
-from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged, StoreError
-from jdbcstore.identifiers import TransactionId, XATransactionId
-from jdbcstore.management.described import described
-from jdbcstore.store.jdbc.xid import xid_text
-from jdbcstore.store.journal import records
-from jdbcstore.store.journal.commands import (
-    COMMANDS,
-    AddMessage,
-    Command,
-    RewrittenDataFile,
-    Trace,
-    UpdateMessage,
-)
+from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged
 from jdbcstore.store.journal.kahadb.diagnosis import Diagnosis, FileDiagnosis, Freed, Holder, Pins
 from jdbcstore.store.journal.kahadb.inspection import CheckReport, check
 from jdbcstore.store.journal.kahadb.journal import Location
@@ -38,16 +34,14 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.store.journal.kahadb.survey import Survey, open_journal, survey
 
-__all__ = ["dump_lines", "kahadb", "kinds_of", "looking"]
+__all__ = ["kahadb"]
 
 _BARS_MAX: Final = 40
 _SVG_BARS_MAX: Final = 800
 _ROWS_MAX: Final = 60
-_BODY_CHARACTERS_MAX: Final = 1000
 _INDEX: Final = click.option(
     "--index-directory", type=click.Path(path_type=Path), help="Where db.data is (the broker's indexDirectory)."
 )
-_DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -58,23 +52,14 @@ def kahadb() -> None:
     """
 
 
-@contextmanager
-def looking() -> Iterator[None]:
-    """What cannot be looked at is an error of its own: exit code 2."""
-    try:
-        yield
-    except StoreError as error:
-        raise ConfigurationError(f"{error}. If a broker runs, it may have deleted the file: try again") from error
-
-
 # --- check ------------------------------------------------------------------------------------------------------------
 
 
 @kahadb.command("check")
-@_DIRECTORY
+@DIRECTORY
 @_INDEX
 @click.option("--quick", is_flag=True, help="Do not unmarshal live messages.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def check_(directory: Path, index_directory: Path | None, quick: bool, as_json: bool) -> int:
     """Check the KahaDB store in DIRECTORY: checksums, records, references, the index against the journal.
 
@@ -97,32 +82,21 @@ def check_(directory: Path, index_directory: Path | None, quick: bool, as_json: 
 def _tell_check(report: CheckReport) -> None:
     found = report.survey
     click.echo(
-        f"{found.directory}: {_count(len(found.sizes), 'file')}, {size(sum(found.sizes.values()))},"
-        f" {_count(found.commands.total(), 'record')}, {_count(report.messages, 'live message')} read"
+        f"{found.directory}: {count_of(len(found.sizes), 'file')}, {size(sum(found.sizes.values()))},"
+        f" {count_of(found.commands.total(), 'record')}, {count_of(report.messages, 'live message')} read"
     )
-    for note in report.notes:
-        click.echo(f"note: {note}")
-    for finding in report.findings:
-        click.echo(str(finding))
-    for kind, count in report.unlisted.items():
-        click.echo(f"{count} more of kind {kind}")
-    total = len(report.findings) + report.unlisted.total()
-    click.echo(_count(total, "problem") + " found" if total else "no problem found")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
+    print_findings(report.notes, report.findings, report.unlisted)
 
 
 # --- diagnose ---------------------------------------------------------------------------------------------------------
 
 
 @kahadb.command()
-@_DIRECTORY
+@DIRECTORY
 @_INDEX
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the picture to this file, too.")
 @click.option("--all", "everything", is_flag=True, help="A row for each file and each holder.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def diagnose(directory: Path, index_directory: Path | None, svg: Path | None, everything: bool, as_json: bool) -> None:
     """Say why the KahaDB store in DIRECTORY is as large as it is.
 
@@ -165,8 +139,8 @@ class _Told:
         total, live = sum(file.bytes for file in files), sum(file.live_bytes for file in files)
         removable = sum(file.removable for file in files)
         return (
-            f"{_count(len(files), 'file')}, {size(total)}, of which {size(live)} are live messages;"
-            f" the next cleanup removes {_count(removable, 'file')}"
+            f"{count_of(len(files), 'file')}, {size(total)}, of which {size(live)} are live messages;"
+            f" the next cleanup removes {count_of(removable, 'file')}"
         )
 
     def picture(self, most: int) -> Picture:
@@ -248,9 +222,10 @@ class _Told:
         told = []
         held = sorted(file.held.items(), key=lambda one: -one[1].bytes)
         for destination, one in held[:3]:
-            told.append(f"{_count(one.messages, 'message')} of {destination}{_since(self._age_s(one.first.location))}")
+            since = _since(self._age_s(one.first.location))
+            told.append(f"{count_of(one.messages, 'message')} of {destination}{since}")
         if len(held) > 3:
-            told.append(f"{_count(sum(one.messages for _, one in held[3:]), 'message')} of {len(held) - 3} others")
+            told.append(f"{count_of(sum(one.messages for _, one in held[3:]), 'message')} of {len(held) - 3} others")
         for span in file.transactions[:3]:
             kind = "prepared transaction" if span.prepared else "open transaction"
             told.append(f"{kind} {_holder(span.transaction_id)}{_since(self._age_s(span.first))}")
@@ -295,11 +270,11 @@ class _Told:
             click.echo(f"and {len(diagnosis.holders) - len(rows)} more: --all shows them")
         if rows:
             click.echo(
-                f"Without any of them {_count(len(diagnosis.everything.files), 'file')} would go,"
+                f"Without any of them {count_of(len(diagnosis.everything.files), 'file')} would go,"
                 f" {size(diagnosis.everything.bytes)}."
             )
         if diagnosis.later:
-            click.echo(f"{_count(len(diagnosis.later), 'file')} will go with later cleanups, without that.")
+            click.echo(f"{count_of(len(diagnosis.later), 'file')} will go with later cleanups, without that.")
 
     def _held(self, holder: Holder) -> _Holding:
         spans = [span for span in self.pins.transactions if span.transaction_id == holder]
@@ -384,13 +359,11 @@ class _Holding:
 
 
 def _holder(holder: Holder) -> str:
-    if isinstance(holder, Destination):
-        return str(holder)
-    return xid_text(holder) if isinstance(holder, XATransactionId) else str(holder)
+    return str(holder) if isinstance(holder, Destination) else transaction_text(holder)
 
 
 def _freed(freed: Freed) -> str:
-    return f"{_count(len(freed.files), 'file')}, {size(freed.bytes)}" if freed.files else "nothing"
+    return f"{count_of(len(freed.files), 'file')}, {size(freed.bytes)}" if freed.files else "nothing"
 
 
 def _since(age_s: int | None) -> str:
@@ -410,11 +383,11 @@ def _age(age_s: int | None) -> str | None:
 
 
 @kahadb.command("repair")
-@_DIRECTORY
-@click.argument("new_directory", type=click.Path(path_type=Path))
+@DIRECTORY
+@NEW_DIRECTORY
 @_INDEX
 @click.option("--journal-max-file-length", default="32mb", show_default=True, help="How long new files become.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@JSON
 def repair_(
     directory: Path, new_directory: Path, index_directory: Path | None, journal_max_file_length: str, as_json: bool
 ) -> int:
@@ -435,18 +408,11 @@ def repair_(
     if as_json:
         print_json(asdict(report))
     else:
-        print_table(("DESTINATION", "MESSAGES"), sorted(report.messages.items()), empty="no message is live")
-        click.echo(
-            f"{new_directory}: {_count(sum(report.messages.values()), 'message')},"
-            f" {_count(report.subscriptions, 'durable subscription')},"
-            f" {_count(report.prepared, 'prepared transaction')}; read again and compared"
+        besides = (
+            count_of(report.subscriptions, "durable subscription"),
+            count_of(report.prepared, "prepared transaction"),
         )
-        for note in report.notes:
-            click.echo(f"note: {note}")
-        for line in report.lost:
-            click.echo(f"lost: {line}")
-        if not report.lost:
-            click.echo("nothing is lost")
+        print_repaired(new_directory, report.messages, besides, report.notes, report.lost)
     return 1 if report.lost else 0
 
 
@@ -454,7 +420,7 @@ def repair_(
 
 
 @kahadb.command()
-@_DIRECTORY
+@DIRECTORY
 @click.option("--destination", help="Only records of this destination: queue://NAME or topic://NAME.")
 @click.option("--file", "files", type=click.IntRange(min=0), multiple=True, help="Only db-N.log; may be repeated.")
 @click.option("--command", "commands", multiple=True, help="Only records of this kind (AddMessage, ...); repeatable.")
@@ -483,101 +449,4 @@ def dump(
     unknown = [str(number) for number in files if number not in journal.files]
     if unknown:
         raise ConfigurationError(f"{directory} has no file db-{', db-'.join(unknown)}.log")
-    try:
-        with looking():
-            for line in islice(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit):
-                click.echo(line)
-    except BrokenPipeError:
-        # Whoever reads has enough. What is left to be written must not fail when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def dump_lines(
-    journal: records.AnyJournal,
-    files: tuple[int, ...],
-    kinds: set[type[Command]],
-    wanted: Destination | None,
-    bodies: bool,
-    as_json: bool,
-) -> Iterator[str]:
-    """The lines of a dump."""
-    for number in journal.files:
-        if files and number not in files:
-            continue
-        with journal.opened(number) as source:
-            file = journal.file(source, number)
-            for location, command in chain.from_iterable(map(file.records_of, file.batches())):
-                if type(command) not in kinds or (wanted is not None and _destination(command) != wanted):
-                    continue
-                if as_json:
-                    yield json.dumps(_record_json(location, command, bodies), ensure_ascii=False)
-                else:
-                    yield _record_line(location, command, bodies)
-            for damage in file.damages:
-                yield json.dumps({"damage": damage._asdict()}) if as_json else f"{damage} (damage)"
-            if file.damages_unlisted:
-                click.echo(f"file {number}: {file.damages_unlisted} more damages are not listed", err=True)
-
-
-def kinds_of(names: tuple[str, ...]) -> set[type[Command]]:
-    """Commands by their names; all of them if none is named. Raises `ConfigurationError`."""
-    known = {cls.__name__.lower(): cls for cls in COMMANDS}
-    for name in names:
-        if name.lower() not in known:
-            raise ConfigurationError(f"there is no command {name}; there are {', '.join(c.__name__ for c in COMMANDS)}")
-    return {known[name.lower()] for name in names} if names else set(COMMANDS)
-
-
-def _destination(command: Command) -> Destination | None:
-    if isinstance(command, UpdateMessage):
-        return None if command.message is None else command.message.destination
-    found: Destination | None = getattr(command, "destination", None)
-    return found
-
-
-def _record_json(location: Location, command: Command, bodies: bool) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    add = command.message if isinstance(command, UpdateMessage) else command
-    for name, value in (add or command)._asdict().items():
-        if value is None:
-            continue
-        if isinstance(value, Destination):
-            fields[name] = str(value)
-        elif isinstance(value, TransactionId):
-            fields[name] = _holder(value)
-        elif isinstance(value, bytes):
-            fields[f"{name}_bytes"] = len(value)
-        else:
-            fields[name] = value
-    found: dict[str, Any] = {**location._asdict(), "command": type(command).__name__, "fields": fields}
-    if isinstance(add, AddMessage):
-        try:
-            message = described(add.unmarshal())
-        except CodecError as error:
-            found["unreadable"] = str(error)
-        else:
-            if not bodies:
-                del message["body"]
-            elif isinstance(message["body"], str) and len(message["body"]) > _BODY_CHARACTERS_MAX:
-                message["body"] = message["body"][:_BODY_CHARACTERS_MAX]
-                message["bodyCut"] = True
-            found["message"] = message
-    return found
-
-
-def _record_line(location: Location, command: Command, bodies: bool) -> str:
-    found = _record_json(location, command, bodies)
-    told = [f"{location} {found['command']} {location.size} bytes"]
-    told += [f"{name}={value}" for name, value in found["fields"].items()]
-    if "unreadable" in found:
-        told.append(f"unreadable: {found['unreadable']}")
-    message = found.get("message")
-    if message is not None:
-        told.append(f"{message['kind']} of {message['bytes']} bytes, sent {message['sent']}")
-        if bodies:
-            told.append(f"body={message['body']!r}")
-    if isinstance(command, RewrittenDataFile):
-        told.append(f"(copies of acknowledgements of db-{command.source}.log follow)")
-    elif isinstance(command, Trace) and not command.message:
-        told.append("(a remark without text: it forces what stands before it to the disk)")
-    return " ".join(told)
+    print_lines(dump_lines(journal, files, kinds, wanted, bodies, as_json), limit)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from jdbcstore.console.kahadb import looking
+from jdbcstore.console.journal_reports import (
+    DIRECTORY,
+    JSON,
+    NEW_DIRECTORY,
+    held_by,
+    looking,
+    print_findings,
+    print_lines,
+    print_repaired,
+)
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.store.journal.leveldb.inspection import inspect, units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw, Record
@@ -33,12 +39,9 @@ from jdbcstore.store.journal.leveldb.varints import Malformed
 
 __all__ = ["leveldb"]
 
-_DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
 _LOGS: Final = click.option(
     "--log-directory", type=click.Path(path_type=Path), help="Where the log is (the broker's logDirectory)."
 )
-_JSON: Final = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-_HOLDERS_MAX: Final = 5
 _KINDS: Final = {
     ADD_COLLECTION: "AddCollection",
     REMOVE_COLLECTION: "RemoveCollection",
@@ -56,10 +59,10 @@ def leveldb() -> None:
 
 
 @leveldb.command("check")
-@_DIRECTORY
+@DIRECTORY
 @_LOGS
 @click.option("--quick", is_flag=True, help="Do not read live messages.")
-@_JSON
+@JSON
 def check(directory: Path, log_directory: Path | None, quick: bool, as_json: bool) -> int:
     """Check the LevelDB store in DIRECTORY: records, units of work, the index, live messages.
 
@@ -74,18 +77,14 @@ def check(directory: Path, log_directory: Path | None, quick: bool, as_json: boo
         f"{directory}: LevelDB store, {len(found.uses)} files, {sum(one.used_bytes for one in found.uses):,} bytes,"
         f" {found.records:,} records in {found.units:,} units of work, {found.messages:,} live messages read"
     )
-    for note in found.notes:
-        click.echo(f"note: {note}")
-    for finding in found.findings:
-        click.echo(finding)
-    click.echo(f"{len(found.findings)} problems found" if found.findings else "no problem found")
+    print_findings(found.notes, found.findings)
     return 1 if found.findings else 0
 
 
 @leveldb.command("diagnose")
-@_DIRECTORY
+@DIRECTORY
 @_LOGS
-@_JSON
+@JSON
 def diagnose(directory: Path, log_directory: Path | None, as_json: bool) -> None:
     """Say what keeps each file of the log of the LevelDB store in DIRECTORY: the messages that stand in it."""
     with looking():
@@ -95,19 +94,16 @@ def diagnose(directory: Path, log_directory: Path | None, as_json: bool) -> None
         return
     rows = []
     for use in found.uses:
-        holders = sorted(use.holders.items(), key=lambda one: -one[1])
-        kept = [f"{name} ({count})" for name, count in holders[:_HOLDERS_MAX]]
-        if len(holders) > _HOLDERS_MAX:
-            kept.append(f"{len(holders) - _HOLDERS_MAX} more")
+        kept = held_by(use.holders)
         rows.append((use.file, use.used_bytes, use.live_bytes, use.messages, ", ".join(kept)))
     print_table(("FILE", "BYTES", "LIVE", "MESSAGES", "KEPT BY"), rows, empty="there is no file of a log")
 
 
 @leveldb.command("repair")
-@_DIRECTORY
-@click.argument("new_directory", type=click.Path(path_type=Path))
+@DIRECTORY
+@NEW_DIRECTORY
 @_LOGS
-@_JSON
+@JSON
 def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_json: bool) -> int:
     """Write all that is live in the LevelDB store in DIRECTORY into one in NEW_DIRECTORY, which must not exist.
 
@@ -117,20 +113,16 @@ def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_
     from jdbcstore.migration.repair import repair_leveldb_store
 
     done = repair_leveldb_store(directory, new_directory, log_directory)
+    messages = {name: one.messages for name, one in done.destinations.items()}
     if as_json:
-        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
+        print_json({"messages": messages, "lost": done.damages})
     else:
-        rows = sorted((name, one.messages) for name, one in done.destinations.items())
-        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
-        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
-        for line in done.damages:
-            click.echo(f"lost: {line}")
-        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
+        print_repaired(new_directory, messages, (), (), done.damages, done.damages_unlisted)
     return 1 if done.damages else 0
 
 
 @leveldb.command("dump")
-@_DIRECTORY
+@DIRECTORY
 @_LOGS
 @click.option("--command", "commands", type=click.Choice(list(_KINDS.values())), multiple=True, help="Only these.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.")
@@ -139,12 +131,7 @@ def dump(
     directory: Path, log_directory: Path | None, commands: tuple[str, ...], limit: int | None, as_json: bool
 ) -> None:
     """Show the records of the log of the LevelDB store in DIRECTORY as they stand there, and damage."""
-    try:
-        with looking():
-            for line in islice(_lines(directory, log_directory, commands, as_json=as_json), limit):
-                click.echo(line)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_lines(_lines(directory, log_directory, commands, as_json=as_json), limit)
 
 
 def _lines(directory: Path, log_directory: Path | None, commands: tuple[str, ...], *, as_json: bool) -> Iterator[str]:

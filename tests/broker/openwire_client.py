@@ -108,9 +108,16 @@ class OpenWireClient:
         """The session."""
         return SessionId(self.name, 1)
 
-    def subscribe(self, destination: Destination, prefetch: int = 10, number: int = 1) -> c.Response:
-        """Make a consumer."""
-        info = c.ConsumerInfo(consumer_id=self.consumer_id(number), destination=destination, prefetch_size=prefetch)
+    def subscribe(
+        self, destination: Destination, prefetch: int = 10, number: int = 1, subscription_name: str | None = None
+    ) -> c.Response:
+        """Make a consumer; a durable one if its subscription has a name."""
+        info = c.ConsumerInfo(
+            consumer_id=self.consumer_id(number),
+            destination=destination,
+            prefetch_size=prefetch,
+            subscription_name=subscription_name,
+        )
         return self.ask(info)
 
     def send(self, destination: Destination, text: str, *, persistent: bool = True) -> c.Response:

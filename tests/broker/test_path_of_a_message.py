@@ -13,10 +13,13 @@ import pytest
 
 import jdbcstore
 from jdbcstore import PersistenceAdapter
+from jdbcstore.destination import Destination, Queue, Topic
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
 
 PACKAGE = Path(jdbcstore.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "path-of-a-message.md"
+NAMED = set(re.findall(r"[a-z_0-9]+\.py", PAGE.read_text()))
 
 
 class Tracer:
@@ -37,6 +40,16 @@ class Tracer:
         act()
         self.is_on = False
         return {str(file.relative_to(PACKAGE)) for file in set(self.files) if file.is_relative_to(PACKAGE)}
+
+
+def passed_each_time(tracer: Tracer, act: Callable[[], object]) -> set[str]:
+    """The files that somebody was in each time, so without what a timer does."""
+    return set.intersection(*(tracer.passed(act) for _ in range(4)))
+
+
+def unnamed(files: set[str]) -> list[str]:
+    """Those that the page does not name."""
+    return [file for file in sorted(files) if Path(file).name not in NAMED]
 
 
 @pytest.fixture
@@ -65,7 +78,28 @@ def test_the_page_names_every_file_of_a_send_and_an_ack(
         client.publish(destination, "x")
         client.done("ACK", client.named(client.message()))
 
-    files = set.intersection(*(tracer.passed(send_and_acknowledge) for _ in range(4)))  # without what a timer does
-    assert {"transport/listener.py", "broker/queue.py", "store/jdbc/dialect/sqlite/write.py"} <= files
-    named = set(re.findall(r"[a-z_0-9]+\.py", PAGE.read_text()))
-    assert [file for file in sorted(files) if Path(file).name not in named] == []
+    files = passed_each_time(tracer, send_and_acknowledge)
+    assert {"transport/stomp/session.py", "broker/queue.py", "store/jdbc/dialect/sqlite/write.py"} <= files
+    assert unnamed(files) == []
+
+
+@pytest.mark.parametrize("destination", [Queue("A"), Topic("A")], ids=str)
+def test_the_page_names_every_file_of_an_openwire_message_and_its_acknowledgement(
+    tracer: Tracer, start_broker: StartBroker, sqlite_store: PersistenceAdapter, destination: Destination
+) -> None:
+    with OpenWireClient(start_broker(sqlite_store, bind="openwire://127.0.0.1:0")) as client:
+        client.subscribe(destination, subscription_name="s" if destination.is_topic else None)
+
+        def send_and_acknowledge() -> None:
+            client.send(destination, "x")
+            dispatch = client.dispatch()
+            client.acknowledge(dispatch, dispatch)
+
+        files = passed_each_time(tracer, send_and_acknowledge)
+    assert {"transport/openwire/session.py", "broker/queue.py", "store/jdbc/dialect/sqlite/write.py"} <= files
+    assert unnamed(files) == []
+
+
+def test_the_page_names_no_file_that_is_not_there() -> None:
+    there = {path.name for path in PACKAGE.rglob("*.py")}
+    assert sorted(NAMED.difference(there)) == []

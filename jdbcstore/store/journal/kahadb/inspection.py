@@ -427,62 +427,75 @@ class _Comparison:
             )
         old = found.index is not None and not found.index.closed_cleanly
         for destination, difference in self._differences.items():
-            final = found.state.destinations.get(destination)
-            # A killed broker may have written a part of its index that is younger than the record that it names.
-            settled = old and final is not None and final.get
-            for message in difference.only_index:
-                if settled and settled(message.message_id) is not None:
-                    continue
-                if old and found.index is not None and _is_behind(message, found.index.last_update):
-                    continue
-                report.add(
-                    "index-only",
-                    message.location,
-                    f"{message.message_id} of {destination} is in the index, and the journal says that it is not there",
-                    "A broker delivers it; after a rebuild of the index it is gone.",
-                    _REPAIR if found.state.damages else _REBUILD,
-                )
-            for stored in difference.only_journal:
-                if old and (final is None or final.get(stored.message_id) is None):
-                    continue
-                report.add(
-                    "journal-only",
-                    stored.location,
-                    f"{stored.message_id} of {destination} is in the journal, and the index does not know it",
-                    "A broker does not deliver it before its index is rebuilt; or it was consumed, and its"
-                    " acknowledgement is lost: then a rebuild delivers it again.",
-                    "Keep the index unless you know that these messages are missing.",
-                )
-            for message, stored in difference.moved:
-                now = None if final is None else final.get(message.message_id)
-                if old and now is not None and now.location[:2] == message.location[:2]:
-                    continue
-                report.add(
-                    "wrong-location",
-                    message.location,
-                    f"{message.message_id} of {destination} stands here for the index (priority tier"
-                    f" {message.tier.name.lower()}), and at {stored.location} for the journal"
-                    f" ({stored.tier.name.lower()})",
-                    "A broker delivers another message, or fails.",
-                    _REBUILD,
-                )
-            if difference.order is not None and not old:
-                first, second = difference.order
-                report.add(
-                    "order",
-                    "db.data",
-                    f"{first} of {destination} comes before {second} in the index, and after it in the journal",
-                    "The order of messages changes when the index is rebuilt.",
-                    "",
-                )
-            for key, what in () if old else difference.subscriptions:
-                report.add(
-                    "subscription",
-                    "db.data",
-                    f"durable subscription {key} of {destination} {what}",
-                    "After a rebuild of the index it is as the journal says.",
-                    "Keep the index unless you know that the journal is right.",
-                )
+            _tell_messages(report, destination, difference, old=old)
+            if not old:
+                _tell_order(report, destination, difference)
+
+
+def _tell_messages(report: CheckReport, destination: Destination, difference: _Difference, *, old: bool) -> None:
+    """Say which messages are elsewhere, or not at all; not what the index of a killed broker (`old`) has to be behind
+    with."""
+    found = report.survey
+    final = found.state.destinations.get(destination)
+    # A killed broker may have written a part of its index that is younger than the record that it names.
+    settled = old and final is not None and final.get
+    for message in difference.only_index:
+        if settled and settled(message.message_id) is not None:
+            continue
+        if old and found.index is not None and _is_behind(message, found.index.last_update):
+            continue
+        report.add(
+            "index-only",
+            message.location,
+            f"{message.message_id} of {destination} is in the index, and the journal says that it is not there",
+            "A broker delivers it; after a rebuild of the index it is gone.",
+            _REPAIR if found.state.damages else _REBUILD,
+        )
+    for stored in difference.only_journal:
+        if old and (final is None or final.get(stored.message_id) is None):
+            continue
+        report.add(
+            "journal-only",
+            stored.location,
+            f"{stored.message_id} of {destination} is in the journal, and the index does not know it",
+            "A broker does not deliver it before its index is rebuilt; or it was consumed, and its"
+            " acknowledgement is lost: then a rebuild delivers it again.",
+            "Keep the index unless you know that these messages are missing.",
+        )
+    for message, stored in difference.moved:
+        now = None if final is None else final.get(message.message_id)
+        if old and now is not None and now.location[:2] == message.location[:2]:
+            continue
+        report.add(
+            "wrong-location",
+            message.location,
+            f"{message.message_id} of {destination} stands here for the index (priority tier"
+            f" {message.tier.name.lower()}), and at {stored.location} for the journal"
+            f" ({stored.tier.name.lower()})",
+            "A broker delivers another message, or fails.",
+            _REBUILD,
+        )
+
+
+def _tell_order(report: CheckReport, destination: Destination, difference: _Difference) -> None:
+    """Say where messages come in another order, and what of durable subscriptions is different."""
+    if difference.order is not None:
+        first, second = difference.order
+        report.add(
+            "order",
+            "db.data",
+            f"{first} of {destination} comes before {second} in the index, and after it in the journal",
+            "The order of messages changes when the index is rebuilt.",
+            "",
+        )
+    for key, what in difference.subscriptions:
+        report.add(
+            "subscription",
+            "db.data",
+            f"durable subscription {key} of {destination} {what}",
+            "After a rebuild of the index it is as the journal says.",
+            "Keep the index unless you know that the journal is right.",
+        )
 
 
 def _is_behind(message: IndexMessage, last: IndexPlace | None) -> bool:

@@ -170,8 +170,10 @@ def _differences(contents: Contents, summary: Summary, found: Contents, showing:
     known = found.destinations()
     different += [
         f"{destination}: not known there"
-        for destination in contents.destinations()
-        if isinstance(destination, Queue) and destination not in known
+        for destination, messages in contents.destinations().items()
+        if isinstance(destination, Queue)
+        and destination not in known
+        and (not messages or destination.qualified_name in summary.destinations)  # else none of them could be read
     ]
     remembered = found.producers()
     if remembered is not None:

@@ -205,3 +205,15 @@ def test_a_reference_store_that_was_emptied_is_not_believed(directory: Path) -> 
     assert {name: ids for name, ids in found.items() if name.startswith("queue:")} == expected(directory)["queues"]
     assert len(found["topic://T.ONE c1:d1"]) == 2
     _read_by_the_old_broker(directory, found)
+
+
+def test_without_the_list_of_subscriptions_none_is_taken_for_ended(directory: Path) -> None:
+    """The reference store says that it is clean, and the file that says which subscriptions there are is gone."""
+    (directory / "kr-store" / "state" / "index-kaha").unlink()
+    store = read_reference_store(directory)
+    assert store.damage is not None
+    assert "index-kaha" in store.damage
+    with AMQPersistenceAdapter(directory) as adapter:
+        found = served(adapter)
+    assert found["topic://T.ONE c1:d1"] == expected(directory, "as_left")["durable_receive"]["d1"]
+    assert "topic://T.ONE c1:d2" in found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import StoreError, StoreFull
+from jdbcstore.errors import JournalDamaged, StoreError, StoreFull
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import SubscriptionInfo
@@ -245,3 +245,15 @@ def test_a_new_directory_tells_the_version_that_is_configured(tmp_path: Path) ->
     assert is_blank_index(tmp_path)
     with KahaDBPersistenceAdapter(tmp_path) as adapter:
         assert adapter.wire_version == 6
+
+
+def test_a_message_that_only_the_index_knows_is_given_up_when_asked(tmp_path: Path) -> None:
+    """Its journal file is gone, and the index was closed in order."""
+    unpack("compaction", tmp_path)
+    unpack_index("compaction", tmp_path)
+    (tmp_path / "db-8.log").unlink()
+    with pytest.raises(JournalDamaged, match=r"db-8\.log.*ignoreMissingJournalfiles=true starts"):
+        started_and_stopped(tmp_path)
+    assert (tmp_path / "db.data").exists()
+    with KahaDBPersistenceAdapter(tmp_path, KahaDBOptions(ignore_missing_journal_files=True)) as adapter:
+        assert adapter.queue_message_store(Queue("Q.KEEP")).message_count == 10

@@ -80,3 +80,13 @@ def test_a_sound_one_is_repaired_into_the_same(
     assert journal("repair", directory, tmp_path / "new", "--json") == 0
     assert json.loads(capsys.readouterr().out)["lost"] == []
     assert contents(tmp_path / "new") == contents(SAMPLE)
+
+
+def test_a_queue_of_which_nothing_can_be_read_does_not_end_a_repair(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    next(iter(log_files(directory).values())).write_bytes(b"")  # all of Q.TWO stood there
+    assert journal("repair", directory, tmp_path / "new") == 1
+    assert "lost: " in capsys.readouterr().out
+    assert checked(tmp_path / "new", capsys)[0] == 0
+    assert contents(tmp_path / "new")["queues"]["queue://Q.BIG"]

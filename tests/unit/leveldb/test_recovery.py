@@ -152,6 +152,7 @@ def test_an_index_is_what_leveldb_says_of_it_with_tables_and_snappy(directory: P
             database.delete(b"k%06d" % n)
         database.compact_range()
         database.put(b"k000001", b"again")
+        database.put(b":dirty", b"false")
         changed = dict(database)
     assert list(index.glob("*.ldb"))
     assert read_index(index) == changed
@@ -180,3 +181,65 @@ def test_a_snapshot_that_a_broker_replaces_meanwhile_is_looked_for_again(
     assert [found.snapshot] == list(snapshots(tmp_path / "d"))
     assert not found.state.remarks
     assert len(next(iter(found.state.collections.values())).entries) == 2
+
+
+def test_an_index_whose_end_is_missing_is_no_index(directory: Path, expected: dict[str, Any]) -> None:
+    """It says of messages that were acknowledged that they are there; the log knows better, what is left of it."""
+    path = directory / INDEX / "000003.log"
+    data = path.read_bytes()
+    third = list(log_files(directory).values())[2]
+    third.write_bytes(third.read_bytes()[:32000])  # now the log has a gap
+    assert recover(directory).is_from_index
+    for left in (data[:14000], b""):
+        path.write_bytes(left)
+        found = recover(directory)
+        assert not found.is_from_index
+        assert any("its end is missing" in remark for remark in found.state.remarks)
+        got = contents(directory)
+        assert got["queues"]["queue://Q.ONE"] == expected["queues"]["queue://Q.ONE"]
+        assert got["queues"]["queue://Q.BIG"] == expected["queues"]["queue://Q.BIG"]
+        assert got["durable_receive"] == expected["durable_receive"]
+
+
+def test_an_index_that_is_damaged_helps_a_log_whose_beginning_is_gone(directory: Path) -> None:
+    """What its collections are called, and how far subscriptions have acknowledged, nobody else knows."""
+    next(iter(log_files(directory).values())).unlink()
+    path = directory / INDEX / "000003.log"
+    path.write_bytes(path.read_bytes()[:14000])
+    names = {one.name for one in recover(directory).state.collections.values()}
+    assert {"queue://Q.ONE", "queue://Q.TWO", "topic://T.ONE"} <= names
+    assert set(contents(directory)["durable_receive"]) == {"d1", "d2"}
+
+
+@pytest.mark.parametrize("name", ["MANI\0EST-000002", "../0000000000034565.index/MANIFEST-000002", ""])
+def test_an_index_that_names_no_manifest(directory: Path, name: str, expected: dict[str, Any]) -> None:
+    (directory / INDEX / "CURRENT").write_text(name)
+    assert contents(directory) == expected
+    assert any("CURRENT names" in remark for remark in recover(directory).state.remarks)
+
+
+def test_what_the_log_cannot_tell_the_index_does(directory: Path, expected: dict[str, Any]) -> None:
+    """An entry's own record is damaged, the message is not."""
+    for path in log_files(directory).values():
+        data = path.read_bytes()
+        entry = data.rfind(b"*\x03", 0, len(data) - 60)
+        if entry < 0:
+            continue
+        damaged = bytearray(data)
+        damaged[entry + 12] ^= 0xFF
+        path.write_bytes(damaged)
+        found = recover(directory)
+        assert found.state.damages
+        assert contents(directory) == expected
+        path.write_bytes(data)
+
+
+def test_a_damaged_version_is_no_reason_to_refuse_a_log(directory: Path, expected: dict[str, Any]) -> None:
+    path = directory / "store-version.txt"
+    path.write_bytes(b"activemq_lev\xff\xff\xffb_store:1")
+    assert contents(directory) == expected
+    with open_store(f"leveldb:{directory}"):
+        assert path.read_text() == "activemq_leveldb_store:1"
+    path.write_text("activemq_leveldb_store:2")
+    with pytest.raises(ConfigurationError, match="only activemq_leveldb_store:1"):
+        recover(directory)

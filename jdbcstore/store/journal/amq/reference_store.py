@@ -112,6 +112,8 @@ def read_reference_store(directory: Path) -> ReferenceStore:
         if found.flag is None:
             found.is_clean = False
         kaha = Container(state, "kaha")
+        if not kaha.exists:
+            raise KahaDamaged(f"{kaha.path} is missing: which durable subscriptions there are is not known")
         found.subscriptions = [(info, data) for _, info, data in _subscriptions(kaha)]
         if found.is_clean:
             found.prepared = _prepared(Container(state, "transactions-state"))

@@ -115,6 +115,8 @@ def make_rebuild_complete(
     state: State,
     remarked: Collection[str] = (),
     kept: Callable[[Destination], bool] = lambda _: False,
+    *,
+    ignores_missing: bool = False,
 ) -> bool:
     """See to it that a broker's rebuild comes to what there is.
 
@@ -125,6 +127,7 @@ def make_rebuild_complete(
         state: what the journal tells.
         remarked: names of queues that it says are to be known although they are empty.
         kept: whether a queue that the index knows is to be.
+        ignores_missing: whether messages that only the index knows, and whose records are gone, are given up.
 
     Returns:
         Whether the journal was changed; then it has to be read again.
@@ -148,7 +151,7 @@ def make_rebuild_complete(
     journal = Journal(directory)
     theirs = rebuilt(journal) if state.rewritten_files else state
     _refuse_other_transactions(directory, state, theirs)
-    commands = list(_Differences(journal, state, theirs, believed).commands())
+    commands = list(_Differences(journal, state, theirs, believed, ignores_missing=ignores_missing).commands())
     commands += [keeping(queue) for queue in believed.queues if kept(queue) and destination_name(queue) not in remarked]
     if commands:
         log.warning(
@@ -360,13 +363,17 @@ class _Differences:
         state: what it tells us.
         theirs: what it tells a broker's rebuild; the same object if that cannot be anything else.
         believed: what the index says otherwise.
+        ignores_missing: as `make_rebuild_complete` has it.
     """
 
-    def __init__(self, journal: Journal, state: State, theirs: State, believed: _Believed) -> None:
+    def __init__(
+        self, journal: Journal, state: State, theirs: State, believed: _Believed, *, ignores_missing: bool
+    ) -> None:
         self._journal = journal
         self._state = state
         self._theirs = theirs
         self._believed = believed
+        self._ignores_missing = ignores_missing
 
     def commands(self) -> Iterator[list[Command]]:
         """Groups of records; those of a group belong together."""
@@ -376,7 +383,16 @@ class _Differences:
             if commands:
                 yield commands
         for where, message, waiting in self._believed.there:
-            yield self._again(where, message.message_id, message.location, waiting)
+            try:
+                yield self._again(where, message.message_id, message.location, waiting)
+            except JournalDamaged as error:
+                if not self._ignores_missing:
+                    raise JournalDamaged(
+                        f"the broker's index knows the message {message.message_id} of {where}, and its record is gone:"
+                        f" {error}. Restore the journal file, or run 'jdbcstore kahadb repair' to a new directory;"
+                        " ignoreMissingJournalfiles=true starts without what is gone"
+                    ) from error
+                log.warning("lost is the message %s of %s: %s", message.message_id, where, error)
 
     def _subscriptions(self) -> Iterator[list[Command]]:
         for where in {*self._state.destinations, *self._theirs.destinations}:

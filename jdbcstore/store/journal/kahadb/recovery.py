@@ -97,7 +97,13 @@ class _Broker:
         assert self._appender is not None
         brokers = self._place if is_brokers_index(self._place) else self._directory
         return make_rebuild_complete(
-            self._directory, brokers, self._appender, state, noted.remarked.known, self._options.is_kept
+            self._directory,
+            brokers,
+            self._appender,
+            state,
+            noted.remarked.known,
+            self._options.is_kept,
+            ignores_missing=self._options.ignore_missing_journal_files,
         )
 
     def correct(self, progress: Replay) -> None:

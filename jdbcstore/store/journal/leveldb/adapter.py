@@ -122,14 +122,20 @@ class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, Leve
         with writing(str(self.directory)):
             make_directory(self.directory)
             make_directory(self.log_directory)
-            path = self.directory / VERSION_FILE
-            if not path.exists():
-                with replaced_file(path, FILE_PATTERN) as file:
-                    file.write(_VERSION, 0)
+        path = self.directory / VERSION_FILE
+        if not path.exists():
+            self._write_version(path)
         found = recover(self.directory, self.log_directory)
+        if path.read_bytes().strip() != _VERSION.strip():  # damaged, or not finished: ActiveMQ would refuse it
+            self._write_version(path)
         for remark in found.state.remarks:
             log.warning("%s: %s", self.directory, remark)
         return found
+
+    @staticmethod
+    def _write_version(path: Path) -> None:
+        with writing(str(path)), replaced_file(path, FILE_PATTERN) as file:
+            file.write(_VERSION, 0)
 
     def _look(self, loaded: Loaded) -> None:
         self.wire_version = loaded.wire_version or self.options.store_open_wire_version

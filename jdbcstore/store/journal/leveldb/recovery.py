@@ -7,6 +7,9 @@ middle or has a gap, because files went that nobody needed, acknowledgements wen
 that can be read says what is there, and the log from its position on; so does one that this store has written, which
 says so itself. Without a snapshot the log says what it can.
 
+**Where the log is damaged** the index may know what stood there: of what no record of the log mentions, the snapshot is
+believed, also one that is damaged itself (`jdbcstore.store.journal.leveldb.salvage`).
+
 A replicated store that was being copied keeps what it had before in ``stash``; like a master, we believe that.
 """
 
@@ -22,13 +25,14 @@ from typing import Final
 from jdbcstore.destination import Destination, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, StoreError
 from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.leveldb.index_reader import index_state, read_index, snapshots
+from jdbcstore.store.journal.leveldb.index_reader import index_state, read_index, salvaged_index, snapshots
 from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LogScan, content, file_name, log_files
 from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.records import QUEUE, TOPIC
+from jdbcstore.store.journal.leveldb.salvage import Mentioned, adopt, forget_unknown
 from jdbcstore.store.journal.leveldb.state import Collection, State
 
-__all__ = ["OURS", "STASH", "VERSION_FILE", "Recovered", "recover", "require_version", "stashed"]
+__all__ = ["OURS", "STASH", "VERSION_FILE", "Recovered", "recover", "stashed"]
 
 VERSION_FILE: Final = "store-version.txt"
 #: The key in a snapshot that says that this store has written it: its position, and where the log was complete. One
@@ -54,6 +58,7 @@ class Recovered:
         snapshot: the position of the newest snapshot that can be read; None if there is none.
         index: what that holds.
         is_from_index: whether the state began with it.
+        salvaged: what can be read of the newest snapshot, if none is whole.
     """
 
     state: State
@@ -63,6 +68,7 @@ class Recovered:
     snapshot: int | None = None
     index: dict[bytes, bytes] = field(default_factory=dict)
     is_from_index: bool = False
+    salvaged: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
     def clean_end(self) -> int:
@@ -115,7 +121,7 @@ def _names(directory: Path, log_directory: Path | None) -> set[Path]:
 
 
 def _recover(directory: Path, log_directory: Path | None) -> Recovered:
-    require_version(directory)
+    _require_version(directory, log_directory or directory)
     remarks: list[str] = []
     stash = stashed(directory)
     if stash is not None:
@@ -141,19 +147,16 @@ def _recover(directory: Path, log_directory: Path | None) -> Recovered:
     elif gap is not None:
         found.state.remark("gap", f"{gap}, and there is no index: messages that were acknowledged may come back")
     _replay(found)
+    if found.salvaged and (gap is not None or found.state.damages):
+        adopt(found.state, found.salvaged, _mentioned(found), list(found.files))
     _judge(found)
     _name(found)
     found.state.finish()
     return found
 
 
-def require_version(directory: Path) -> None:
-    """Make sure that a directory is one that can be read.
-
-    Raises:
-        ConfigurationError: its version is another one.
-        StoreError: it cannot be read.
-    """
+def _require_version(directory: Path, logs: Path) -> None:
+    """Make sure that a directory is one that can be read."""
     path = directory / VERSION_FILE
     if not path.exists():
         return
@@ -162,6 +165,8 @@ def require_version(directory: Path) -> None:
     if not text:  # a broker was killed when it began
         return
     found = _VERSION.fullmatch(text)
+    if found is None and logs.is_dir() and log_files(logs):
+        return  # damaged; what the log is, it says by itself
     if found is None or int(found[1]) != 1:
         raise ConfigurationError(f"{path} says {text[:60]!r}, and only activemq_leveldb_store:1 is known")
 
@@ -178,6 +183,7 @@ def _find_snapshot(found: Recovered, directory: Path) -> None:
             found.index = read_index(path)
         except StoreError as error:
             found.state.remark("index", f"{path.name} cannot be read: {error}")
+            found.salvaged = found.salvaged or salvaged_index(path)
             continue
         found.snapshot = position
         return
@@ -201,6 +207,8 @@ def _gap(files: dict[int, Path]) -> str | None:
 def _replay(found: Recovered) -> None:
     state, last = found.state, _last_used(found.files)
     start = found.snapshot if found.is_from_index and found.snapshot is not None else 0
+    #: Where the index may know what cannot be read before.
+    meets = None if found.is_from_index else found.snapshot
     files = list(found.files)
     for base, following in zip_longest(files, files[1:]):
         if following is not None and following <= start:
@@ -210,9 +218,40 @@ def _replay(found: Recovered) -> None:
             data = content(source)
         scan = LogScan(data, base, max(0, start - base), is_last=base >= last)
         for unit in scan.units():
+            if meets is not None and unit.start >= meets:
+                meets = None
+                _help_out(found, scan)
             state.apply(unit)
         found.ends[base] = base + scan.end
         state.flawed(scan.flaws)
+    if meets is not None:
+        _help_out(found, None)
+
+
+def _help_out(found: Recovered, scan: LogScan | None) -> None:
+    """The log was replayed up to the snapshot: what could not be read, the index knows."""
+    state = found.state
+    if not state.damages and not (scan is not None and scan.flaws):
+        return
+    mentioned = _mentioned(found, found.snapshot)
+    if not state.removals:  # no replay of ActiveMQ's has ended early
+        forget_unknown(state, found.index)
+    adopt(state, found.index, mentioned, list(found.files))
+
+
+def _mentioned(found: Recovered, end: int | None = None) -> Mentioned:
+    """What records of the log say something about, up to a position."""
+    mentioned = Mentioned()
+    for base, path in found.files.items():
+        if end is not None and base >= end:
+            break
+        with reading(file_name(base)), path.open("rb") as source:
+            data = content(source)
+        for unit in LogScan(data, base).units():
+            if end is not None and unit.start >= end:
+                break
+            mentioned.take(unit)
+    return mentioned
 
 
 def _last_used(files: dict[int, Path]) -> int:

@@ -49,6 +49,7 @@ from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.topic import Topic
+from jdbcstore.broker.tracing import Tracing
 from jdbcstore.broker.turns import Turns
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.watchdog import Watchdog
@@ -157,6 +158,8 @@ class Broker:
         #: What runs beside it, in whatever state it is: started before it asks for mastership, stopped behind it.
         self.companions: list[Companion] = []
         self.latencies = Latencies()
+        #: Who follows messages of the clients that come from now on; None for nobody.
+        self.tracing: Tracing | None = None
         #: Answers a scrape of the health address: content type and body for what is accepted. None for nobody.
         self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
         #: Who may not send at the moment.

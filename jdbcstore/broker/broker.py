@@ -34,6 +34,7 @@ from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.pauses import PAUSES, Pauses
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import Reader
@@ -166,6 +167,8 @@ class Broker:
         self.gate = Gate()
         #: Destinations that an operator wants to be there although nobody uses them.
         self.pinned: set[Destination] = set()
+        #: Destinations that an operator has paused.
+        self.pauses = Pauses(self)
         self.is_running = False
         #: Whether there are as many queues and topics as clients may have.
         self.is_crowded = False
@@ -437,7 +440,13 @@ class Broker:
         return queue
 
     def add_queue(self, destination: Destination) -> Queue:
-        """A queue of this name that is not there yet."""
+        """A queue of this name that is not there yet.
+
+        Raises:
+            ProtocolError: the broker needs it for itself.
+        """
+        if destination == PAUSES:
+            raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
         queue = self.queues[destination] = Queue(self, destination)
         self._count_destinations()
         self.advisories.destination_added(destination)

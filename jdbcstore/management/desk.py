@@ -9,6 +9,7 @@ from itertools import count
 from typing import Final
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination
 from jdbcstore.identifiers import MessageId, ProducerId
@@ -63,7 +64,7 @@ class Desk:
     def check_known(self, destination: Destination) -> None:
         """Raise UnknownDestination if there is no such queue or topic."""
         broker = self.broker
-        if destination in broker.queues or destination in broker.topics:
+        if destination in broker.queues or destination in broker.topics or destination in broker.pauses:
             return
         names = [str(name) for name in (*broker.queues, *broker.topics)]
         hint = did_you_mean(str(destination), names[:50_000]) if len(names) < 50_000 else ""
@@ -104,9 +105,8 @@ class Desk:
         if queue is not None and queue.depth:
             raise ProtocolError(f"{destination} has {queue.depth} messages: purge it first")
         broker.pinned.discard(destination)
-        broker.gate.open(destination)
+        await broker.pauses.change(destination, (CONSUMERS, PRODUCERS), is_on=False)
         if queue is not None:
-            queue.halt(is_on=False)
             broker.remove_queue(destination)
         else:
             broker.remove_topic(destination)

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.destination import Destination, Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JdbcStoreError, NotAuthorized, ProtocolError
 from jdbcstore.management.desk import Desk
@@ -53,7 +54,7 @@ __all__ = ["SIDES", "Management"]
 T = TypeVar("T")
 
 #: What of a destination can be paused.
-SIDES: Final = ("consumers", "producers", "both")
+SIDES: Final = (CONSUMERS, PRODUCERS, "both")
 _SORTABLE: Final = tuple(name for name in DestinationView.__dataclass_fields__)
 #: Messages in one commit of `Management.restore`.
 _RESTORED_MAX: Final = 1000
@@ -457,7 +458,7 @@ class Management:
     # -- destinations, clients, mastership -------------------------------------------------------------------------
 
     async def pause(self, name: str, side: str = "consumers") -> None:
-        """Deliver nothing of a queue, or take nothing for it, or both, until `resume`, a restart, or a failover.
+        """Deliver nothing of a queue, or take nothing for it, or both, until `resume`: restarts and failovers keep it.
 
         Who sends to a destination that takes nothing hears an error: nothing that was taken is lost.
         """
@@ -474,11 +475,10 @@ class Management:
         if is_on and side != "producers" and not destination.is_queue:
             raise ConfigurationError("a topic can be paused for producers only: it keeps nothing for those who wait")
 
+        sides = {CONSUMERS, PRODUCERS} if side == "both" else {side}
+
         async def switching() -> None:
-            if side != "producers" and destination.is_queue:
-                self._broker.queue(destination).halt(is_on=is_on)
-            if side != "consumers":
-                self._broker.gate.close(destination) if is_on else self._broker.gate.open(destination)
+            await self._broker.pauses.change(destination, sides, is_on=is_on)
 
         await self._audited(action, f"{destination} {side}", switching)
 

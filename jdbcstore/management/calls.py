@@ -181,7 +181,8 @@ async def _import(face: Management, arguments: Arguments) -> Any:
     target = arguments.text("target", "")
     for message in messages if target else ():
         message.destination = parse_destination(target)
-    return {"stored": await face.restore(messages)}
+    run, portion = arguments.text("run", ""), arguments.number("portion", 0) or 0
+    return {"stored": await face.restore(messages, run, portion)}
 
 
 async def _move(face: Management, arguments: Arguments) -> Any:

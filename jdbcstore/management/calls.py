@@ -37,6 +37,8 @@ async def _broker(face: Management, arguments: Arguments) -> Any:
 
 
 async def _destinations(face: Management, arguments: Arguments) -> Any:
+    if arguments.flag("fresh"):
+        await face.freshen()
     rows, total = await face.destinations(
         kind=arguments.text("kind", ""),
         text=arguments.text("text", ""),
@@ -46,7 +48,7 @@ async def _destinations(face: Management, arguments: Arguments) -> Any:
         count=_count(arguments),
         with_temporary=arguments.flag("temporary"),
     )
-    return {"destinations": rows, "total": total}
+    return {"destinations": rows, "total": total, "looked_ms": face.looked_ms}
 
 
 async def _destination(face: Management, arguments: Arguments) -> Any:

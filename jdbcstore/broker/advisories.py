@@ -296,6 +296,11 @@ class Advisories:
         """How many producers have said that they send there."""
         return self._produced[destination]
 
+    @property
+    def producers(self) -> int:
+        """How many producers have said where they send."""
+        return self._produced.total()
+
 
 def is_advisory(destination: Destination) -> bool:
     """Whether it is a topic of advisories."""

@@ -34,6 +34,7 @@ from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
+from jdbcstore.broker.pauses import PAUSES, Pauses
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import Reader
@@ -49,6 +50,7 @@ from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.topic import Topic
+from jdbcstore.broker.tracing import Tracing
 from jdbcstore.broker.turns import Turns
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.watchdog import Watchdog
@@ -157,12 +159,16 @@ class Broker:
         #: What runs beside it, in whatever state it is: started before it asks for mastership, stopped behind it.
         self.companions: list[Companion] = []
         self.latencies = Latencies()
+        #: Who follows messages of the clients that come from now on; None for nobody.
+        self.tracing: Tracing | None = None
         #: Answers a scrape of the health address: content type and body for what is accepted. None for nobody.
         self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
         #: Who may not send at the moment.
         self.gate = Gate()
         #: Destinations that an operator wants to be there although nobody uses them.
         self.pinned: set[Destination] = set()
+        #: Destinations that an operator has paused.
+        self.pauses = Pauses(self)
         self.is_running = False
         #: Whether there are as many queues and topics as clients may have.
         self.is_crowded = False
@@ -434,7 +440,13 @@ class Broker:
         return queue
 
     def add_queue(self, destination: Destination) -> Queue:
-        """A queue of this name that is not there yet."""
+        """A queue of this name that is not there yet.
+
+        Raises:
+            ProtocolError: the broker needs it for itself.
+        """
+        if destination == PAUSES:
+            raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
         queue = self.queues[destination] = Queue(self, destination)
         self._count_destinations()
         self.advisories.destination_added(destination)

@@ -94,6 +94,7 @@ from jdbcstore.broker.phase import Phase
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.takeover import contend
 from jdbcstore.broker.temporaries import Temporaries
+from jdbcstore.broker.traced_client import TracedConsumers, TracedProducer, TracedTransactions
 from jdbcstore.broker.transaction import OpenTransactions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ClientIdTaken, JdbcStoreError, LoginRefused, ProtocolError
@@ -120,9 +121,18 @@ class Client(ClientRequests):
         super().__init__(broker, callbacks)
         self.account = ClientAccount(self, broker.memory, broker.options, broker.loop)
         open_ones = OpenTransactions(self.connection_id, broker.options, self.account, broker.producers)
-        self.producer = ClientProducer(broker, self, open_ones)
-        self.consumers = ClientConsumers(broker, self, self.account, open_ones, names)
-        self.transactions = ClientTransactions(broker, self, open_ones, self.producer, self.consumers)
+        self.producer: ClientProducer
+        self.consumers: ClientConsumers
+        self.transactions: ClientTransactions
+        tracing = broker.tracing
+        if tracing is None:
+            self.producer = ClientProducer(broker, self, open_ones)
+            self.consumers = ClientConsumers(broker, self, self.account, open_ones, names)
+            self.transactions = ClientTransactions(broker, self, open_ones, self.producer, self.consumers)
+        else:
+            self.producer = TracedProducer(tracing, broker, self, open_ones)
+            self.consumers = TracedConsumers(tracing, broker, self, self.account, open_ones, names)
+            self.transactions = TracedTransactions(tracing, broker, self, open_ones, self.producer, self.consumers)
         self.temporaries = Temporaries(broker, self.connection_id, self.access, self.account)
         self._open_transactions = open_ones
         #: Producers that have told their destination, and what each counts, bytes.

@@ -15,7 +15,7 @@ from jdbcstore.broker.client_account import ClientAccount
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.consumer_factory import consumer_for, subscription_bytes
-from jdbcstore.broker.delivery import Consumer, Delivery, by_lane, giving_back
+from jdbcstore.broker.delivery import Consumer, Delivery, DeliveryAnswer, by_lane, giving_back
 from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.pending_acks import DeliveryNames, PendingAcks
 from jdbcstore.broker.pulls import Pulls
@@ -68,6 +68,8 @@ class ClientConsumers:
         self._account = account
         self._transactions = transactions
         self._deliver = client.callbacks.deliver
+        #: Makes the answer to acknowledgements.
+        self._answer: Callable[..., DeliveryAnswer] = AcknowledgementAnswer
         #: Their keys by destination, in order: some clients have no other name for them.
         self._by_destination: dict[Destination, dict[str, None]] = {}
         self._pending_acks = PendingAcks(names)
@@ -383,7 +385,7 @@ class ClientConsumers:
     def settle(self, request: object = None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self.acknowledged = self.acknowledged, []
-        answer = AcknowledgementAnswer(self._client, request, len(acknowledged), self.restore)
+        answer = self._answer(self._client, request, len(acknowledged), self.restore)
         if len(acknowledged) <= ACKNOWLEDGED_MAX:
             _settle(acknowledged, answer)
         else:
@@ -399,7 +401,7 @@ class ClientConsumers:
         if consumer.is_browser:
             raise ProtocolError("A browser's message cannot be refused: it was only shown")
         self._pending_acks.settle(consumer, [delivery])
-        answer = AcknowledgementAnswer(self._client, request, 1, self.restore)
+        answer = self._answer(self._client, request, 1, self.restore)
         lane = delivery.lane
         if lane is None:
             answer([delivery], None)
@@ -459,7 +461,7 @@ class ClientConsumers:
         return giving_back(returned, chain.from_iterable(map(self._leaving, consumers)))
 
 
-def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> None:
+def _settle(deliveries: Iterable[Delivery], answer: DeliveryAnswer) -> None:
     for lane, of_lane in by_lane(deliveries):
         if lane is not None:
             lane.queue.removal.acknowledge(of_lane, answer)
@@ -467,7 +469,7 @@ def _settle(deliveries: Iterable[Delivery], answer: AcknowledgementAnswer) -> No
             answer(of_lane, None)
 
 
-def _settling(deliveries: list[Delivery], answer: AcknowledgementAnswer) -> Iterator[None]:
+def _settling(deliveries: list[Delivery], answer: DeliveryAnswer) -> Iterator[None]:
     for first in range(0, len(deliveries), ACKNOWLEDGED_MAX):
         _settle(deliveries[first : first + ACKNOWLEDGED_MAX], answer)
         yield

@@ -9,6 +9,7 @@ from functools import partial
 from jdbcstore.broker.answers import SendAnswer
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.memory import NUMBERED_BYTES, WRITE_BYTES
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
@@ -45,6 +46,8 @@ class ClientProducer:
         self._statistics = broker.statistics if broker.options.statistics_support else None
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
+        #: Makes the answer to a message.
+        self._answer: Callable[..., Answer] = SendAnswer
         #: Producers that the store could not be asked about.
         self._unlearned: dict[ProducerId, BaseException] = {}
 
@@ -109,7 +112,7 @@ class ClientProducer:
             if transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
             self._access.check_management(message.reply_to)
-            self._broker.scheduler.manage(message, SendAnswer(self._client, request, message.size + WRITE_BYTES))
+            self._broker.scheduler.manage(message, self._answer(self._client, request, message.size + WRITE_BYTES))
             return
         if self._statistics is not None and self._statistics.answers(message):
             if message.reply_to is not None:  # the broker sends there for this client, who has to have the right
@@ -123,10 +126,10 @@ class ClientProducer:
             return
         singles = self._division.singles(message, destination)
         if len(singles) == 1 and destination.is_queue:
-            answer = SendAnswer(self._client, request, message.size + WRITE_BYTES)
+            answer = self._answer(self._client, request, message.size + WRITE_BYTES)
             self._broker.publish(message, self._client, answer)
             return
-        answer = SendAnswer(self._client, request, self._division.size_of(singles))
+        answer = self._answer(self._client, request, self._division.size_of(singles))
         if self._division.needs_preparing(singles):
             self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
         elif len(singles) == 1:
@@ -192,7 +195,7 @@ class ClientProducer:
             self._client.complete(request)
         else:
             size = self._division.size_of(singles) + NUMBERED_BYTES
-            answer = SendAnswer(self._client, request, size, partial(self.numbering.refused, number))
+            answer = self._answer(self._client, request, size, partial(self.numbering.refused, number))
             is_strict = self.numbering.is_strict
             commit = partial(
                 self._broker.producers.commit, singles, [], self._client, answer, [producer_id], is_strict=is_strict

@@ -10,7 +10,7 @@ from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
-from jdbcstore.broker.delivery import Delivery
+from jdbcstore.broker.delivery import Answer, Delivery
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
@@ -47,6 +47,8 @@ class ClientTransactions:
         self._producer = producer
         self._consumers = consumers
         self._division = MessageDivision(broker)
+        #: Makes the answer to a commit.
+        self._answer: Callable[..., Answer] = SendAnswer
 
     def begin(self, name: str, transaction_id: TransactionId | None = None) -> None:
         """Begin a transaction.
@@ -124,7 +126,7 @@ class ClientTransactions:
             self.abort(transaction.name)
             self._client.complete(request, refusal)
             return True
-        answer = SendAnswer(self._client, request, self._division.size_of(transaction.sends))
+        answer = self._answer(self._client, request, self._division.size_of(transaction.sends))
         acknowledged = transaction.acknowledged
         self._open.end(transaction)
         undo = partial(self._consumers.restore, acknowledged)
@@ -187,7 +189,7 @@ class ClientTransactions:
             size += NUMBERED_BYTES
         self._open.end(transaction)
         undo = partial(self._undo, transaction.all_numbers(), transaction.acknowledged)
-        answer = SendAnswer(self._client, request, size, undo)
+        answer = self._answer(self._client, request, size, undo)
         if refusal is not None:
             answer(refusal)
         elif not transaction.numbers:

@@ -14,6 +14,7 @@ from jdbcstore.broker.client import Client
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.intake import Intake
+from jdbcstore.broker.pauses import PAUSES, Pauses
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.server import Server
 from jdbcstore.broker.topic import Topic
@@ -43,6 +44,7 @@ class MasterHost(ClientHost, Protocol):
     intake: Intake
     expiry: ExpirySweep
     virtual_topics: VirtualTopics
+    pauses: Pauses
 
     def new_server(self) -> Server:
         """What brings clients while it is master, not started yet."""
@@ -92,12 +94,15 @@ class MasterService:
         await self._call(broker.adapter.start)
         destinations = await self._call(broker.adapter.destinations)
         await broker.slices.complete(self._loading(destinations))
+        await broker.pauses.load(destinations, self._call)
         await broker.in_doubt.load(self._call)
 
     def _loading(self, destinations: Iterable[Destination]) -> Iterator[None]:
         broker = self._broker
         topics = []
         for destination in destinations:
+            if destination == PAUSES:
+                continue
             if destination.is_queue:
                 self._load_queue(destination)
             elif not destination.is_temporary:

@@ -60,6 +60,9 @@ class BrokerOptions(WireOptions):
         web_token_file: a file with one line, the token by which programs may do everything there. Without it, and
             without users, a new one is made at each start.
         web_hosts: names by which `web_bind` is reached besides its address, with commas; ``*`` for any, behind a proxy.
+        tracing: follow messages with OpenTelemetry: spans of send, commit, deliver and ack. It needs the extra
+            ``otel``, and is set up by the environment (``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, …), or
+            by the program that has the broker inside of it.
 
         start_timeout_s: how long to go on asking a store that cannot be reached when the process starts; later on a
             broker asks for ever.
@@ -164,6 +167,7 @@ class BrokerOptions(WireOptions):
     web_bind: str = ""
     web_token_file: str = ""
     web_hosts: str = ""
+    tracing: bool = False
 
     start_timeout_s: float = 30.0
     on_lease_lost: str = "standby"

@@ -412,18 +412,21 @@ class Router:
             self.dead_lettered.clear()
         self.dead_lettered[source] += 1
 
-    def transfer(self, messages: Sequence[Message], taken: Sequence[Delivery], answer: Answer) -> None:
+    def transfer(
+        self, messages: Sequence[Message], taken: Sequence[Delivery], answer: Answer, along: Commit = NOTHING
+    ) -> None:
         """Put messages where they say, and let others go, in one commit; nothing is scheduled anew.
 
         Args:
             messages: each with its destination.
             taken: deliveries that are handed out to nobody (`Queue.claim`).
             answer: called with the outcome. After an error the deliveries are still the caller's.
+            along: what else belongs into the same commit.
         """
         sends: list[Message] = []
         for message in messages:
             sends += self._virtual_topics.with_copies(message) if message.persistent else [message]
-        self._commit(sends, taken, None, answer)
+        self._commit(sends, taken, None, answer, along)
 
     def _advise(self, message: Message, source: Destination, *, is_dead_letter: bool) -> None:
         if message.expired(self._host.now_ms()):

@@ -1,8 +1,11 @@
 """``jdbcstore export`` and ``jdbcstore import``: messages of a destination as a file, and back.
 
-A file is JSON Lines (`jdbcstore.management.archive`); with a name that ends in ``.gz`` it is compressed. Both commands
-go page by page and remember beside the file, in ``FILE.progress``, how far they are, so that the same command goes on
-where it was stopped. A page is a compressed member of its own.
+A file is JSON Lines (`jdbcstore.management.archive`), or with a name that ends in ``.tar``, ``.tar.gz`` or ``.tgz`` an
+archive as ActiveMQ's own ``export`` writes it (`jdbcstore.management.activemq_archive`); what ends in ``gz`` is
+compressed. Both commands go page by page and remember beside the file, in ``FILE.progress``, how far they are, so that
+the same command goes on where it was stopped. A page is a compressed member of its own.
+
+An import is a producer that numbers its portions, so that each is stored once, however often it is sent.
 """
 
 from __future__ import annotations
@@ -10,22 +13,26 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterator, Sequence
+import secrets
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import click
 
 from jdbcstore.console.face import Face, face_options
-from jdbcstore.errors import ConfigurationError, JdbcStoreError
-from jdbcstore.management.archive import restored
+from jdbcstore.destination import parse_destination
+from jdbcstore.errors import ConfigurationError
+from jdbcstore.management.activemq_archive import ArchiveWriter, archived_messages
+from jdbcstore.management.archive import archived, restored
 from jdbcstore.store.disk import make_file
 
 __all__ = ["export", "import_"]
 
 _PAGE: Final = 500
 _IMPORT_BYTES: Final = 4 << 20
-_EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0}
+_EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0, "records": 0}
 
 
 @click.command()
@@ -34,21 +41,27 @@ _EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0}
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--selector", "-s", default="", help="Only what this selector matches.")
 def export(face: Face, destination: str, file: Path, selector: str) -> None:
-    """Write the messages of DESTINATION to FILE as JSON Lines. FILE must not be there yet; nothing is changed.
+    """Write the messages of DESTINATION to FILE. FILE must not be there yet; nothing is changed.
 
-    Stopped, it goes on with the same command. A name that ends in .gz is compressed. Messages that cannot be read are
-    named, left out, and make it end with code 1.
+    FILE is JSON Lines; with a name that ends in .tar, .tar.gz or .tgz it is an archive as `activemq export` writes it,
+    of a queue. A name that ends in gz is compressed. Stopped, it goes on with the same command. Messages that cannot
+    be read are named, left out, and make it end with code 1.
 
     \b
     Examples:
         jdbcstore export queue://ORDERS orders.jsonl.gz
+        jdbcstore export queue://ORDERS orders.tar.gz
         jdbcstore export queue://ORDERS orders.jsonl --store kahadb:data
     """
     progress = _Progress(file)
     state = progress.read()
     if state is None and file.exists():
         raise ConfigurationError(f"{file} is there already: remove it, or give another name")
-    after, count, left_out = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
+    place = parse_destination(destination)
+    if _is_archive(file) and not place.is_queue:
+        raise ConfigurationError(f"an archive of ActiveMQ keeps what is in queues, {place} is a topic: use JSON Lines")
+    after, count, left_out, records = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
+    writer = ArchiveWriter(place, records, count) if _is_archive(file) else None
     if state is None:
         os.close(make_file(file))  # for nobody else's eyes
     with file.open("r+b") as out:
@@ -56,19 +69,33 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
         out.seek(0, 2)
         while after is not None:
             page = face.view("export", destination=destination, selector=selector, after=after, count=_PAGE)
-            out.write(_packed(file, b"".join(map(_shown, page["lines"]))))
-            after, count = page["after"], count + len(page["lines"])
+            lines, after = page["lines"], page["after"]
+            data = b"".join(map(_shown, lines)) if writer is None else writer.piece(list(map(restored, lines)))
+            if writer is not None and after is None:
+                data += writer.end()
+            out.write(_packed(file, data))
+            count += len(lines)
             for number, error in page["unreadable"]:
                 click.echo(f"message {number} of {destination} cannot be read and is left out: {error}", err=True)
                 left_out += 1
             out.flush()
             os.fsync(out.fileno())  # before anything says that it is there
             if after is not None:
-                progress.write({"after": after, "count": count, "left_out": left_out, "bytes": out.tell()})
+                records = 0 if writer is None else writer.records
+                told = {"after": after, "count": count, "left_out": left_out, "records": records}
+                progress.write({**told, "bytes": out.tell()})
     progress.forget()
     click.echo(f"export: {count} messages of {destination} to {file}")
     if left_out:
         raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
+
+
+def _is_archive(file: Path) -> bool:
+    return file.name.endswith((".tar", ".tar.gz", ".tgz"))
+
+
+def _is_compressed(file: Path) -> bool:
+    return file.name.endswith((".gz", ".tgz"))
 
 
 def _shown(line: Any) -> bytes:
@@ -76,7 +103,7 @@ def _shown(line: Any) -> bytes:
 
 
 def _packed(file: Path, data: bytes) -> bytes:
-    return gzip.compress(data, mtime=0) if file.name.endswith(".gz") and data else data
+    return gzip.compress(data, mtime=0) if _is_compressed(file) and data else data
 
 
 @click.command("import")
@@ -85,55 +112,93 @@ def _packed(file: Path, data: bytes) -> bytes:
 @click.option("--to", "target", default="", metavar="DESTINATION", help="Where to, instead of where they were.")
 @click.option("--dry-run", is_flag=True, help="Read the file, count, and store nothing.")
 def import_(face: Face, file: Path, target: str, dry_run: bool) -> None:
-    """Store the messages of FILE, JSON Lines as `export` writes them, with the ids that they had.
+    """Store the messages of FILE with the ids that they had: JSON Lines as `export` writes them, or an archive of
+    `activemq export` or `activemq backup`.
 
-    Stopped, it goes on with the same command: each portion is stored in one commit, and is counted after it. Should the
-    line break in between, it is looked whether the last portion is there.
+    Stopped, it goes on with the same command: each portion is stored in one commit, and once, however often it is
+    sent. Of an archive the messages in queues are stored; those of durable subscriptions are counted, and stored only
+    with --to.
 
     \b
     Examples:
         jdbcstore import orders.jsonl.gz
+        jdbcstore import activemq.tar.gz --store postgresql://…
         jdbcstore import orders.jsonl --to queue://RESTORED --store sqlite:///data/jdbcstore.db
     """
     progress = _Progress(file)
     state = {} if dry_run else progress.read() or {}
-    done, count = int(state.get("done", 0)), 0
-    is_doubtful = bool(state.get("is_under_way"))
-    for portion in _portions(file, done):
+    source = _Source(file, with_subscriptions=bool(target))
+    done, number, count = int(state.get("done", 0)), int(state.get("portion", 0)), 0
+    run = str(state.get("run") or secrets.token_hex(16))
+    for portion in _portions(source, done):
         count += len(portion)
         if dry_run:
             continue
-        if not (is_doubtful and _is_there(face, portion, target)):
-            progress.write({"done": done, "is_under_way": True})
-            face.act("import", lines=portion, target=target)
-        is_doubtful = False
+        if not number:
+            progress.write({"done": 0, "run": run, "portion": 0})  # before any of it is stored
+        number += 1
+        face.act("import", lines=portion, target=target, run=run, portion=number)
         done += len(portion)
-        progress.write({"done": done})
+        progress.write({"done": done, "run": run, "portion": number})
     if not dry_run:
         progress.forget()
     click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
+    if source.left_out:
+        told = "they were kept for durable subscriptions; --to QUEUE stores them in a queue"
+        click.echo(f"import: {source.left_out} messages of {file} are left out: {told}")
 
 
-def _is_there(face: Face, portion: Sequence[Any], target: str) -> bool:
-    """Whether all of a portion is stored. If some of it is consumed already it is stored again: twice is not lost."""
-    return all(_is_stored(face, line, target) for line in portion)
+class _Source:
+    """The file of an import.
+
+    Args:
+        file: where it is.
+        with_subscriptions: whether messages that an archive keeps for durable subscriptions are wanted.
+
+    Attributes:
+        left_out: how many of those were not.
+    """
+
+    def __init__(self, file: Path, *, with_subscriptions: bool) -> None:
+        self.left_out = 0
+        self._file = file
+        self._with_subscriptions = with_subscriptions
+
+    def lines(self) -> Iterator[tuple[Any, int]]:
+        """Its messages as `archived` gives them, and how large each is. Raises ConfigurationError."""
+        read = self._of_archive if _is_archive(self._file) else self._of_lines
+        try:
+            with gzip.open(self._file) if _is_compressed(self._file) else self._file.open("rb") as source:
+                yield from read(cast("IO[bytes]", source))
+        except (EOFError, OSError, zlib.error) as error:
+            raise ConfigurationError(f"{self._file} cannot be read: {error}") from error
+
+    def _of_lines(self, source: IO[bytes]) -> Iterator[tuple[Any, int]]:
+        for number, text in enumerate(source, 1):
+            if text.strip():
+                try:
+                    line = json.loads(text)
+                    restored(line)
+                except (ValueError, RecursionError, ConfigurationError) as error:
+                    raise ConfigurationError(f"{self._file}, line {number}: {error}") from error
+                yield line, len(text)
+
+    def _of_archive(self, source: IO[bytes]) -> Iterator[tuple[Any, int]]:
+        try:
+            for found in archived_messages(source):
+                if found.subscription is not None and not self._with_subscriptions:
+                    self.left_out += 1
+                else:
+                    yield archived(found.message), found.message.size
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self._file}: {error}") from error
 
 
-def _is_stored(face: Face, line: Any, target: str) -> bool:
-    place, name = target or line["message"]["destination"], line["message"].get("message_id")
-    if not name:
-        return False
-    try:
-        return face.view("message", destination=place, message_id=name)["message"] is not None
-    except JdbcStoreError:
-        return False  # not even the destination is there
-
-
-def _portions(file: Path, skipped: int) -> Iterator[list[Any]]:
+def _portions(source: _Source, skipped: int) -> Iterator[list[Any]]:
     """What is stored in one commit each, behind the first so many messages."""
     portion: list[Any] = []
     size = 0
-    for number, (line, length) in enumerate(_lines(file)):
+    for number, (line, length) in enumerate(source.lines()):
         if number < skipped:
             continue
         portion.append(line)
@@ -143,19 +208,6 @@ def _portions(file: Path, skipped: int) -> Iterator[list[Any]]:
             portion, size = [], 0
     if portion:
         yield portion
-
-
-def _lines(file: Path) -> Iterator[tuple[Any, int]]:
-    """The messages of a file as `archived` gives them, and how much each is. Raises ConfigurationError."""
-    with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as source:
-        for number, text in enumerate(source, 1):
-            if text.strip():
-                try:
-                    line = json.loads(text)
-                    restored(line)
-                except (ValueError, RecursionError, ConfigurationError) as error:
-                    raise ConfigurationError(f"{file}, line {number}: {error}") from error
-                yield line, len(text)
 
 
 class _Progress:

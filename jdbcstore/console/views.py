@@ -52,6 +52,7 @@ def all_destinations(face: Face, kind: str, text: str = "", sort: str = "name") 
             descending=sort != "name",
             offset=len(found),
             count=_PAGE,
+            fresh=not found,
         )
         found += page["destinations"]
         if not page["destinations"] or len(found) >= page["total"]:
@@ -234,7 +235,7 @@ def top(face: Face, interval: float, count: int | None, lines: int, sort: str) -
     """Show the queues with the most in them, again and again."""
 
     def show(number: int) -> None:
-        page = face.view("destinations", kind="queue", sort=sort, descending=sort != "name", count=lines)
+        page = face.view("destinations", kind="queue", sort=sort, descending=sort != "name", count=lines, fresh=True)
         if count != 1:
             click.clear()
         broker = face.view("broker")

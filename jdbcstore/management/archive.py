@@ -1,6 +1,6 @@
-"""Messages to be kept: JSON Lines that lose nothing, and ActiveMQ's backup XML.
+"""Messages to be kept: JSON Lines that lose nothing.
 
-**JSON Lines.** One object a line, of which a program may read any and write any:
+One object a line, of which a program may read any and write any:
 
 * ``"message"`` has the fields of `jdbcstore.message.Message` that are not as they are by default, by their names;
   destinations and ids are their texts, bytes are base64, and ``kind`` says which kind of message it is. ``content`` and

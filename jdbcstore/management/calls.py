@@ -37,6 +37,8 @@ async def _broker(face: Management, arguments: Arguments) -> Any:
 
 
 async def _destinations(face: Management, arguments: Arguments) -> Any:
+    if arguments.flag("fresh"):
+        await face.freshen()
     rows, total = await face.destinations(
         kind=arguments.text("kind", ""),
         text=arguments.text("text", ""),
@@ -46,7 +48,7 @@ async def _destinations(face: Management, arguments: Arguments) -> Any:
         count=_count(arguments),
         with_temporary=arguments.flag("temporary"),
     )
-    return {"destinations": rows, "total": total}
+    return {"destinations": rows, "total": total, "looked_ms": face.looked_ms}
 
 
 async def _destination(face: Management, arguments: Arguments) -> Any:
@@ -181,7 +183,8 @@ async def _import(face: Management, arguments: Arguments) -> Any:
     target = arguments.text("target", "")
     for message in messages if target else ():
         message.destination = parse_destination(target)
-    return {"stored": await face.restore(messages)}
+    run, portion = arguments.text("run", ""), arguments.number("portion", 0) or 0
+    return {"stored": await face.restore(messages, run, portion)}
 
 
 async def _move(face: Management, arguments: Arguments) -> Any:

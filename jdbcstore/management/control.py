@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.management.access import Access
@@ -16,14 +17,14 @@ from jdbcstore.subscription import SubscriptionKey
 __all__ = ["SIDES", "Control"]
 
 #: What of a destination can be paused.
-SIDES: Final = ("consumers", "producers", "both")
+SIDES: Final = (CONSUMERS, PRODUCERS, "both")
 
 
 class Control(Access):
     """Destinations, subscriptions, clients, scheduled messages, mastership."""
 
     async def pause(self, name: str, side: str = "consumers") -> None:
-        """Deliver nothing of a queue, or take nothing for it, or both, until `resume`, a restart, or a failover.
+        """Deliver nothing of a queue, or take nothing for it, or both, until `resume`: restarts and failovers keep it.
 
         Who sends to a destination that takes nothing hears an error: nothing that was taken is lost.
         """
@@ -40,11 +41,10 @@ class Control(Access):
         if is_on and side != "producers" and not destination.is_queue:
             raise ConfigurationError("a topic can be paused for producers only: it keeps nothing for those who wait")
 
+        sides = {CONSUMERS, PRODUCERS} if side == "both" else {side}
+
         async def switching() -> None:
-            if side != "producers" and destination.is_queue:
-                self._broker.queue(destination).halt(is_on=is_on)
-            if side != "consumers":
-                self._broker.gate.close(destination) if is_on else self._broker.gate.open(destination)
+            await self._broker.pauses.change(destination, sides, is_on=is_on)
 
         await self._audited(action, f"{destination} {side}", switching)
 

@@ -9,6 +9,8 @@ from itertools import count
 from typing import Final
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
+from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination
 from jdbcstore.identifiers import MessageId, ProducerId
@@ -20,6 +22,7 @@ from jdbcstore.management.pages import Pages
 from jdbcstore.message import Message
 from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.completion import Completion
+from jdbcstore.store.contract import Commit
 from jdbcstore.store.jobs import SupportsScheduling
 from jdbcstore.subscription import SubscriptionKey
 
@@ -46,6 +49,7 @@ class Desk:
         self.inspection = Inspection(broker)
         self._numbers = count(1)
         self._producer: ProducerId | None = None
+        self._restoring = asyncio.Lock()
 
     async def start(self) -> None:
         """Begin."""
@@ -63,7 +67,7 @@ class Desk:
     def check_known(self, destination: Destination) -> None:
         """Raise UnknownDestination if there is no such queue or topic."""
         broker = self.broker
-        if destination in broker.queues or destination in broker.topics:
+        if destination in broker.queues or destination in broker.topics or destination in broker.pauses:
             return
         names = [str(name) for name in (*broker.queues, *broker.topics)]
         hint = did_you_mean(str(destination), names[:50_000]) if len(names) < 50_000 else ""
@@ -104,9 +108,8 @@ class Desk:
         if queue is not None and queue.depth:
             raise ProtocolError(f"{destination} has {queue.depth} messages: purge it first")
         broker.pinned.discard(destination)
-        broker.gate.open(destination)
+        await broker.pauses.change(destination, (CONSUMERS, PRODUCERS), is_on=False)
         if queue is not None:
-            queue.halt(is_on=False)
             broker.remove_queue(destination)
         else:
             broker.remove_topic(destination)
@@ -129,14 +132,33 @@ class Desk:
             self._producer = ProducerId(self.broker.next_connection_id(), 1, 1)
         return MessageId(self._producer, next(self._numbers))
 
-    async def restore(self, messages: Sequence[Message]) -> None:
-        """Store messages in one commit; those without an id get one. Raises what the store raises."""
-        answered = self.broker.loop.create_future()
-        for message in messages:
-            if message.message_id is None:
-                message.message_id = self._next_id()
-        self.broker.transfer(messages, [], partial(_answer, answered))
-        await answered
+    async def restore(self, messages: Sequence[Message], portion: tuple[str, int] | None = None) -> bool:
+        """Store messages in one commit; those without an id get one. Raises what the store raises.
+
+        Args:
+            messages: which ones.
+            portion: the name of an import and the number of a portion of it. The store keeps the highest number in the
+                same commit, so nothing is stored twice that is sent again because its answer was lost.
+
+        Returns:
+            False if the portion was stored before.
+        """
+        adapter = self.broker.adapter
+        along = NOTHING
+        async with self._restoring:  # what comes twice at a time, too, is looked up behind the first one's commit
+            if portion is not None and adapter.remembers_producers:
+                run, number = portion
+                producer_id = ProducerId(f"ID:jdbcstore-import-{run}", 0, 0)
+                if number <= await self.broker.read(adapter.last_producer_sequence_id, producer_id):
+                    return False
+                along = Commit(producers={producer_id: number})
+            answered = self.broker.loop.create_future()
+            for message in messages:
+                if message.message_id is None:
+                    message.message_id = self._next_id()
+            self.broker.transfer(messages, [], partial(_answer, answered), along)
+            await answered
+        return True
 
     async def remove_subscription(self, key: SubscriptionKey) -> None:
         """Remove a durable subscription that nobody uses. Raises ProtocolError, StoreError."""

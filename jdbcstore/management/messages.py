@@ -6,6 +6,7 @@ commits, with progress, that may be cancelled. With ``is_dry_run`` it counts and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ from jdbcstore.primitives import Value
 
 __all__ = ["Messages"]
 
+#: What names an import.
+_RUN: Final = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
 #: Messages in one commit of `Messages.restore`.
 _RESTORED_MAX: Final = 1000
 #: What a dead letter was told, and what does not hold any more when it is back.
@@ -72,16 +75,21 @@ class Messages(Access):
             self._check(element, "send")
         return await self._audited("send", str(destination), sending)
 
-    async def restore(self, messages: Sequence[Message]) -> int:
-        """Store messages as they are, with their ids, in one commit; returns how many.
+    async def restore(self, messages: Sequence[Message], run: str = "", portion: int = 0) -> int:
+        """Store messages as they are, with their ids, in one commit; returns how many: none if they are stored already.
 
         Args:
             messages: each with its destination and id, as `jdbcstore.management.archive` gives them; at most 1000.
+            run: names an import, whose portions are stored once each, however often they come; empty for none.
+            portion: its number in the import, from 1 on; a portion that is not above all that are stored is one of
+                them.
 
         Raises:
             ConfigurationError: they are too many, or one has no place.
         """
         self._require_master()
+        if run and (_RUN.fullmatch(run) is None or portion < 1):
+            raise ConfigurationError(f"run has to be up to 64 letters and digits, got {run[:70]!r}, portion at least 1")
         if len(messages) > _RESTORED_MAX:
             raise ConfigurationError(f"restore at most {_RESTORED_MAX} messages at a time, got {len(messages)}")
         names = {str(message.destination) for message in messages}
@@ -91,8 +99,8 @@ class Messages(Access):
             self._check(message.destination, "restore")
 
         async def restoring() -> int:
-            await self._desk.restore(messages)
-            return len(messages)
+            is_new = await self._desk.restore(messages, (run, portion) if run else None)
+            return len(messages) if is_new else 0
 
         return await self._audited("restore", f"{len(messages)} messages to {', '.join(sorted(names)[:5])}", restoring)
 

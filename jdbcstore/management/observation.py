@@ -35,6 +35,9 @@ _ROUND_S: Final = 2.0
 #: A round may take this part of the loop's time, unless that would make views older than so many seconds.
 _PART_MAX: Final = 0.02
 _PAUSE_MOST_S: Final = 30.0
+#: A round that is younger is as good as one of now; questions may take a larger part of the loop's time than rounds.
+_FRESH_S: Final = 0.2
+_PART_OF_QUESTIONS_MAX: Final = 0.1
 #: Samples of the last hour.
 _SAMPLE_S: Final = 5.0
 _SAMPLES_MAX: Final = 720
@@ -145,6 +148,7 @@ class Observation:
         ] = {}
         self._terms: deque[TermView] = deque(maxlen=_TERMS_MAX)
         self._tasks: list[asyncio.Task[None]] = []
+        self._freshening = asyncio.Lock()
         #: The histogram of commits when the last sample was taken.
         self._commits_before: Sequence[int] = ()
 
@@ -191,6 +195,13 @@ class Observation:
                 log.exception("defect in looking at the destinations")
             await asyncio.sleep(min(max(_ROUND_S, self.round_s / _PART_MAX), _PAUSE_MOST_S))
 
+    async def freshen(self) -> None:
+        """Make a round, unless one was made just now: who asks often costs no more than who asks now and then."""
+        async with self._freshening:
+            age_s = (self._broker.now_ms() - self.looked_ms) / 1000
+            if age_s > max(_FRESH_S, self.round_s / _PART_OF_QUESTIONS_MAX):
+                await self.look()
+
     async def look(self) -> None:
         """Make a round now."""
         broker = self._broker
@@ -224,7 +235,8 @@ class Observation:
         """A queue without consumers that nothing has happened in looks as it did: of very many most are so."""
         name = queue.destination
         seen = self._seen.get(name)
-        like = (queue.enqueued, queue.dequeued, queue.is_paused, name in self._broker.gate.closed)
+        producers = self._broker.count_producers(name)
+        like = (queue.enqueued, queue.dequeued, queue.is_paused, name in self._broker.gate.closed, producers)
         if seen is not None and seen.still is not None and seen.still[0] == like and not queue.consumers:
             return seen.still[1]
         view = self._new_view_of_queue(queue, moved)
@@ -249,6 +261,7 @@ class Observation:
             in_flight=queue.in_flight,
             oldest_ms=seen.oldest_ms,
             consumers=len(queue.consumers),
+            producers=broker.count_producers(name),
             enqueued=enqueued,
             dequeued=dequeued,
             expired=queue.expired,
@@ -269,6 +282,7 @@ class Observation:
             name.qualified_name,
             "topic",
             consumers=len(topic.consumers) + len(topic.subscriptions),
+            producers=self._broker.count_producers(name),
             subscriptions=len(topic.durable),
             enqueued=topic.published,
             dead_lettered=self._broker.dead_lettered[name],
@@ -313,6 +327,7 @@ class Observation:
                 depth=queue.depth,
                 in_flight=queue.in_flight,
                 consumers=len(queue.consumers),
+                producers=self._broker.count_producers(name),
                 enqueued=queue.enqueued,
                 dequeued=queue.dequeued,
                 expired=queue.expired,

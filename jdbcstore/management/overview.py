@@ -68,6 +68,7 @@ class Overview(Access):
             started_ms=observation.started_ms,
             queues=totals.queues,
             topics=totals.topics,
+            producers=broker.advisories.producers,
             connections=len(broker.clients),
             subscriptions=broker.memory.consumers,
             depth=totals.depth,
@@ -163,6 +164,15 @@ class Overview(Access):
     async def look(self) -> None:
         """Look at all destinations now: views are as of now then."""
         await self._desk.observation.look()
+
+    async def freshen(self) -> None:
+        """Look at all destinations, unless that was done just now, or would cost the broker too much."""
+        await self._desk.observation.freshen()
+
+    @property
+    def looked_ms(self) -> int:
+        """When all destinations were looked at the last time, epoch milliseconds."""
+        return self._desk.observation.looked_ms
 
     def destination(self, name: str) -> DestinationView:
         """One destination. Raises UnknownDestination."""

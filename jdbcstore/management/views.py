@@ -43,6 +43,7 @@ class DestinationView:
         in_flight: those of them that are with consumers.
         oldest_ms: when the first one came, epoch milliseconds.
         consumers: who gets messages now.
+        producers: who has said that it sends there, as JMS clients do; STOMP clients say it with each message.
         subscriptions: durable subscriptions of a topic, used or not.
         enqueued, dequeued, expired, dead_lettered: messages since the broker knows the destination.
         rate_in, rate_out: messages per second, lately.
@@ -58,6 +59,7 @@ class DestinationView:
     in_flight: int = 0
     oldest_ms: int | None = None
     consumers: int = 0
+    producers: int = 0
     subscriptions: int = 0
     enqueued: int = 0
     dequeued: int = 0
@@ -87,6 +89,7 @@ class BrokerView:
     started_ms: int
     queues: int
     topics: int
+    producers: int
     connections: int
     subscriptions: int
     depth: int

@@ -74,12 +74,31 @@ class NetworkBroker(Broker):
             authorization=authorization,
         )
 
+        if options.tracing:
+            self._add_tracing(options.broker_name)
         self.web: WebServer | None = None
         if options.web_bind:
             self._add_web(options)
         elif options.health_bind:
             with suppress(ImportError):  # the health address tells less without the extra
                 self._add_desk()
+
+    def _add_tracing(self, broker_name: str) -> None:
+        """Let OpenTelemetry follow messages; a provider that the program has chosen is its own business."""
+        try:
+            from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+            from jdbcstore.management.traces import TraceExport, Traces
+        except ImportError as error:
+            raise ConfigurationError(
+                f'tracing needs more packages ({error.name} is missing): pip install "jdbcstore[otel]"'
+            ) from error
+        if isinstance(get_tracer_provider(), ProxyTracerProvider):
+            export = TraceExport(broker_name)
+            self.companions.append(export)
+            self.tracing = Traces(export.provider)
+        else:
+            self.tracing = Traces()
 
     def _add_desk(self) -> Desk:
         """Let somebody look at it. What that needs is imported here: it is an extra."""

@@ -36,6 +36,7 @@ NEEDED = [
     "geronimo-jms_1.1_spec",
     "geronimo-j2ee-management-1.1-spec",
     "jaxb-api",
+    "hawtbuf-proto",
 ]
 _QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -16,6 +18,7 @@ from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
+from jdbcstore.errors import JdbcStoreError
 from tests.broker.client import Client
 from tests.management.desk import beside
 from tests.management.test_operations import fill
@@ -173,7 +176,7 @@ def test_who_looks_at_a_store_leaves_the_outbox_to_the_broker(url: str, capsys: 
         wait_until(lambda: _depth(broker, "A") == 1)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.tar", "a.tar.gz"])
 def test_messages_are_exported_and_imported(
     url: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,25 +216,46 @@ def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys
     assert row["depth"] == 700
 
 
-def test_an_import_in_doubt_is_not_skipped_for_its_first_message(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_import_whose_answer_was_lost_is_stored_once(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(open_store(url)):
         pass  # makes the tables
-    file, first = tmp_path / "a.jsonl", tmp_path / "first.jsonl"
-    lines = [
-        json.dumps({"message": {"destination": "queue://A", "message_id": f"ID:old-1-1:1:1:1:{number}"}, "body": "m"})
-        for number in range(1, 6)
-    ]
-    first.write_text(lines[0] + "\n")
-    command(capsys, "import", str(first), "--store", url)
+    file = tmp_path / "a.jsonl"
+    lines = [json.dumps({"message": {"destination": "queue://A"}, "body": f"m{number}"}) for number in range(700)]
     file.write_text("\n".join(lines) + "\n")
-    progress = tmp_path / "a.jsonl.progress"
-    for depth in (6, 6):  # the second time all of it is there
-        progress.write_text(json.dumps({"done": 0, "is_under_way": True}))
-        command(capsys, "import", str(file), "--store", url)
-        (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
-        assert row["depth"] == depth
+    act = _LocalFace.act
+    lost = 0
+
+    def loses_answers(face: _LocalFace, name: str, /, **arguments: Any) -> Any:
+        nonlocal lost
+        answer = act(face, name, **arguments)
+        if name == "import" and lost < 2:
+            lost += 1
+            raise JdbcStoreError("the line broke")
+        return answer
+
+    monkeypatch.setattr(_LocalFace, "act", loses_answers)
+    for _ in range(2):  # once in the first portion, once in the second
+        assert "the line broke" in command(capsys, "import", str(file), "--store", url, code=1)
+        with served(open_store(url)) as broker, Client(broker.address) as client:  # some are consumed meanwhile
+            client.connect()
+            client.subscribe("/queue/A", ack="client-individual", **{"activemq.prefetchSize": "1"})
+            client.done("ACK", client.named(client.message()))
+    command(capsys, "import", str(file), "--store", url)
+    (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["depth"] == 698
+    assert not list(tmp_path.glob("*.progress"))
+
+
+def test_a_file_that_is_damaged_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with served(open_store(url)):
+        pass  # makes the tables
+    for name in ("a.jsonl.gz", "a.tar.gz"):
+        file = tmp_path / name
+        for data in (b"no gzip", gzip.compress(b"x" * 10_000)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0\xff\xff"):
+            file.write_bytes(data)
+            assert str(file) in command(capsys, "import", str(file), "--store", url, code=2)
 
 
 def test_an_export_names_what_cannot_be_read(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import pytest
 
+from jdbcstore.destination import Queue, Topic
+from jdbcstore.identifiers import ProducerId
 from jdbcstore.management import mbeans
+from jdbcstore.openwire import commands as c
 from jdbcstore.transport.web import jolokia
 from jdbcstore.transport.web.api import json_answer, json_in_slices
 from tests.broker.client import Client
+from tests.broker.openwire_client import OpenWireClient
 from tests.management.test_web import Served, send, served
 from tests.management.web import Site
 from tests.waiting import wait_until
@@ -79,6 +84,32 @@ def test_hawtio_lists_and_reads_a_broker(broker: Served) -> None:
     assert (root["TotalMessageCount"], root["MemoryPercentUsage"], root["Slave"]) == (3, 0, False)
     health = "org.apache.activemq:type=Broker,brokerName=b1,service=Health"
     assert broker.visitor.get(f"/api/jolokia/read/{health}/CurrentStatus").json["value"] == "Good"
+
+
+def test_producers_are_counted_as_activemq_counts_them() -> None:
+    """A JMS producer says where it sends, a STOMP client has one producer without a destination."""
+    with served(broker_name="b1", bind="auto://127.0.0.1:0") as broker:
+        with OpenWireClient(broker.address) as client, Client(broker.address) as other:
+            other.connect()
+            other.publish("/queue/BAR", "by STOMP")
+            client.ask(c.SessionInfo(session_id=client.session_id))
+            for number in (1, 2):
+                client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1, number), destination=Queue("BAR")))
+            client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1, 3), destination=Topic("PRICES")))
+            wait_until(lambda: read(broker, "BAR", "ProducerCount")["value"] == 2)
+            total = "/api/jolokia/read/org.apache.activemq:type=Broker,brokerName=b1/TotalProducerCount"
+            assert broker.visitor.get(total).json["value"] == 3
+        wait_until(lambda: read(broker, "BAR", "ProducerCount")["value"] == 0)
+
+
+def test_a_list_is_as_of_now_for_who_wants_it(broker: Served) -> None:
+    asked_ms = int(time.time() * 1000)
+    for count in (4, 5, 6):
+        send(broker, "BAR", 1)
+        time.sleep(0.25)  # what is younger is not looked at again
+        told = broker.visitor.get("/api/v1/destinations?text=BAR&fresh=true").json
+        assert told["destinations"][0]["depth"] == count
+    assert told["looked_ms"] >= asked_ms
 
 
 def test_operations_are_called_by_their_names(broker: Served) -> None:

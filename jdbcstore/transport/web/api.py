@@ -45,7 +45,8 @@ class Api:
     def _reading(self, call: Call) -> Callable[[Request], Awaitable[Response]]:
         async def read(request: Request) -> Response:
             face = await self._face_of(request)
-            return json_answer(as_json(await call(face, Arguments(request.query_params))))
+            value = as_json(await call(face, Arguments(request.query_params)))
+            return Response(await json_in_slices(value), media_type="application/json")
 
         return read
 

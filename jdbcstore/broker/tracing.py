@@ -1,0 +1,44 @@
+"""What a broker tells whoever traces messages: `Tracing` is what that one implements, and `Span` a part of a trace.
+
+Nothing is told, and nothing costs anything, while nobody traces: `jdbcstore.broker.traced_client` stands in the place
+of a client's parts only if somebody does. Everything is called in the event loop, and returns soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jdbcstore.destination import Destination
+from jdbcstore.message import Message
+
+__all__ = ["Span", "Tracing"]
+
+
+class Span(Protocol):
+    """Something that has begun."""
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is over; with an error it has failed."""
+
+
+class Tracing(Protocol):
+    """Who follows messages."""
+
+    def send(self, message: Message) -> Span:
+        """A message has arrived. It may be given a property that says which trace it belongs to, unless it has one."""
+
+    def commit(self, messages: Sequence[Message]) -> Span:
+        """Messages were handed to the store, together."""
+
+    def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
+        """A message goes to a consumer.
+
+        Args:
+            message: which one.
+            destination: the subscription's.
+            redeliveries: how often it was delivered before.
+        """
+
+    def acknowledge(self, message: Message, *, is_refused: bool) -> Span:
+        """A consumer is done with a message, or refuses it; over when the store has removed it."""

@@ -255,13 +255,14 @@ class InDoubt:
             try:
                 for note in notes:
                     note(error)
+                if error is None:
+                    settle(doubt.settled)
             finally:
                 self._decided(transaction_id, doubt, error)
-            if error is not None:
-                answer(error)
-                return
-            settle(doubt.settled)
-            self._router.follow(doubt.unstored, publisher, answer)
+                if error is None:
+                    self._router.follow(doubt.unstored, publisher, answer)
+                else:
+                    answer(error)
 
         if not doubt.is_stored:
             done(None, None)
@@ -280,10 +281,12 @@ class InDoubt:
 
         def done(_: None, error: BaseException | None) -> None:
             self._decided(transaction_id, doubt, error)
-            if error is None:
-                doubt.undo()
-                self._reappear(doubt)
-            answer(error)
+            try:
+                if error is None:
+                    doubt.undo()
+                    self._reappear(doubt)
+            finally:
+                answer(error)
 
         if not doubt.is_stored:
             done(None, None)
@@ -291,8 +294,7 @@ class InDoubt:
         try:
             completion = self._store().rollback_prepared(transaction_id)
         except JdbcStoreError as error:
-            self._decided(transaction_id, doubt, error)
-            answer(error)
+            done(None, error)
             return
         self._broker.completions.expect(completion, done, None)
 
@@ -337,11 +339,13 @@ class InDoubt:
     # -- what was taken before the store was opened ------------------------------------------------------------------
 
     def _reappear(self, doubt: _Doubt) -> None:
-        """A rollback has put messages back into their places in the store."""
+        """A rollback has put messages back into their places in the store. A queue that is not in use has no lane that
+        has passed them."""
         for destination, message_id in doubt.removed:
+            queue = self._broker.queues.get(destination)
             passed = [
                 lane
-                for lane in self._broker.queue(destination).contents.persistent
+                for lane in (() if queue is None else queue.contents.persistent)
                 if lane.is_open and not lane.reappeared(message_id.broker_sequence_id)
             ]
             if passed:

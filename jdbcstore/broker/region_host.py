@@ -27,6 +27,10 @@ class RegionHost(DestinationHost, Protocol):
     """A running broker, as the parts see it that work with its destinations; `jdbcstore.broker.broker` says more."""
 
     @property
+    def queues(self) -> Mapping[Destination, Queue]:
+        """The queues that are in use."""
+
+    @property
     def topics(self) -> Mapping[Destination, Topic]:
         """The topics that are in use."""
 

@@ -122,15 +122,18 @@ class OpenWireClient:
 
     def send(self, destination: Destination, text: str, *, persistent: bool = True) -> c.Response:
         """Send a message and wait until it is safe."""
+        message = self.message(destination, text)
+        message.persistent = persistent
+        return self.ask(message)
+
+    def message(self, destination: Destination, text: str) -> TextMessage:
+        """A message to be sent, not persistent."""
         producer = ProducerId(self.name, 1, 1)
         message = TextMessage(
-            producer_id=producer,
-            destination=destination,
-            message_id=MessageId(producer, next(self._ids)),
-            persistent=persistent,
+            producer_id=producer, destination=destination, message_id=MessageId(producer, next(self._ids))
         )
         message.text = text
-        return self.ask(message)
+        return message
 
     def acknowledge(
         self,

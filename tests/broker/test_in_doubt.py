@@ -12,10 +12,12 @@ import pytest
 from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import UnknownTransaction
+from jdbcstore.errors import TransientStoreError, UnknownTransaction
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, PersistenceAdapter, SupportsTopics, SupportsTransactions
+from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.messages import JdbcMessageStore
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.transport.stomp.conversion import stomp_body
@@ -176,3 +178,52 @@ def test_much_is_prepared_and_committed_in_order(
     decide(broker, partial(broker.in_doubt.roll_back, XID))
     assert given_back
     assert client.is_silent()
+
+
+def test_a_defect_behind_a_rollback_costs_nobody_the_answer(
+    url: str, start_broker: StartBroker, brokers: list[Broker]
+) -> None:
+    start_broker(open_store(url))
+    broker = brokers[0]
+
+    def undo() -> None:
+        raise RuntimeError("a defect")
+
+    decide(broker, partial(broker.in_doubt.prepare, XID, [numbered(1)], [], undo))
+    decide(broker, partial(broker.in_doubt.roll_back, XID))
+    assert not broker.in_doubt
+
+
+class Unreadable(JdbcPersistenceAdapter):
+    """A store whose queues cannot be counted when it is told so."""
+
+    is_readable = True
+
+    def queue_message_store(self, queue: Queue, *, prioritized: bool = False) -> JdbcMessageStore:
+        """As its kind does it, if it can."""
+        if not self.is_readable:
+            raise TransientStoreError("nothing can be read")
+        return super().queue_message_store(queue, prioritized=prioritized)
+
+
+def test_what_fails_before_the_decision_is_in_the_store_leaves_the_branch_in_doubt(
+    tmp_path: Path, start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker]
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as former:
+        assert isinstance(former, SupportsTransactions)
+        transaction = former.transaction_store().begin(XID)
+        transaction.add_message(former.queue_message_store(QUEUE), numbered(1))
+        transaction.prepare().result(WAIT_S)
+    good = open_store(url)
+    assert isinstance(good, JdbcPersistenceAdapter)
+    adapter = Unreadable(good.url, good.options)
+    address = start_broker(adapter)
+    broker = brokers[0]
+    adapter.is_readable = False
+    with pytest.raises(TransientStoreError, match="nothing can be read"):
+        decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert [one.transaction_id for one in adapter.transaction_store().prepared_transactions()] == [XID]
+    adapter.is_readable = True
+    decide(broker, partial(broker.in_doubt.commit, XID, None))
+    assert open_client(address).rest_of("/queue/Q") == [text_of(1)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from jdbcstore import Broker
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import (
     JdbcStoreError,
@@ -24,6 +25,7 @@ from jdbcstore.transport.openwire.transactions import xa_throwable_of
 from tests.broker.client import Address
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.openwire_client import OpenWireClient
+from tests.waiting import wait_until
 
 A = Queue("A")
 
@@ -218,6 +220,24 @@ def test_a_connection_that_comes_back_ends_what_is_left_of_its_last_one(address:
             assert type(client.ask(lost)) is c.Response  # of the former life: nothing to complain of
 
 
+def test_of_two_that_wait_for_one_connection_id_only_the_last_one_stays(
+    address: Address, brokers: list[Broker]
+) -> None:
+    count = 6000  # to be given back in more than one slice, so that both wait
+    with OpenWireClient(address, "ID:same") as left_over:
+        left_over.subscribe(A, prefetch=count)
+        for _ in range(count):
+            left_over.write(left_over.message(A, "x"))
+        for _ in range(count):
+            left_over.dispatch()
+        with OpenWireClient(address, is_open=False) as one, OpenWireClient(address, is_open=False) as other:
+            for client in (one, other):
+                client.write(
+                    c.ConnectionInfo(command_id=1, response_required=True, connection_id=ConnectionId("ID:same"))
+                )
+            wait_until(lambda: brokers[0].memory.connections == 1, timeout_s=20)
+
+
 def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Address) -> None:
     with OpenWireClient(address) as client:
         producer, xid = ProducerId(client.name, 1, 1), XATransactionId(1, b"global", b"branch")
@@ -232,7 +252,9 @@ def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Addres
         message.text = "kept"
         client.ask(message)
         assert isinstance(client.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
-        assert "commit it or roll it back" in error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=6)))[1]
+        forgotten = error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=6)))[1]
+        assert "commit it or roll it back" in forgotten
+        assert forgotten.endswith(" xaErrorCode:-6")  # XAER_PROTO
         assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
         client.subscribe(A)
         assert client.text() == "kept"

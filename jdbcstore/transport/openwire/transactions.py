@@ -28,6 +28,7 @@ _XA_RDONLY: Final = 3
 _XA_RBROLLBACK: Final = 100
 _XAER_RMERR: Final = -3
 _XAER_NOTA: Final = -4
+_XAER_PROTO: Final = -6
 _XAER_RMFAIL: Final = -7
 
 
@@ -42,6 +43,10 @@ class _Step(IntEnum):
     RECOVER = 5
     FORGET = 6
     END = 7
+
+
+class _OutOfOrder(ProtocolError):
+    """A step of a branch whose state does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ def xa_throwable_of(error: BaseException) -> c.Throwable:
         code = _XAER_NOTA
     elif isinstance(error, TransactionRolledBack):
         code = _XA_RBROLLBACK
+    elif isinstance(error, _OutOfOrder):
+        code = _XAER_PROTO
     elif is_end_of_service(error) or may_pass(error):
         code = _XAER_RMFAIL  # nothing is decided: RMERR of a commit would mean that it was rolled back
     told = throwable_of(error)
@@ -177,7 +184,7 @@ def _step(
             transactions.require_prepared(transaction_id)
     elif step is _Step.FORGET:
         if is_prepared:  # only what was decided without its transaction manager can be forgotten
-            raise ProtocolError(f"Transaction '{name}' is prepared: commit it or roll it back, it cannot be forgotten")
+            raise _OutOfOrder(f"Transaction '{name}' is prepared: commit it or roll it back, it cannot be forgotten")
         transactions.abort(name)
     elif is_prepared:
         if step in (_Step.COMMIT_TWO_PHASE, _Step.COMMIT_ONE_PHASE):
@@ -188,7 +195,7 @@ def _step(
     elif step is _Step.COMMIT_ONE_PHASE:
         return transactions.commit(name, request)
     elif step is _Step.COMMIT_TWO_PHASE:
-        raise ProtocolError(f"Transaction '{name}' has not been prepared.")
+        raise _OutOfOrder(f"Transaction '{name}' has not been prepared.")
     else:
         transactions.abort(name)
     answer = request.response(None)

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.destination import Destination, Queue, parse_destination
 from jdbcstore.errors import CodecError, ConfigurationError, JdbcStoreError, NotAuthorized, ProtocolError
 from jdbcstore.management.desk import Desk
@@ -598,8 +599,8 @@ class Management:
         return destination
 
     def _require_master(self) -> None:
-        if not self._broker.is_running:
-            status = self._broker.lifecycle.status
+        status = self._broker.lifecycle.status
+        if not self._broker.is_running or status.state is not State.MASTER:
             raise ProtocolError(f"this broker is {status.state}: {status.reason}; ask the master")
 
     def _check(self, destination: Destination, action: str) -> None:

@@ -55,6 +55,7 @@ class Event(NamedTuple):
         queue: where it was sent to or came from.
         mark, text: see `What`.
         term: of the mastership that a broker is in.
+        waited_s: for how long the broker's event loop has waited for a processor since its start, as far as known.
     """
 
     at: float
@@ -66,6 +67,7 @@ class Event(NamedTuple):
     mark: str = ""
     text: str = ""
     term: int = 0
+    waited_s: float = 0.0
 
 
 class Write(NamedTuple):
@@ -152,10 +154,11 @@ class History:
         mark: str = "",
         text: str = "",
         term: int = 0,
+        waited_s: float = 0.0,
     ) -> float:
         """Something happens now. Returns the time. May be called from any thread."""
         at = time.monotonic()
-        self.add(Event(at, what, broker, line, message, queue, mark, text, term))
+        self.add(Event(at, what, broker, line, message, queue, mark, text, term, waited_s))
         return at
 
     def add(self, event: Event) -> None:

@@ -30,7 +30,7 @@ Member = GaleraNode | GroupMember
 
 def kill_member(cluster: Cluster, size: float, side: bool) -> None:
     """SIGKILL the member on which the master writes, or stop it cleanly, and start it again late."""
-    member = _written(cluster)
+    _, _, member = _writing(cluster)
     member.stop() if side else member.kill()
     time.sleep(size * 2 * cluster.lease_s)
     _wait_until_primary(cluster, member)
@@ -40,7 +40,7 @@ def kill_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def kill_other(cluster: Cluster, size: float, side: bool) -> None:
     """SIGKILL a member on which the master does not write, or stop it cleanly."""
-    written = _written(cluster)
+    _, _, written = _writing(cluster)
     member = next(other for other in _members(cluster) if other is not written)
     member.stop() if side else member.kill()
     time.sleep(size * 2)
@@ -50,7 +50,7 @@ def kill_other(cluster: Cluster, size: float, side: bool) -> None:
 
 def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
     """SIGSTOP the member on which the master writes, shortly, or until the others have gone on without it."""
-    member = _written(cluster)
+    _, _, member = _writing(cluster)
     member.pause()
     if side:
         _wait_until_primary(cluster, member)
@@ -63,7 +63,7 @@ def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def isolate_member(cluster: Cluster, size: float, side: bool) -> None:
     """Cut the member on which the master writes off from the others; brokers reach it, and on one side only it."""
-    master, member = _master(cluster), _written(cluster)
+    master, _, member = _writing(cluster)
     assert isinstance(member, GaleraNode)
     others = [line for line, other in zip(master.lines, _members(cluster), strict=True) if other is not member]
     if side:
@@ -82,7 +82,7 @@ def isolate_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
     """Cut the master off from the member on which it writes, both ways or only what that answers."""
-    line = _line(cluster)
+    _, line, _ = _writing(cluster)
     line.pause_one_way(answers=True) if side else line.cut()
     time.sleep((0.5 + size * 2) * cluster.lease_s)
     line.resume()
@@ -94,7 +94,7 @@ def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
 
     Its own member is so busy that it has not applied the takeover by then.
     """
-    master, member = _master(cluster), _written(cluster)
+    master, _, member = _writing(cluster)
     other = next(broker for broker in cluster.standbys() if broker is not master)
     _tell_slow_changes(cluster)
     has_stopped = master.stop_before_commit()
@@ -140,14 +140,12 @@ def _master(cluster: Cluster) -> Broker:
     return _master(cluster) if master is None else master
 
 
-def _written(cluster: Cluster) -> Member:
-    """The member that most of the master's connections go to."""
-    return _members(cluster)[_master(cluster).lines.index(_line(cluster))]
-
-
-def _line(cluster: Cluster) -> Proxy:
+def _writing(cluster: Cluster) -> tuple[Broker, Proxy, Member]:
+    """The master, and the line and the member that most of its connections go to. It may be another one any time."""
     _wait_until_whole(cluster)
-    return max(_master(cluster).lines, key=lambda line: line.connections)
+    master = _master(cluster)
+    line = max(master.lines, key=lambda line: line.connections)
+    return master, line, _members(cluster)[master.lines.index(line)]
 
 
 def _start(member: Member) -> None:

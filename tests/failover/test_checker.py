@@ -297,6 +297,20 @@ def test_a_history_as_it_should_be_is_accepted() -> None:
     assert check(story.history) == []
 
 
+def test_who_was_stopped_and_then_waited_for_a_processor_may_be_late_by_that() -> None:
+    for waited_s, is_late in [(1.9, False), (1.0, True)]:
+        story = Story()
+        serve_on(story)
+        history = story.history
+        first = next(event.at for event in history.events if event.broker == "b1")
+        gone = next(event.at for event in history.events if event.what is What.GONE)
+        history.add(Event(first - 1, What.PAUSED, "b0"))
+        history.add(Event(gone - 2, What.PROCEEDS, "b0", waited_s=0.5))
+        history.add(Event(gone - 0.001, What.STATE, "b0", mark="7", text="suspended", term=1, waited_s=0.5 + waited_s))
+        history.sort()
+        assert [violation.rule for violation in check(history)] == (["d"] if is_late else [])
+
+
 @pytest.mark.parametrize("break_it", BROKEN, ids=lambda change: change.__name__)
 def test_a_broken_rule_is_found_and_no_other(break_it: Callable[[Story], None]) -> None:
     story = Story()

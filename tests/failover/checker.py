@@ -16,6 +16,8 @@ c. **Duplicates are what was in flight, and nothing else.** A copy is delivered 
 d. **One broker serves.** Each term belongs to one process. Clients are let in by a process that is master. Two are
    master at the same time for no longer than `slack_s`, not counting time in which one of them was stopped (SIGSTOP)
    or waited for a processor, and could not know.
+h. **One history for one mastership.** All rows of a term were written on one timeline, or on one primary: who goes on
+   with what another server has would mix what it remembers with what is there.
 t. **Transactions are whole**: all of their messages or none. None of one that was aborted, or never committed.
 s. **Nothing is stuck**: at the end, when consumers have waited long enough, the store is empty.
 """
@@ -80,6 +82,7 @@ def check(history: History, slack_s: float = 0.5) -> list[Violation]:
         old_terms,
         late_commits,
         terms_in_order,
+        histories_mixed,
         delivered_too_often,
         stored_twice,
         out_of_order,
@@ -266,6 +269,19 @@ def written(write: Write) -> str:
     """A write in words."""
     what = {"+": "added", "~": "changed", "-": "removed"}[write.op]
     return f"row {write.row} ({write.message or 'none of ours'}) was {what}"
+
+
+# -- h: one history for one mastership ----------------------------------------------------------------------------
+
+
+def histories_mixed(facts: Facts) -> Iterator[Violation]:
+    """A term whose rows were written in several histories."""
+    begun: dict[int, str] = {}
+    for write in facts.history.writes:
+        first = begun.setdefault(write.term, write.history)
+        if write.history != first:
+            text = f"{written(write)} in history {write.history}, and term {write.term} began in {first}"
+            yield Violation("h", text, write.at, (write.message,))
 
 
 # -- c: duplicates are what was in flight -------------------------------------------------------------------------

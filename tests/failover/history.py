@@ -83,6 +83,7 @@ class Write(NamedTuple):
         message: which message the row holds, empty if it is none of ours.
         queue: its container.
         at: when, on the monotonic clock; accurate to some milliseconds.
+        history: the name of the data's history, as `Dialect.history` means it; empty where there is only one.
     """
 
     number: int
@@ -95,6 +96,7 @@ class Write(NamedTuple):
     message: str
     queue: str
     at: float
+    history: str = ""
 
 
 class Takeover(NamedTuple):

@@ -89,6 +89,25 @@ def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
     _wait_until_whole(cluster)
 
 
+def cut_one_way(cluster: Cluster, size: float, side: bool) -> None:
+    """Let nothing through one way between a broker and a member: of what the member answers, or of what it is asked.
+
+    The size says which broker, the master or one that waits, which member, the one with most of the master's
+    connections or another one, and for how long.
+    """
+    master, line, _ = _writing(cluster)
+    cluster.wait_for("a broker waits", cluster.standbys)
+    number = master.lines.index(line)
+    other = (number + 1) % len(master.lines)
+    waiting = cluster.standbys()[0]
+    between = (line, master.lines[other], waiting.lines[number], waiting.lines[other])
+    which, part = divmod(size * len(between), 1)
+    between[int(which)].pause_one_way(answers=side)
+    time.sleep((0.5 + part * 2) * cluster.lease_s)
+    between[int(which)].resume()
+    _wait_until_whole(cluster)
+
+
 def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
     """Stop the master until another one, on another member, has taken over; then what it still sends arrives.
 
@@ -123,6 +142,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Cluster, float, bool], None], float]]]
     "kill_other": (kill_other, 15.0),
     "freeze_member": (freeze_member, 15.0),
     "cut_broker_of_member": (cut_broker, 6.0),
+    "cut_member_one_way": (cut_one_way, 6.0),
     "isolate_member": (isolate_member, 15.0),
     "late_on_another_member": (late_on_another_member, 15.0),
     "switch_primary": (switch_over, 8.0),

@@ -245,6 +245,15 @@ def serve_on(story: Story) -> None:
     story.history.sort()
 
 
+def mix_histories(story: Story) -> None:
+    """b1 goes on after a failover as if nothing had been."""
+    story.is_sent("b1", "p01#1", M4)
+    story.history.writes[-1] = story.history.writes[-1]._replace(history="00000002")
+    story.is_delivered("b1", "c01#1", M4)
+    story.is_acknowledged("b1", "c01#1", M4)
+    story.history.writes.pop()
+
+
 def tear(story: Story) -> None:
     story.transaction(M4, M5, delivered=(M4,), end=What.COMMITTED)
     story.without(What.COMMITTED)  # else M5 would be lost, too
@@ -284,6 +293,7 @@ BROKEN: dict[Callable[[Story], None], tuple[str, str]] = {
     share_term: ("d", "b1 and b0 both have term 2"),
     let_in_as_standby: ("d", "b0 let c02#0 in, and was not master"),
     serve_on: ("d", r"b0 \(term 1\) and b1 \(term 2\) were master together for .* s in which neither was stopped"),
+    mix_histories: ("h", r"row 4 \(p01.0000004\) was added in history 00000002, and term 2 began in"),
     tear: ("t", "only a part of t:1 is there, p01.0000005 is not"),
     deliver_aborted: ("t", "t:1 was not committed, and some of it is there"),
     deliver_uncommitted: ("t", "t:1 was not committed, and some of it is there"),

@@ -14,6 +14,7 @@ from typing import Final
 import pymysql
 
 from tests.failover.cluster import Broker, Cluster
+from tests.failover.history import What
 from tests.servers.galera import GaleraCluster, GaleraNode
 from tests.servers.group_replication import GroupCluster, GroupMember
 from tests.servers.proxy import Proxy
@@ -49,11 +50,18 @@ def kill_other(cluster: Cluster, size: float, side: bool) -> None:
 
 
 def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
-    """SIGSTOP the member on which the master writes, shortly, or until the others have gone on without it."""
+    """SIGSTOP the member on which the master writes, shortly, or until senders have receipts of the others.
+
+    It keeps its connections open, so nothing tells the master but its lease.
+    """
     _, _, member = _writing(cluster)
     member.pause()
     if side:
         _wait_until_primary(cluster, member)
+        gone_on = time.monotonic()
+        cluster.wait_for(
+            "a sender has a receipt without the member", lambda: cluster.history.last.get(What.RECEIPT, 0.0) > gone_on
+        )
     else:
         time.sleep(0.5 + size)
     time.sleep(size)

@@ -16,6 +16,8 @@ from tests.failover.proofs import PROOFS, prove
 
 pytestmark = [pytest.mark.whole_machine, pytest.mark.timeout(900)]
 
+#: How late a process may be.
+SLACK_S = 0.5
 SMOKE = [
     Fault("switch_over", 0.5, True, 0.5),
     Fault("cut_broker", 0.5, True, 0.5),
@@ -31,6 +33,23 @@ def test_nothing_is_lost_when_the_database_fails_over(tmp_path: Path) -> None:
     outcome = run("patroni", SMOKE, tmp_path, seed=7)
     assert not outcome.violations, str(outcome)
     assert outcome.history.counts[What.ACKED] > 500
+
+
+def test_a_frozen_node_costs_the_lease_and_no_more_than_that_is_believed(tmp_path: Path) -> None:
+    """Connections to it stay open, so only the clock tells the master; others serve while the node is frozen still."""
+    lease_s = 4.0
+    frozen = Fault("freeze_member", 0.5, True, 0.5)
+    outcome = run("galera", [frozen], tmp_path, seed=7, lease_ms=round(lease_s * 1000))
+    assert not outcome.violations, str(outcome)
+    events = outcome.history.events
+    began = next(event.at for event in events if event.what is What.FAULT)
+    healed = next(event.at for event in events if event.what is What.HEALED)
+    master = [event for event in events if event.what is What.STATE and event.text == "master" and event.at < began][-1]
+    end = next(event for event in events if event.what is What.STATE and event.at > began)
+    assert (end.broker, end.text) == (master.broker, "suspended")
+    late_s = end.at - began - lease_s
+    assert late_s < SLACK_S + end.waited_s - master.waited_s
+    assert any(event.what is What.RECEIPT and end.at < event.at < healed for event in events)
 
 
 @pytest.mark.parametrize("name", ["confirmation", "history"])

@@ -10,7 +10,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer chaos clean
+.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,6 +46,9 @@ benchmark-peer: test-servers .venv/.test ## compare with RabbitMQ on this machin
 
 chaos: test-servers .venv/.test ## break brokers and database under load, check that nothing is lost; ARGS='--help'
 	$(BIN)/python -m tests.failover.chaos $(ARGS)
+
+chaos-proofs: test-servers .venv/.test ## the same with one protection of clusters off, each in turn: what breaks is found
+	$(BIN)/python -m tests.failover.proofs $(ARGS)
 
 # Both locks hold for every Python from 3.11 on and for every platform; they name no host. The build backend is locked too.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \

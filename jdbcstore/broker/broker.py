@@ -28,7 +28,7 @@ from jdbcstore.broker.health import Health
 from jdbcstore.broker.in_doubt import InDoubt
 from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.latencies import Latencies
-from jdbcstore.broker.lifecycle import Lifecycle, State
+from jdbcstore.broker.lifecycle import UNTRUSTED, Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memberships import Memberships
@@ -73,6 +73,7 @@ from jdbcstore.store.contract import (
     SupportsTopics,
     TopicMessageStore,
 )
+from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 
 if TYPE_CHECKING:
@@ -180,10 +181,10 @@ class Broker:
         #: Tells the log when something takes long all the same.
         self.watchdog: Watchdog
         self._spool = Spool(spool)
-        #: Where it is in its life.
-        self.lifecycle = Lifecycle()
         #: `boot_time_ns` from when on it may not act as master any more; the lock keeper's thread moves it on.
         self.trusted_until_ns = 0
+        #: Where it is in its life.
+        self.lifecycle = Lifecycle(lambda: boot_time_ns() < self.trusted_until_ns)
         self._mastership: Mastership | None = None
         self._run: asyncio.Task[None] | None = None
         self._health: Health | None = None
@@ -341,7 +342,7 @@ class Broker:
     def distrust(self) -> None:
         """The trust in the lease has run out."""
         if self._mastership is not None:
-            self._mastership.end("the lease was not renewed in time")
+            self._mastership.end(UNTRUSTED)
 
     def next_connection_id(self) -> str:
         """A new id in ActiveMQ's form."""

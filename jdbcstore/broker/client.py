@@ -99,6 +99,7 @@ from jdbcstore.broker.transaction import OpenTransactions
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ClientIdTaken, JdbcStoreError, LoginRefused, ProtocolError
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.lease import boot_time_ns
 
 __all__ = ["Client"]
 
@@ -243,6 +244,10 @@ class Client(ClientRequests):
                 else:
                     contend(self._broker.options, other, self.peer, decided)
                 return
+        if boot_time_ns() >= self._broker.trusted_until_ns:
+            self._broker.distrust()  # it was logged in meanwhile, and this is no master's any more
+            return
+        if client_id is not None:
             self.client_id = client_id
             self._broker.client_ids[client_id] = self
         self._advance(Phase.OPEN)

@@ -42,6 +42,13 @@ class ClientHost(RegionHost, Protocol):
     id_stem: str
 
     @property
+    def trusted_until_ns(self) -> int:
+        """`boot_time_ns` from when on it may not act as master any more."""
+
+    def distrust(self) -> None:
+        """The trust in the lease has run out: serve nobody."""
+
+    @property
     def authentication(self) -> Authentication | None:
         """Who may log in; None for everybody."""
 

@@ -14,6 +14,10 @@
 * **suspended**: it was master and does not know whether it still is, or cannot reach its store; or nobody may become
   master of the store as it is now (`NotReplicated`, `HistoryLost`). No client is served.
 * **stopping**: the end.
+
+**What is told is true when it is told.** A master whose lease has run out is one no more, although nothing in it may
+have noticed yet: a process that was stopped and goes on, or a machine that slept, has other things to do first. So who
+asks a `Lifecycle` where it is gets *suspended* from that moment on, by the clock and not by a timer.
 """
 
 from __future__ import annotations
@@ -21,14 +25,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["Lifecycle", "State", "Status"]
+__all__ = ["UNTRUSTED", "Lifecycle", "State", "Status"]
 
 log = logging.getLogger(__name__)
+
+#: Why a master is suspended whose lease has run out.
+UNTRUSTED: Final = "the lease was not renewed in time"
 
 
 class State(StrEnum):
@@ -72,9 +79,14 @@ class Status:
 
 
 class Lifecycle:
-    """The state of one broker. Changes in the event loop only; may be looked at from anywhere."""
+    """The state of one broker. Changes in the event loop only; may be looked at from anywhere.
 
-    def __init__(self) -> None:
+    Args:
+        is_trusted: whether a master may go on as such at this moment. Called by whoever looks, in any thread.
+    """
+
+    def __init__(self, is_trusted: Callable[[], bool] = lambda: True) -> None:
+        self._is_trusted = is_trusted
         #: Called in the event loop at every change.
         self.listeners: list[Callable[[Status], object]] = []
         self._status = Status(State.STARTING, datetime.now(UTC), "the process has started", None, None)
@@ -82,12 +94,20 @@ class Lifecycle:
 
     @property
     def status(self) -> Status:
-        """Everything at once."""
-        return self._status
+        """Everything at once, as it is now."""
+        entered = self._status
+        if entered.state is not State.MASTER or self._is_trusted():
+            return entered
+        return replace(entered, state=State.SUSPENDED, since=datetime.now(UTC), reason=UNTRUSTED)
 
     @property
     def state(self) -> State:
-        """Where the broker is."""
+        """Where the broker is now."""
+        return self.status.state
+
+    @property
+    def entered(self) -> State:
+        """Where it went last: still *master* when its trust has run out and it has not come to act upon it."""
         return self._status.state
 
     def change(self, state: State, reason: str, *, term: int | None = None, holder: str | None = None) -> None:

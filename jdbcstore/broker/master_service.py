@@ -140,15 +140,18 @@ class MasterService:
 
     # -- the end in need -----------------------------------------------------------------------------------------
 
+    def close_doors(self) -> None:
+        """Let nobody in any more, from this moment on."""
+        self._broker.is_running = False
+        if self._server is not None:
+            self._server.stop_listening()
+
     def cease(self, reason: str) -> None:
-        """Serve nobody any more, from this moment on."""
+        """Serve nobody any more; the doors are closed."""
         broker = self._broker
-        broker.is_running = False
         broker.scheduler.end()
         broker.intake.end()
         broker.expiry.end()
-        if self._server is not None:
-            self._server.stop_listening()
         for client in list(broker.clients):
             client.dismiss(f"This broker serves nobody now: {reason}. Connect to the other one, or again later")
         broker.turn()

@@ -19,7 +19,7 @@ import random
 from typing import Final, Protocol
 
 from jdbcstore.broker.blocking_calls import BlockingCalls, GivenUp
-from jdbcstore.broker.lifecycle import Lifecycle, State
+from jdbcstore.broker.lifecycle import UNTRUSTED, Lifecycle, State
 from jdbcstore.broker.master_service import MasterService
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.server import ListenError
@@ -149,8 +149,9 @@ class Mastership:
         """Stop serving now: the store failed, or the trust is over. Does nothing unless we serve, or are about to."""
         if self._ended is None or self._ended.done():
             return
+        self._service.close_doors()
+        self._change(State.SUSPENDED, reason)  # before clients are dismissed, which takes its time when they are many
         self._service.cease(reason)
-        self._change(State.SUSPENDED, reason)
         self._ended.set_result(error)
 
     # -- standby ---------------------------------------------------------------------------------------------------
@@ -272,6 +273,7 @@ class Mastership:
             return
         try:
             await self._listen(ended)
+            self._look_at_trust()
             if not ended.done():
                 self._change(State.MASTER, "clients may connect")
                 self._is_settled = True
@@ -286,7 +288,7 @@ class Mastership:
             await self._service.reopen()
             await self._service.farewell(self._loop.time())
             return
-        if self._lifecycle.state is not State.SUSPENDED:
+        if self._lifecycle.entered is not State.SUSPENDED:
             self._change(State.STOPPING, "it was told to stop")
             await self._service.retire(self._deadline_s - _RELEASE_PART * self._options.stop_timeout_s)
             return
@@ -335,11 +337,16 @@ class Mastership:
 
     def _watch_trust(self) -> None:
         """End when the trust runs out; look again when it would."""
+        left_ns = self._look_at_trust()
+        if left_ns > 0 and self._broker.trusted_until_ns != FOREVER_NS:
+            self._trust_timer = self._loop.call_later(left_ns / 1e9, self._watch_trust)
+
+    def _look_at_trust(self) -> int:
+        """End if the trust has run out; returns how many nanoseconds are left of it."""
         left_ns = self._broker.trusted_until_ns - boot_time_ns()
         if left_ns <= 0:
-            self.end("the lease was not renewed in time")
-        elif self._broker.trusted_until_ns != FOREVER_NS:
-            self._trust_timer = self._loop.call_later(left_ns / 1e9, self._watch_trust)
+            self.end(UNTRUSTED)
+        return left_ns
 
     def _renewed(self, lease: Lease) -> None:
         """The keeper's thread: the lease is good for longer."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.lifecycle import State
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, NotAuthorized, ProtocolError
 from jdbcstore.management.desk import Desk
@@ -51,8 +52,8 @@ class Access:
         return destination
 
     def _require_master(self) -> None:
-        if not self._broker.is_running:
-            status = self._broker.lifecycle.status
+        status = self._broker.lifecycle.status
+        if not self._broker.is_running or status.state is not State.MASTER:
             raise ProtocolError(f"this broker is {status.state}: {status.reason}; ask the master")
 
     def _check(self, destination: Destination, action: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
 import sqlite3
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +20,10 @@ import pytest
 
 from jdbcstore import Broker, BrokerOptions, JdbcOptions, Queue, open_store
 from jdbcstore.broker.lifecycle import State
+from jdbcstore.broker.master_service import MasterService
+from jdbcstore.errors import LockError, ProtocolError
+from jdbcstore.management.desk import Desk
+from jdbcstore.management.management import Management
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
@@ -360,6 +367,82 @@ def test_who_does_not_trust_its_lease_does_not_look_at_what_clients_say(
     assert receive_all(brokers[0].address) == []
 
 
+def test_who_does_not_trust_its_lease_does_not_say_that_it_is_master(
+    start_broker: StartBroker, brokers: list[Broker], long_url: str
+) -> None:
+    """No timer has noticed yet, and no client has said anything."""
+    port = free_port()
+    start_broker(open_store(long_url), health_bind=f"127.0.0.1:{port}")
+    (broker,) = brokers
+    assert ready(port) == (200, "master")
+    broker.trusted_until_ns = 0
+    assert broker.lifecycle.entered is State.MASTER
+    assert ready(port) == (503, "suspended")
+    assert broker.lifecycle.status.reason == "the lease was not renewed in time"
+    management = Management(Desk(broker))
+    assert management.broker().state == "suspended"
+    with pytest.raises(ProtocolError, match="this broker is suspended: the lease was not renewed in time"):
+        management.purge("queue://A")
+    with pytest.raises(LockError, match="only a master can hand over, this broker is suspended"):
+        broker.resign(1.0)
+
+
+def ready(port: int) -> tuple[int, str]:
+    """What a load balancer is told: code and state."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as answer:
+            return answer.status, json.load(answer)["state"]
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)["state"]
+
+
+def test_who_does_not_trust_its_lease_lets_nobody_in(
+    start_broker: StartBroker, brokers: list[Broker], long_url: str
+) -> None:
+    """The lease ran out while the passcode was looked at."""
+    address = start_broker(open_store(long_url), users={"joe": "secret"})
+    (broker,) = brokers
+    authentication = broker.authentication
+    assert authentication is not None
+    for _ in range(4):  # so that the next login takes its time
+        authentication._slowness.failed("127.0.0.1", "joe", broker.loop.time())
+    with Client(address) as client:
+        client.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": "secret"})
+        wait_until(lambda: authentication._logins)
+        broker.trusted_until_ns = 0
+        assert "not renewed in time" in client.frame().headers["message"]
+        assert client.is_closed()
+
+
+def test_who_was_stopped_before_it_was_master_does_not_become_it(url: str, stack: ExitStack) -> None:
+    """The trust runs out in the last moment before clients would be let in."""
+
+    async def live() -> None:
+        broker = Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))
+        states = list[State]()
+        broker.lifecycle.listeners.append(lambda told: states.append(told.state))
+        listen = MasterService.listen
+
+        async def late(service: MasterService) -> None:
+            await listen(service)
+            broker.trusted_until_ns = 0
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(MasterService, "listen", late)
+            started = asyncio.create_task(broker.start())
+            async with asyncio.timeout(SOON_S):
+                while State.SUSPENDED not in states:
+                    await asyncio.sleep(0.01)
+        assert states[:2] == [State.RECOVERING, State.SUSPENDED]
+        async with asyncio.timeout(SOON_S):
+            await started
+        assert broker.lifecycle.state is State.MASTER
+        await broker.stop()
+
+    asyncio.run(live())
+
+
 def test_who_does_not_trust_its_lease_delivers_nothing(
     start_broker: StartBroker, open_client: OpenClient, brokers: list[Broker], long_url: str
 ) -> None:
@@ -461,7 +544,7 @@ def test_who_waits_for_its_store_goes_on_saying_so_and_why(process: StartProcess
         broker = process(proxy.url(postgresql_url))
         broker.launch()
         told = "waiting for the store: cannot ask who is master"
-        wait_until(lambda: broker.log().count(told) == 2, timeout_s=SOON_S)
+        wait_until(lambda: broker.log().count(told) == 2)
         assert all("refused" in line.lower() for line in broker.log().splitlines() if told in line)
         assert broker.stop() == 0
 

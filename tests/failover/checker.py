@@ -14,7 +14,10 @@ c. **Duplicates are what was in flight, and nothing else.** A copy is delivered 
    that can be told apart no message is stored twice; without, not oftener than it was sent. On each connection the
    messages of a producer in a queue come in the order in which they were sent, redelivered ones excepted.
 d. **One broker serves.** Each term belongs to one process. Clients are let in by a process that is master. Two are
-   master at the same time for no longer than `slack_s` unless one of them was stopped (SIGSTOP) and could not know.
+   master at the same time for no longer than `slack_s`, not counting time in which one of them was stopped (SIGSTOP)
+   or waited for a processor, and could not know.
+h. **One history for one mastership.** All rows of a term were written on one timeline, or on one primary: who goes on
+   with what another server has would mix what it remembers with what is there.
 t. **Transactions are whole**: all of their messages or none. None of one that was aborted, or never committed.
 s. **Nothing is stuck**: at the end, when consumers have waited long enough, the store is empty.
 """
@@ -79,6 +82,7 @@ def check(history: History, slack_s: float = 0.5) -> list[Violation]:
         old_terms,
         late_commits,
         terms_in_order,
+        histories_mixed,
         delivered_too_often,
         stored_twice,
         out_of_order,
@@ -152,6 +156,11 @@ class Facts:
     def stopped_s(self, broker: str, begin: float, end: float) -> float:
         """For how long of a time a broker was stopped."""
         return sum(max(0.0, min(end, e) - max(begin, b)) for b, e in self.pauses[broker])
+
+    def waited_s(self, broker: str, begin: float, end: float) -> float:
+        """For how long of a time a broker that could run waited for a processor, as far as it is known."""
+        known = [e.waited_s for e in self.history.events if e.broker == broker and e.waited_s and begin <= e.at <= end]
+        return known[-1] - known[0] if known else 0.0
 
     def _masterships(self) -> list[Mastership]:
         found: list[Mastership] = []
@@ -262,6 +271,19 @@ def written(write: Write) -> str:
     return f"row {write.row} ({write.message or 'none of ours'}) was {what}"
 
 
+# -- h: one history for one mastership ----------------------------------------------------------------------------
+
+
+def histories_mixed(facts: Facts) -> Iterator[Violation]:
+    """A term whose rows were written in several histories."""
+    begun: dict[int, str] = {}
+    for write in facts.history.writes:
+        first = begun.setdefault(write.term, write.history)
+        if write.history != first:
+            text = f"{written(write)} in history {write.history}, and term {write.term} began in {first}"
+            yield Violation("h", text, write.at, (write.message,))
+
+
 # -- c: duplicates are what was in flight -------------------------------------------------------------------------
 
 
@@ -346,6 +368,7 @@ def two_masters(facts: Facts) -> Iterator[Violation]:
                 continue
             end = min(first.end, second.end)
             overlap_s = end - second.begin - facts.stopped_s(first.broker, second.begin, end)
+            overlap_s -= facts.waited_s(first.broker, second.begin, end)
             if overlap_s > facts.slack_s:
                 text = (
                     f"{first.broker} (term {first.term}) and {second.broker} (term {second.term}) were master"

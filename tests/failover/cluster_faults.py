@@ -126,6 +126,33 @@ def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
     _wait_until_whole(cluster)
 
 
+def cut_one_way(cluster: Cluster, size: float, side: bool) -> None:
+    """Let nothing through one way between two of broker, standby broker, primary, standby and coordinator.
+
+    The size says which two and for how long, the side which way: what the second of them answers, or what it is told.
+    """
+    nodes, primary, standby = _nodes(cluster), _primary(cluster), _standby(cluster)
+    number, other = nodes.nodes.index(primary), nodes.nodes.index(standby)
+    cluster.wait_for("there is a master and all others wait", cluster.is_whole)
+    waiting = cluster.standbys()[0]
+    master = next(broker for broker in cluster.brokers if broker is not waiting)
+    between = (
+        [master.lines[number]],
+        [master.lines[other]],
+        [waiting.lines[number]],
+        [nodes.replication_lines[number]],
+        nodes.coordinator_lines[number],
+        nodes.coordinator_lines[other],
+    )
+    which, part = divmod(size * len(between), 1)
+    for line in between[int(which)]:
+        line.pause_one_way(answers=side)
+    time.sleep(2 + part * 8)
+    for line in between[int(which)]:
+        line.resume()
+    _wait_until_whole(cluster)
+
+
 def isolate_primary(cluster: Cluster, size: float, side: bool) -> None:
     """Leave the primary alone with the brokers, which reach its successor, too: for a moment there are two."""
     nodes, primary = _nodes(cluster), _primary(cluster)
@@ -205,6 +232,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Cluster, float, bool], None], float]]]
     "cut_coordinator": (cut_coordinator, 25.0),
     "cut_replication": (cut_replication, 8.0),
     "cut_broker": (cut_broker, 5.0),
+    "cut_one_way": (cut_one_way, 12.0),
     "isolate_primary": (isolate_primary, 30.0),
     "switch_over": (switch_over, 8.0),
     "cancel_commits": (cancel_commits, 35.0),

@@ -55,6 +55,7 @@ class Event(NamedTuple):
         queue: where it was sent to or came from.
         mark, text: see `What`.
         term: of the mastership that a broker is in.
+        waited_s: for how long the broker's event loop has waited for a processor since its start, as far as known.
     """
 
     at: float
@@ -66,6 +67,7 @@ class Event(NamedTuple):
     mark: str = ""
     text: str = ""
     term: int = 0
+    waited_s: float = 0.0
 
 
 class Write(NamedTuple):
@@ -81,6 +83,7 @@ class Write(NamedTuple):
         message: which message the row holds, empty if it is none of ours.
         queue: its container.
         at: when, on the monotonic clock; accurate to some milliseconds.
+        history: the name of the data's history, as `Dialect.history` means it; empty where there is only one.
     """
 
     number: int
@@ -93,6 +96,7 @@ class Write(NamedTuple):
     message: str
     queue: str
     at: float
+    history: str = ""
 
 
 class Takeover(NamedTuple):
@@ -152,10 +156,11 @@ class History:
         mark: str = "",
         text: str = "",
         term: int = 0,
+        waited_s: float = 0.0,
     ) -> float:
         """Something happens now. Returns the time. May be called from any thread."""
         at = time.monotonic()
-        self.add(Event(at, what, broker, line, message, queue, mark, text, term))
+        self.add(Event(at, what, broker, line, message, queue, mark, text, term, waited_s))
         return at
 
     def add(self, event: Event) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import pymysql
 
 from tests.failover.cluster import Broker, Cluster
+from tests.failover.history import What
 from tests.servers.galera import GaleraCluster, GaleraNode
 from tests.servers.group_replication import GroupCluster, GroupMember
 from tests.servers.proxy import Proxy
@@ -30,7 +31,7 @@ Member = GaleraNode | GroupMember
 
 def kill_member(cluster: Cluster, size: float, side: bool) -> None:
     """SIGKILL the member on which the master writes, or stop it cleanly, and start it again late."""
-    member = _written(cluster)
+    _, _, member = _writing(cluster)
     member.stop() if side else member.kill()
     time.sleep(size * 2 * cluster.lease_s)
     _wait_until_primary(cluster, member)
@@ -40,7 +41,7 @@ def kill_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def kill_other(cluster: Cluster, size: float, side: bool) -> None:
     """SIGKILL a member on which the master does not write, or stop it cleanly."""
-    written = _written(cluster)
+    _, _, written = _writing(cluster)
     member = next(other for other in _members(cluster) if other is not written)
     member.stop() if side else member.kill()
     time.sleep(size * 2)
@@ -49,11 +50,18 @@ def kill_other(cluster: Cluster, size: float, side: bool) -> None:
 
 
 def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
-    """SIGSTOP the member on which the master writes, shortly, or until the others have gone on without it."""
-    member = _written(cluster)
+    """SIGSTOP the member on which the master writes, shortly, or until senders have receipts of the others.
+
+    It keeps its connections open, so nothing tells the master but its lease.
+    """
+    _, _, member = _writing(cluster)
     member.pause()
     if side:
         _wait_until_primary(cluster, member)
+        gone_on = time.monotonic()
+        cluster.wait_for(
+            "a sender has a receipt without the member", lambda: cluster.history.last.get(What.RECEIPT, 0.0) > gone_on
+        )
     else:
         time.sleep(0.5 + size)
     time.sleep(size)
@@ -63,7 +71,7 @@ def freeze_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def isolate_member(cluster: Cluster, size: float, side: bool) -> None:
     """Cut the member on which the master writes off from the others; brokers reach it, and on one side only it."""
-    master, member = _master(cluster), _written(cluster)
+    master, _, member = _writing(cluster)
     assert isinstance(member, GaleraNode)
     others = [line for line, other in zip(master.lines, _members(cluster), strict=True) if other is not member]
     if side:
@@ -82,10 +90,29 @@ def isolate_member(cluster: Cluster, size: float, side: bool) -> None:
 
 def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
     """Cut the master off from the member on which it writes, both ways or only what that answers."""
-    line = _line(cluster)
+    _, line, _ = _writing(cluster)
     line.pause_one_way(answers=True) if side else line.cut()
     time.sleep((0.5 + size * 2) * cluster.lease_s)
     line.resume()
+    _wait_until_whole(cluster)
+
+
+def cut_one_way(cluster: Cluster, size: float, side: bool) -> None:
+    """Let nothing through one way between a broker and a member: of what the member answers, or of what it is asked.
+
+    The size says which broker, the master or one that waits, which member, the one with most of the master's
+    connections or another one, and for how long.
+    """
+    master, line, _ = _writing(cluster)
+    cluster.wait_for("a broker waits", cluster.standbys)
+    number = master.lines.index(line)
+    other = (number + 1) % len(master.lines)
+    waiting = cluster.standbys()[0]
+    between = (line, master.lines[other], waiting.lines[number], waiting.lines[other])
+    which, part = divmod(size * len(between), 1)
+    between[int(which)].pause_one_way(answers=side)
+    time.sleep((0.5 + part * 2) * cluster.lease_s)
+    between[int(which)].resume()
     _wait_until_whole(cluster)
 
 
@@ -94,7 +121,7 @@ def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
 
     Its own member is so busy that it has not applied the takeover by then.
     """
-    master, member = _master(cluster), _written(cluster)
+    master, _, member = _writing(cluster)
     other = next(broker for broker in cluster.standbys() if broker is not master)
     _tell_slow_changes(cluster)
     has_stopped = master.stop_before_commit()
@@ -123,6 +150,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Cluster, float, bool], None], float]]]
     "kill_other": (kill_other, 15.0),
     "freeze_member": (freeze_member, 15.0),
     "cut_broker_of_member": (cut_broker, 6.0),
+    "cut_member_one_way": (cut_one_way, 6.0),
     "isolate_member": (isolate_member, 15.0),
     "late_on_another_member": (late_on_another_member, 15.0),
     "switch_primary": (switch_over, 8.0),
@@ -140,14 +168,12 @@ def _master(cluster: Cluster) -> Broker:
     return _master(cluster) if master is None else master
 
 
-def _written(cluster: Cluster) -> Member:
-    """The member that most of the master's connections go to."""
-    return _members(cluster)[_master(cluster).lines.index(_line(cluster))]
-
-
-def _line(cluster: Cluster) -> Proxy:
+def _writing(cluster: Cluster) -> tuple[Broker, Proxy, Member]:
+    """The master, and the line and the member that most of its connections go to. It may be another one any time."""
     _wait_until_whole(cluster)
-    return max(_master(cluster).lines, key=lambda line: line.connections)
+    master = _master(cluster)
+    line = max(master.lines, key=lambda line: line.connections)
+    return master, line, _members(cluster)[master.lines.index(line)]
 
 
 def _start(member: Member) -> None:

@@ -408,7 +408,15 @@ _NOT_ON: Final[Mapping[str, Sequence[str]]] = {
     "group": ("isolate_member", "late_on_another_member"),
 }
 #: What is done to brokers whose database is a cluster.
-_ON_CLUSTERS: Final = ("kill_master", "kill_standby", "kill_both", "stop_master", "pause_master", "skew_clock")
+_ON_CLUSTERS: Final = (
+    "kill_master",
+    "kill_standby",
+    "kill_both",
+    "stop_master",
+    "pause_master",
+    "pause_before_commit",
+    "skew_clock",
+)
 
 
 def kinds_for(database: str) -> list[str]:

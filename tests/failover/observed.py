@@ -3,7 +3,8 @@
 The first argument is a folder of the harness, the rest is the command line. In the folder:
 
 * ``clock_s``: by how many seconds the process's wall clock is off (libfaketime; monotonic clocks stay right);
-* ``states``: written here, a line for each change of state: monotonic time in seconds, process id, state, term;
+* ``states``: written here, a line for each change of state: monotonic time in seconds, process id, state, term, and
+  for how many seconds the event loop has waited for a processor until then;
 * ``stop_before_commit``: when it is there, the process removes it as soon as a batch is about to be sent to the
   database, and stops itself there (SIGSTOP).
 
@@ -92,7 +93,13 @@ class StateLog(logging.Handler):
         """One line, unless it is about something else."""
         if record.msg.startswith("state changed") and isinstance(record.args, tuple):
             _, state, term, _ = record.args
-            print(time.monotonic(), os.getpid(), state, term or 0, file=self._file)
+            print(time.monotonic(), os.getpid(), state, term or 0, waited_s(os.getpid()), file=self._file)
+
+
+def waited_s(pid: int) -> float:
+    """For how long the first thread of a process, the event loop's, has waited for a processor since its start."""
+    _, waited_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(waited_ns) / 1e9
 
 
 def stop_here(order: Path) -> None:

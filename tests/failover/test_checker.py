@@ -245,6 +245,15 @@ def serve_on(story: Story) -> None:
     story.history.sort()
 
 
+def mix_histories(story: Story) -> None:
+    """b1 goes on after a failover as if nothing had been."""
+    story.is_sent("b1", "p01#1", M4)
+    story.history.writes[-1] = story.history.writes[-1]._replace(history="00000002")
+    story.is_delivered("b1", "c01#1", M4)
+    story.is_acknowledged("b1", "c01#1", M4)
+    story.history.writes.pop()
+
+
 def tear(story: Story) -> None:
     story.transaction(M4, M5, delivered=(M4,), end=What.COMMITTED)
     story.without(What.COMMITTED)  # else M5 would be lost, too
@@ -284,6 +293,7 @@ BROKEN: dict[Callable[[Story], None], tuple[str, str]] = {
     share_term: ("d", "b1 and b0 both have term 2"),
     let_in_as_standby: ("d", "b0 let c02#0 in, and was not master"),
     serve_on: ("d", r"b0 \(term 1\) and b1 \(term 2\) were master together for .* s in which neither was stopped"),
+    mix_histories: ("h", r"row 4 \(p01.0000004\) was added in history 00000002, and term 2 began in"),
     tear: ("t", "only a part of t:1 is there, p01.0000005 is not"),
     deliver_aborted: ("t", "t:1 was not committed, and some of it is there"),
     deliver_uncommitted: ("t", "t:1 was not committed, and some of it is there"),
@@ -295,6 +305,20 @@ def test_a_history_as_it_should_be_is_accepted() -> None:
     story = Story()
     story.transaction(M4, M5, delivered=(M4, M5), end=What.COMMITTED)
     assert check(story.history) == []
+
+
+def test_who_was_stopped_and_then_waited_for_a_processor_may_be_late_by_that() -> None:
+    for waited_s, is_late in [(1.9, False), (1.0, True)]:
+        story = Story()
+        serve_on(story)
+        history = story.history
+        first = next(event.at for event in history.events if event.broker == "b1")
+        gone = next(event.at for event in history.events if event.what is What.GONE)
+        history.add(Event(first - 1, What.PAUSED, "b0"))
+        history.add(Event(gone - 2, What.PROCEEDS, "b0", waited_s=0.5))
+        history.add(Event(gone - 0.001, What.STATE, "b0", mark="7", text="suspended", term=1, waited_s=0.5 + waited_s))
+        history.sort()
+        assert [violation.rule for violation in check(history)] == (["d"] if is_late else [])
 
 
 @pytest.mark.parametrize("break_it", BROKEN, ids=lambda change: change.__name__)

@@ -9,6 +9,8 @@ database, whatever the order in which sessions commit:
   than that, with a number not above `high`, makes the rows more than were `seen`. A row with a number above `high` that
   tells of an older term was written before the takeover's commit and committed after its locks.
 
+A written row also tells which history of a cluster it belongs to: the timeline of PostgreSQL, the primary of a group.
+
 The triggers take no lock that a takeover or a write could wait for: then they would protect what they only watch.
 
 Sessions say whose they are (`tests.failover.observed`): a setting on PostgreSQL, a variable on MySQL and MariaDB, a
@@ -34,12 +36,13 @@ MARKER_LENGTH: Final = len(_BEGIN) + _NAME_LENGTH + 1
 
 _TABLES: Final = (
     "CREATE TABLE chaos_writes (number {number}, op CHAR(1), row_id BIGINT, term BIGINT, holder VARCHAR(250),"
-    " writer VARCHAR(60), session VARCHAR(64), marker VARCHAR(20), container VARCHAR(250), clock_ms BIGINT)",
+    " writer VARCHAR(60), session VARCHAR(64), marker VARCHAR(20), container VARCHAR(250), clock_ms BIGINT,"
+    " history VARCHAR(64))",
     "CREATE TABLE chaos_takeovers"
     " (term BIGINT, holder VARCHAR(250), low BIGINT, high BIGINT, seen BIGINT, clock_ms BIGINT,"
     " PRIMARY KEY (term, holder))",
 )
-_COLUMNS: Final = "op, row_id, term, holder, writer, session, marker, container, clock_ms"
+_COLUMNS: Final = "op, row_id, term, holder, writer, session, marker, container, clock_ms, history"
 
 _POSTGRESQL: Final = (
     """
@@ -50,11 +53,13 @@ _POSTGRESQL: Final = (
       IF TG_OP = 'DELETE' THEN r := OLD; ELSE r := NEW; END IF;
       place := position('chaos|'::bytea IN r.msg);
       SELECT term, holder INTO t, h FROM jdbcstore_term WHERE id = 1;
-      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms) VALUES (
+      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms, history)
+        VALUES (
         CASE TG_OP WHEN 'INSERT' THEN '+' WHEN 'DELETE' THEN '-' ELSE '~' END, r.id, t, h,
         current_setting('chaos.broker', true), current_setting('application_name'),
         CASE WHEN place > 0 THEN convert_from(substring(r.msg FROM place FOR {length}), 'SQL_ASCII') ELSE '' END,
-        r.container, EXTRACT(EPOCH FROM clock_timestamp()) * 1000);
+        r.container, EXTRACT(EPOCH FROM clock_timestamp()) * 1000,
+        substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8));
       RETURN NULL;
     END $$
     """,
@@ -84,9 +89,11 @@ _MYSQL_WRITE: Final = """
       SELECT TERM, HOLDER, CONCAT('jdbcstore ', LEFT(SHA2(HOLDER, 256), 32)) INTO t, h, s
         FROM JDBCSTORE_TERM WHERE ID = 1;
       SET place = LOCATE('chaos|', {row}.MSG);
-      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms) VALUES (
+      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms, history)
+        VALUES (
         '{op}', {row}.ID, t, h, @chaos_broker, IF(IS_USED_LOCK(s) = CONNECTION_ID(), s, ''),
-        IF(place > 0, CONVERT(SUBSTRING({row}.MSG, place, {length}) USING utf8mb4), ''), {row}.CONTAINER, {clock});
+        IF(place > 0, CONVERT(SUBSTRING({row}.MSG, place, {length}) USING utf8mb4), ''), {row}.CONTAINER, {clock},
+        {server});
     END
     """
 _MYSQL: Final = (
@@ -108,11 +115,11 @@ _SQLITE_CLOCK: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGE
 _SQLITE_WRITE: Final = """
     CREATE TRIGGER chaos_write_{event} AFTER {event} ON ACTIVEMQ_MSGS FOR EACH ROW
     BEGIN
-      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms)
+      INSERT INTO chaos_writes (op, row_id, term, holder, writer, session, marker, container, clock_ms, history)
       SELECT '{op}', {row}.ID, TERM, HOLDER, chaos_broker(), '',
         CASE WHEN instr({row}.MSG, x'6368616f737c') > 0
           THEN CAST(substr({row}.MSG, instr({row}.MSG, x'6368616f737c'), {length}) AS TEXT) ELSE '' END,
-        {row}.CONTAINER, {clock} FROM JDBCSTORE_TERM WHERE ID = 1;
+        {row}.CONTAINER, {clock}, '' FROM JDBCSTORE_TERM WHERE ID = 1;
     END
     """
 _SQLITE: Final = (
@@ -153,7 +160,14 @@ def message_of(body: str) -> str:
 def install(engine: Engine) -> None:
     """Create side tables and triggers beside the store's tables, which are there already."""
     kind = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
-    fill = {"{number}": _NUMBER[kind], "{length}": str(MARKER_LENGTH), "{clock}": _CLOCKS[kind]}
+    # Which server took the write; the nodes of Galera have one history.
+    server = "@@server_uuid" if engine.dialect.name == "mysql" else "''"
+    fill = {
+        "{number}": _NUMBER[kind],
+        "{length}": str(MARKER_LENGTH),
+        "{clock}": _CLOCKS[kind],
+        "{server}": server,
+    }
     with engine.begin() as connection:
         for statement in (*_TABLES, *_STATEMENTS[kind]):
             for name, value in fill.items():
@@ -165,15 +179,13 @@ def witnessed(engine: Engine, history: History) -> None:
     """Take over into a history what was written down."""
     offset_s = time.time() - time.monotonic()
     with engine.connect() as connection:
-        for number, op, row, term, holder, writer, session, marker, container, clock_ms in connection.execute(
-            text(f"SELECT number, {_COLUMNS} FROM chaos_writes ORDER BY number")
-        ):
+        rows = connection.execute(text(f"SELECT number, {_COLUMNS} FROM chaos_writes ORDER BY number"))
+        for number, op, row, term, holder, writer, session, marker, container, clock_ms, branch in rows:
             at = clock_ms / 1000 - offset_s
             queue = "/queue/" + container.removeprefix("queue://")
             message = message_of(marker)
-            history.writes.append(
-                Write(number, op, row, term, holder or "", writer or "", session or "", message, queue, at)
-            )
+            whose = (term, holder or "", writer or "", session or "")
+            history.writes.append(Write(number, op, row, *whose, message, queue, at, branch or ""))
         for term, holder, low, high, seen, clock_ms in connection.execute(
             text("SELECT term, holder, low, high, seen, clock_ms FROM chaos_takeovers ORDER BY term")
         ):

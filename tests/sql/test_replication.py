@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
@@ -19,6 +20,7 @@ from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.lease import LockerOptions
+from tests.broker_process import BrokerProcess
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
@@ -87,9 +89,9 @@ def test_what_a_session_waits_for(server: PostgreSQLServer, setting: str, level:
     assert weakness is None or weakness in found.weaknesses[0]
 
 
-def take_back(server: PostgreSQLServer) -> None:
+def take_back(server: PostgreSQLServer, first: str = "") -> None:
     """Let the database forget the last term, as a standby that is promoted and did not have it."""
-    server.execute("UPDATE jdbcstore_term SET term = term - 1, holder = 'former'", database=DATABASE)
+    server.execute(f"{first} UPDATE jdbcstore_term SET term = term - 1, holder = 'former'", database=DATABASE)
 
 
 def test_a_term_that_the_database_has_forgotten_is_not_given_out_again(
@@ -121,6 +123,35 @@ def test_with_replicas_required_nobody_goes_on_with_an_older_copy(
     with standby_away(server), pytest.raises(HistoryLost, match="start the broker again"):
         standby.acquire()
     standby.release()
+
+
+def test_a_standby_that_sees_its_history_gone_is_suspended_until_it_is_started_again(
+    server: PostgreSQLServer, tmp_path: Path
+) -> None:
+    url = f"{server.url(DATABASE)}?require_replication=any&lease_ms=60000&lock_acquire_sleep_interval_ms=200"
+    options = JdbcOptions(lock=LockerOptions(lease_ms=60_000))
+    first = LeaseDatabaseLocker(make_url(server.url(DATABASE)), options)
+    term = first.acquire()
+    broker = BrokerProcess(url, tmp_path)
+    try:
+        with standby_away(server):
+            broker.start_standby()
+            seen = broker.health()[1]["reason"]
+            take_back(server, "SET synchronous_commit = local;")
+            broker.wait_for("suspended")
+            code, told = broker.health("/ready")
+            assert code == 503
+            assert f"the database is an older copy: term {term} of {first.holder} had begun" in told["reason"]
+            assert "To go on all the same start the broker again" in told["reason"]
+            assert broker.health("/live")[0] == 200
+            assert broker.stop() == 0
+            broker.start_standby()  # somebody knows
+            assert broker.health()[1]["reason"] == seen
+            assert broker.stop() == 0
+    finally:
+        if broker.is_running:
+            broker.kill()
+        first.release()
 
 
 def test_a_host_that_lets_in_and_hangs_up_is_passed_over(server: PostgreSQLServer) -> None:

@@ -80,6 +80,29 @@ def test_since_is_when_the_state_began_not_when_its_reason_changed() -> None:
     assert life.status.since > began
 
 
+def test_a_master_that_is_not_trusted_is_suspended_for_whoever_asks() -> None:
+    trusted = True
+    life = Lifecycle(lambda: trusted)
+    life.change(RECOVERING, "it has the lock", term=3, holder="a-1")
+    life.change(MASTER, "clients may connect", term=3, holder="a-1")
+    as_master = life.status
+    assert (as_master.state, life.entered) == (MASTER, MASTER)
+    trusted = False
+    told = life.status
+    assert (told.state, told.reason) == (SUSPENDED, "the lease was not renewed in time")
+    assert (told.term, told.holder, life.state, life.entered) == (3, "a-1", SUSPENDED, MASTER)
+    trusted = True  # a renewal that was under way
+    assert life.status is as_master
+
+
+def test_trust_is_a_masters_matter() -> None:
+    for state in set(State) - {MASTER}:
+        life = Lifecycle(lambda: False)
+        for step in WAYS[state]:
+            life.change(step, "on the way")
+        assert life.state is state
+
+
 def test_listeners_hear_of_every_change() -> None:
     life, heard = Lifecycle(), list[Status]()
     life.listeners.append(heard.append)

@@ -53,6 +53,7 @@ _COMMANDS: Final = {
     "schema": "jdbcstore.console.schema:schema",
     "lock": "jdbcstore.console.lock:lock",
     "loads": "jdbcstore.console.loads:loads",
+    "outbox": "jdbcstore.console.outbox:outbox",
     "journal": "jdbcstore.console.journal:journal",
     "kahadb": "jdbcstore.console.kahadb:kahadb",
     "schedule": "jdbcstore.console.schedule:schedule",

@@ -18,6 +18,9 @@ __all__ = ["Destination", "Queue", "TempQueue", "TempTopic", "Topic", "parse_des
 #: CONTAINER is VARCHAR(250): the qualified name has to fit, counted in characters.
 QUALIFIED_NAME_MAX: Final = 250
 
+#: How the names of topics begin on which a broker tells what happens in it.
+ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
+
 
 class Destination:
     """Base of the four kinds. Compare and hash by kind and physical name.
@@ -82,6 +85,11 @@ class Destination:
         """Whether a path element of the name is ``*`` or ``>``."""
         name = self.physical_name
         return ("*" in name or ">" in name) and any(part in ("*", ">") for part in name.split("."))
+
+    @property
+    def is_advisory(self) -> bool:
+        """Whether a broker tells on it what happens in it (`ADVISORY_PREFIX`)."""
+        return not self.is_queue and self.physical_name.startswith(ADVISORY_PREFIX)
 
     @property
     def is_storable(self) -> bool:

@@ -37,20 +37,19 @@ from typing import Final, Protocol, TypeAlias
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.topic import Publisher, TopicConsumer
-from jdbcstore.destination import Destination, Topic
+from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
 from jdbcstore.message import Message
 from jdbcstore.openwire.commands import ConnectionInfo, ConsumerInfo, DestinationInfo, ProducerInfo, RemoveInfo
 from jdbcstore.primitives import Value
 
-__all__ = ["Advisories", "AdvisoryHost", "is_advisory"]
+__all__ = ["Advisories", "AdvisoryHost"]
 
-PREFIX: Final = "ActiveMQ.Advisory."
-_TEMPORARY_QUEUES: Final = Topic(f"{PREFIX}TempQueue")
-_TEMPORARY_TOPICS: Final = Topic(f"{PREFIX}TempTopic")
-_QUEUES: Final = Topic(f"{PREFIX}Queue")
-_TOPICS: Final = Topic(f"{PREFIX}Topic")
-_CONNECTIONS: Final = Topic(f"{PREFIX}Connection")
+_TEMPORARY_QUEUES: Final = Topic(f"{ADVISORY_PREFIX}TempQueue")
+_TEMPORARY_TOPICS: Final = Topic(f"{ADVISORY_PREFIX}TempTopic")
+_QUEUES: Final = Topic(f"{ADVISORY_PREFIX}Queue")
+_TOPICS: Final = Topic(f"{ADVISORY_PREFIX}Topic")
+_CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
 
 _ADDED: Final = 0
 _REMOVED: Final = 1
@@ -125,12 +124,12 @@ class Advisories:
 
     def destination_added(self, destination: Destination) -> None:
         """A queue or topic is in use that was not."""
-        if not (destination.is_temporary or is_advisory(destination)):
+        if not (destination.is_temporary or destination.is_advisory):
             self._tell(_topic_of(destination), lambda: _info(destination, None, _ADDED))
 
     def destination_removed(self, destination: Destination) -> None:
         """A queue or topic is in use no more."""
-        if not (destination.is_temporary or is_advisory(destination)):
+        if not (destination.is_temporary or destination.is_advisory):
             self._tell(_topic_of(destination), lambda: _info(destination, None, _REMOVED))
 
     def connected(self, connection_id: str, client_id: str | None, user: str | None, peer: str) -> None:
@@ -154,7 +153,7 @@ class Advisories:
     def consumer_added(self, consumer: Consumer, connection_id: str, client_id: str | None) -> None:
         """Somebody has subscribed."""
         destination = consumer.destination
-        if all(is_advisory(element) for element in destination.elements()):
+        if all(element.is_advisory for element in destination.elements()):
             return
         selector = consumer.interest.selector
         info = self._consumers[consumer] = ConsumerInfo(
@@ -182,7 +181,7 @@ class Advisories:
 
     def producer_added(self, producer_id: ProducerId, destination: Destination) -> None:
         """Somebody wants to send to a destination."""
-        if is_advisory(destination) or producer_id in self._producers:
+        if destination.is_advisory or producer_id in self._producers:
             return
         info = self._producers[producer_id] = ProducerInfo(producer_id=producer_id, destination=destination)
         self._produced[destination] += 1
@@ -213,7 +212,7 @@ class Advisories:
 
     def subscribed(self, consumer: TopicConsumer) -> None:
         """Somebody has subscribed to topics: if they are of advisories, tell him what there is already."""
-        wanted = [element for element in consumer.destination.elements() if is_advisory(element)]
+        wanted = [element for element in consumer.destination.elements() if element.is_advisory]
         if wanted:
             self._host.slices.run(self._telling(consumer, wanted))
 
@@ -232,7 +231,7 @@ class Advisories:
         for info in list(self._connections.values()):
             yield _CONNECTIONS, info, dict
         for destination in [*self._host.queues, *self._host.topics]:
-            if not (destination.is_temporary or is_advisory(destination)):
+            if not (destination.is_temporary or destination.is_advisory):
                 yield _topic_of(destination), _info(destination, None, _ADDED), dict
         for produced in list(self._producers.values()):
             if (target := produced.destination) is not None:
@@ -255,7 +254,7 @@ class Advisories:
             told.content = None
             return told
 
-        if not is_advisory(source):
+        if not source.is_advisory:
             self._tell(_of(kind, source), make, properties)
 
     def _advisory(self, topic: Topic, subject: _Subject, properties: _Properties) -> Message:
@@ -302,11 +301,6 @@ class Advisories:
         return self._produced.total()
 
 
-def is_advisory(destination: Destination) -> bool:
-    """Whether it is a topic of advisories."""
-    return not destination.is_queue and destination.physical_name.startswith(PREFIX)
-
-
 def _topic_of(destination: Destination) -> Topic:
     if destination.is_temporary:
         return _TEMPORARY_QUEUES if destination.is_queue else _TEMPORARY_TOPICS
@@ -316,7 +310,7 @@ def _topic_of(destination: Destination) -> Topic:
 def _of(kind: str, destination: Destination) -> Topic:
     """The topic of one destination; the comma of a composite would make a composite of it."""
     name = destination.physical_name.replace(",", "&sbquo;")
-    return Topic(f"{PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
+    return Topic(f"{ADVISORY_PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
 
 
 def _info(destination: Destination, connection_id: str | None, operation: int) -> DestinationInfo:

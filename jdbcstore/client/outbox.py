@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
+from jdbcstore.broker.schedule import asks_for_schedule, job_of
 from jdbcstore.client.outgoing_message import Body, SendOptions, outgoing
 from jdbcstore.destination import Destination
-from jdbcstore.errors import ConfigurationError
+from jdbcstore.errors import ConfigurationError, ProtocolError
 from jdbcstore.identifiers import MessageId
+from jdbcstore.message import Message
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.outbox import Outbox
 
 __all__ = ["Enlisted", "enlist"]
+
+_FOR_EVER_MS: Final = (1 << 63) - 1
 
 
 class Enlisted:
@@ -33,7 +37,8 @@ class Enlisted:
             The message's id.
 
         Raises:
-            ConfigurationError: a destination is none, or there is no transaction (any more).
+            ConfigurationError: a destination is none, is temporary or the broker's own, or there is no transaction (any
+                more).
             CodecError: a property or a value in the body has no counterpart in Java.
             MessageTooLarge: it has more bytes than `JdbcOptions.message_bytes_max`.
             SchemaMismatch: the store's tables are not there; the text says what to run.
@@ -45,8 +50,19 @@ class Enlisted:
         if not options.get("persistent", True):
             raise ConfigurationError("what is sent in a transaction of the database is stored: leave out persistent")
         made = outgoing(destination, body, options)
-        message = made.stamped(self._outbox.next_message_id(), time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        message = made.stamped(self._outbox.next_message_id(), now_ms)
+        if asks_for_schedule(message):
+            _check_schedule(message, now_ms)
         return self._outbox.add_message(message)
+
+
+def _check_schedule(message: Message, now_ms: int) -> None:
+    """Say to the application what the broker could only refuse later. How far ahead it goes is the broker's option."""
+    try:
+        job_of(message, now_ms, horizon_ms=_FOR_EVER_MS)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from error
 
 
 def enlist(connection: Any, options: JdbcOptions | None = None) -> Enlisted:

@@ -17,7 +17,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -25,6 +25,7 @@ from jdbcstore.addresses import Listener, Protocol, parse_listeners
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
+from jdbcstore.descriptors import keep_from_children
 from jdbcstore.stomp.heartbeat import HeartBeat
 from jdbcstore.store.lease import boot_time_ns
 from jdbcstore.transport.arrivals import Arrivals
@@ -289,6 +290,13 @@ class SocketServer:
         self.is_over = False
         #: Host and port of each listener, as `BrokerOptions.bind` names them.
         self.addresses: list[tuple[str, int]] = []
+        keep_from_children(self)
+
+    def own_descriptors(self) -> Iterator[int]:
+        """Of the sockets, for `jdbcstore.descriptors`."""
+        for listening in self._listening:
+            yield from (listening_socket.fileno() for listening_socket in listening.sockets)
+        yield from (connection.socket.fileno() for connection in self._connections)
 
     async def start(self) -> None:
         """Listen.

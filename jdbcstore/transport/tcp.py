@@ -36,6 +36,9 @@ _INFO_HAS: Final = _INFO.size
 class Socket(Protocol):
     """What is needed of a socket; those of event loops have more."""
 
+    def fileno(self) -> int:
+        """Its descriptor."""
+
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
         """Read an option."""
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.adapters.celery.embedded import address_of, stop
-from jdbcstore.adapters.stomp_link import Address, LinkLost
+from jdbcstore.adapters.stomp_link import Address, LinkLost, LinkOptions, StompLink
 from jdbcstore.config.urls import open_engine
 from tests.waiting import wait_until
 
@@ -48,6 +53,18 @@ def address_or_reason(url: str) -> Address | str:
         return str(error)
 
 
+def holder_of(url: str) -> str:
+    """Of the store's lock; empty if there is no table yet."""
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            return str(connection.execute(text("SELECT BROKER_NAME FROM ACTIVEMQ_LOCK WHERE ID = 1")).scalar() or "")
+    except DBAPIError:
+        return ""
+    finally:
+        engine.dispose()
+
+
 def test_who_has_lost_the_lease_gives_the_address_of_the_new_master(
     url: str, hold: Callable[[str | None], None]
 ) -> None:
@@ -69,3 +86,44 @@ def test_the_store_of_a_broker_of_its_own_is_told(url: str, hold: Callable[[str 
     hold("shop-broker")
     with pytest.raises(LinkLost, match="shop-broker is, a broker of its own"):
         address_of(url)
+
+
+#: A program with a broker inside of it, and a child that it has forked and that outlives it.
+FORKING = """
+import os, sys, time
+from jdbcstore.adapters.celery.embedded import address_of
+
+host, port = address_of(sys.argv[1])
+sys.stdin.readline()  # somebody is connected
+child = os.fork()
+if child:
+    print(port, child, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_outlives_its_program_keeps_neither_the_port_nor_clients_nor_the_lease(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'laptop.db'}?lease_ms=600000"
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        wait_until(lambda: "kombu-" in holder_of(url), timeout_s=60)
+        first = address_of(url)
+        link = StompLink(first, LinkOptions(expect_ms=0))
+        program.stdin.write("\n")
+        program.stdin.flush()
+        port, child = (int(word) for word in program.stdout.readline().split())
+        assert first == ("127.0.0.1", port)
+        program.kill()
+        program.wait()
+    try:
+        with pytest.raises(LinkLost):  # at once, and not when it was silent for too long
+            link.wait(lambda: False, 60)
+        wait_until(lambda: address_or_reason(url) != first and isinstance(address_or_reason(url), tuple), timeout_s=60)
+        os.kill(child, 0)  # it is there
+    finally:
+        link.abort()
+        stop(url)
+        os.kill(child, signal.SIGKILL)

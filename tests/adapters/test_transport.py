@@ -13,6 +13,7 @@ from unittest.mock import Mock, patch
 
 import kombu
 import pytest
+from kombu.asynchronous.hub import Hub
 from kombu.transport import get_transport_cls
 
 import jdbcstore.adapters.celery  # noqa: F401  # makes the transport known
@@ -354,3 +355,34 @@ def test_addresses_are_read(text: str, addresses: list[Address]) -> None:
 def test_what_is_no_address_is_told(text: str) -> None:
     with pytest.raises(ConfigurationError):
         parse_addresses(text)
+
+
+def test_an_event_loop_that_settles_in_its_own_callbacks_does_not_wait_for_its_next_timer(connect: Connect) -> None:
+    publishing = connect()
+    for n in range(8):
+        publish(publishing, n)
+    hub = Hub()
+    connection = connect()
+    done: list[Any] = []
+    waiting: list[Any] = []
+    consumer = kombu.Consumer(connection.channel(), [JOBS], on_message=waiting.append)
+    consumer.qos(prefetch_count=8)
+    consumer.consume()
+    consumer.qos(prefetch_count=1)  # what has come waits in the worker for its turn
+
+    def settle() -> None:
+        done.append(waiting.pop(0))
+        done[-1].ack()
+
+    try:
+        connection.transport.register_with_event_loop(connection.connection, hub)
+        began_s = time.monotonic()
+        while len(done) < 8:
+            hub.run_once()
+            if waiting:
+                hub.call_soon(settle)  # as a pool does when a task has ended
+        assert time.monotonic() - began_s < 4  # the loop waits for a second at a time, and there are eight
+        connection.transport.unregister_from_event_loop(connection.connection, hub)
+        assert not set(hub.readers) & {connection.transport.link.fileno()}
+    finally:
+        hub.close()

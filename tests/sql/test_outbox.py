@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -19,9 +20,12 @@ from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.orm import Session
 
 import jdbcstore
+from jdbcstore.cli import run
 from jdbcstore.client.outbox import Enlisted
 from jdbcstore.config.urls import open_engine
+from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, MessageTooLarge, SchemaMismatch
+from jdbcstore.message import TextMessage
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -194,6 +198,45 @@ def test_a_message_that_cannot_be_taken_in_stays_and_the_others_pass(database_ur
     engine.dispose()
 
 
+def test_refused_messages_are_listed_one_by_one_and_let_go_again_or_removed(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*arguments: str) -> str:
+        assert run(["outbox", *arguments]) == 0
+        return capsys.readouterr().out
+
+    engine = create_engine(driver_url(database_url))
+    assert "no message was refused" in command("list", database_url)
+    with engine.begin() as own:
+        ids = [str(jdbcstore.enlist(own).send(SENT, f"m{number}")) for number in range(3)]
+        kept = own.execute(text("SELECT PART, NUMBER, MSG FROM JDBCSTORE_STAGED")).all()
+        own.execute(text("UPDATE JDBCSTORE_STAGED SET MSG = :none"), {"none": b"no message"})
+    with jdbcstore.connect(database_url) as connection, connection.subscribe(SENT) as orders:
+        wait_until(lambda: connection.broker.intake.refused == 3)
+        listed = [json.loads(line) for line in command("list", database_url, "--json").splitlines()]
+        assert sorted(one["messageId"] for one in listed) == sorted(ids)
+        assert [one["sentMs"] for one in listed] == sorted(one["sentMs"] for one in listed)
+        assert all(one["destination"] == f"queue://{SENT}" and one["bytes"] == 10 for one in listed)
+        assert all(one["damage"] for one in listed)
+        with engine.begin() as own:
+            for part, number, message in kept:
+                mended = {"message": message, "part": -1 - part, "number": number}
+                own.execute(
+                    text("UPDATE JDBCSTORE_STAGED SET MSG = :message WHERE PART = :part AND NUMBER = :number"), mended
+                )
+        assert "see the broker's log" in command("list", database_url).replace("\n", " ")
+        assert f"{ids[1]} is waiting again" in command("retry", database_url, ids[1])
+        assert orders.receive(timeout_s=WAIT_S).body == "m1"
+        assert f"{ids[0]} is removed" in command("delete", database_url, ids[0])
+        assert run(["outbox", "retry", database_url, ids[0]]) == 2
+        assert ids[0] in capsys.readouterr().err
+        assert run(["outbox", "delete", database_url]) == 2
+        assert ids[2] in command("retry", database_url, "--all")
+        assert orders.receive(timeout_s=WAIT_S).body == "m2"
+        wait_until(lambda: waiting(database_url) == 0)
+    engine.dispose()
+
+
 def in_autocommit(url: str, stack: ExitStack, kind: str) -> Any:
     """A connection in autocommit mode."""
     match kind:
@@ -251,6 +294,18 @@ def to_a_control_character(url: str, send: Callable[[], Enlisted]) -> None:
     send().send("ORDERS,A\0B", "x")
 
 
+def to_a_temporary_queue(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("ORDERS,temp-queue://ID:1-2:1", "x")
+
+
+def to_an_advisory(url: str, send: Callable[[], Enlisted]) -> None:
+    send().send("topic://ActiveMQ.Advisory.Connection", "x")
+
+
+def to_a_name_that_is_too_long(url: str, send: Callable[[], Enlisted]) -> None:
+    send()._outbox.add_message(TextMessage(destination=Queue("A" * 243 + "B")))
+
+
 def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
     BulkLoad(make_url(url), JdbcOptions(), OUTBOX_JOB)
 
@@ -264,6 +319,9 @@ def as_a_load(url: str, send: Callable[[], Enlisted]) -> None:
         (without_destination, "needs a name"),
         (to_a_pattern, "is a pattern"),
         (to_a_control_character, "no database column takes"),
+        (to_a_temporary_queue, "is temporary"),
+        (to_an_advisory, "broker's own"),
+        (to_a_name_that_is_too_long, "is too long"),
         (as_a_load, "the outbox of applications"),
     ],
 )
@@ -276,6 +334,14 @@ def test_misuse_is_refused(
     with pytest.raises(ConfigurationError, match=text_of_it):
         misuse(sqlite_url, send)
     assert waiting(sqlite_url) == 0
+
+
+def test_a_schedule_that_no_broker_takes_is_refused(sqlite_url: str, stack: ExitStack) -> None:
+    outbox = jdbcstore.enlist(driver(sqlite_url, stack).connection)
+    with pytest.raises(ValueError, match="cron"):
+        outbox.send(SENT, "x", properties={"AMQ_SCHEDULED_CRON": "at noon"})
+    with pytest.raises(ValueError, match="AMQ_SCHEDULED_PERIOD"):
+        outbox.send(SENT, "x", properties={"AMQ_SCHEDULED_REPEAT": 3})
 
 
 def test_a_message_above_the_limit_is_refused(sqlite_url: str, stack: ExitStack) -> None:

@@ -10,6 +10,7 @@ entry points do it. The URLs are told in `jdbcstore.adapters.celery.urls`.
 `consumption`  a queue that is consumed from: subscriptions of the broker, and what is not settled
 `bindings`     which queues an exchange has: kept in a queue of the broker, for all who publish
 `envelope`     kombu's messages ↔ STOMP frames
+`wakeup`       what ends the wait of kombu's event loop
 `embedded`     a broker inside of the program, on the URL of a store
 ============== ====================================================================================
 """

@@ -20,6 +20,7 @@ from jdbcstore.adapters.celery.channel import Channel, QueueKind
 from jdbcstore.adapters.celery.embedded import address_of
 from jdbcstore.adapters.celery.names import Names
 from jdbcstore.adapters.celery.switchboard import Switchboard
+from jdbcstore.adapters.celery.wakeup import Wakeup
 from jdbcstore.adapters.stomp_link import (
     DEFAULT_PORT,
     Address,
@@ -78,7 +79,8 @@ class Transport(virtual.Transport):
         super().__init__(client, **options)
         #: The queues that were declared.
         self.queues: dict[str, QueueKind] = {}
-        self._loop: Any = None
+        #: Of the event loop that delivers; None if none does.
+        self._wakeup: Wakeup | None = None
 
     def driver_version(self) -> str:
         return VERSION
@@ -160,13 +162,15 @@ class Transport(virtual.Transport):
             self.link.abort()
 
     def _forget_channels(self) -> None:
-        """Channels end with their connection, and need not say so."""
+        """Channels end with their connection, and need not say so. An event loop forgets its sockets by itself."""
         for channel in [*self._avail_channels, *self.channels]:
             channel.closed = True
             channel.connection = None
         self._avail_channels.clear()
         self.channels.clear()
-        self._loop = None
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None:
+            wakeup.close()
 
     # -- delivering ----------------------------------------------------------------------------------------------
 
@@ -205,26 +209,35 @@ class Transport(virtual.Transport):
     # -- kombu's event loop --------------------------------------------------------------------------------------
 
     def register_with_event_loop(self, connection: Transport, loop: Any) -> None:
-        """Deliver whenever the socket can be read."""
-        self._loop = loop
+        """Deliver whenever the socket can be read, or something else has made room."""
+        self._wakeup = wakeup = Wakeup()
         loop.add_reader(self.link.fileno(), self._on_readable)
+        loop.add_reader(wakeup.fileno(), self._on_wakeup)
         self.has_room()
 
     def unregister_from_event_loop(self, connection: Transport, loop: Any) -> None:
-        loop.remove(self.link.fileno())
-        self._loop = None
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None:
+            loop.remove(self.link.fileno())
+            loop.remove(wakeup.fileno())
+            wakeup.close()
 
     def _on_readable(self) -> None:
-        if self._loop is None:
-            return  # the connection was given up since this was asked for
+        if self._wakeup is None:
+            return  # the connection was given up since the loop saw this
         with suppress(TimeoutError):  # it was a heart-beat, or a part of a message
             self.drain_events(self, timeout=0)
 
+    def _on_wakeup(self) -> None:
+        if self._wakeup is not None:
+            self._wakeup.clear()
+            self._on_readable()
+
     def has_room(self) -> None:
         """Something may be delivered that did not just come."""
-        loop = self._loop
-        if loop is not None:
-            loop.call_soon(self._on_readable)  # it may be another thread that says so: nothing is looked at here
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.wake()  # it may be another thread that says so: nothing is looked at here
 
     def get_heartbeat_interval(self, connection: Transport) -> float:
         return float(self.client.heartbeat or 0)

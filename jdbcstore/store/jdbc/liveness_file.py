@@ -10,8 +10,9 @@ Why this cannot take a living one for dead:
   for as ever.
 * **The file is there and locked before the row names its holder**, and the lock is let go of only when the holder has
   given up that name for good, all being written and closed: each mastership has another.
-* **A child keeps the lock, or never had it.** The descriptor closes on exec (O_CLOEXEC). A child that was forked and
-  runs on keeps the lock: then the dead one passes for alive, and the lease is waited for.
+* **A child does not keep the lock, and cannot let go of it.** The descriptor closes on exec (O_CLOEXEC), and when a
+  child is forked (`jdbcstore.descriptors`); the lock is gone when the process itself has closed it. A child that was
+  forked by something else than Python keeps the lock: then the dead one passes for alive, and the lease is waited for.
 * **No file means: wait.** The holder runs on another machine, in another container, as another user, it is a Java
   broker, a tidy-up has removed the file, or the machine has started anew: nothing is known of it. The name of the file
   depends on the running kernel, so that a temporary folder that two machines share shows neither the other's files,
@@ -37,6 +38,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from jdbcstore.descriptors import keep_from_children
+
 if sys.platform != "win32":  # there nobody has such a file, and every lease is waited for
     import fcntl
 
@@ -61,6 +64,7 @@ class LivenessFile:
         self._descriptor = -1
         if sys.platform == "win32":
             return
+        keep_from_children(self)
         try:
             path = _file_of(holder, creates=True)
             _tidy_up(path.parent)
@@ -70,6 +74,10 @@ class LivenessFile:
         except OSError as error:
             log.info("no sign of life, others will wait for the end of the lease error=%r", str(error))
             self.stop()
+
+    def own_descriptors(self) -> tuple[int, ...]:
+        """Of the file, for `jdbcstore.descriptors`."""
+        return () if self._descriptor < 0 else (self._descriptor,)
 
     def stop(self, *, as_dead: bool = False) -> None:
         """Not the holder any more.

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from jdbcstore.destination import Destination
+from jdbcstore.destination import QUALIFIED_NAME_MAX, Destination
 from jdbcstore.errors import ConfigurationError, MessageTooLarge
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import Message
@@ -33,10 +33,10 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.own_tables import OUTBOX_JOB
 from jdbcstore.store.jdbc.statements import Statements
 
-__all__ = ["Outbox", "outbox_channel"]
+__all__ = ["Outbox", "outbox_channel", "sent_ms"]
 
 _COLUMNS: Final = ("JOB", "PART", "NUMBER", "CONTAINER", "MSGID_PROD", "MSGID_SEQ", "EXPIRATION", "MSG", "PRIORITY")
-_CONTAINER_MAX: Final = 250
+_MSGID_PROD_MAX: Final = 250
 #: A key is (JOB, PART, NUMBER). PART is microseconds since 1970 and random bits (it has room until 2112), NUMBER random
 #: bits and the message's place in its transaction: no two transactions have the same, whatever their clocks say.
 _PART_RANDOM_BITS: Final = 11
@@ -44,6 +44,11 @@ _NUMBER_RANDOM_BITS: Final = 42
 _NUMBER_BITS: Final = 20
 #: The most messages in one transaction.
 _MESSAGES_MAX: Final = (1 << _NUMBER_BITS) - 1
+
+
+def sent_ms(part: int) -> int:
+    """When a message was sent, epoch milliseconds, by its PART."""
+    return (part >> _PART_RANDOM_BITS) // 1000
 
 
 def outbox_channel(statements: Statements) -> str:
@@ -99,8 +104,8 @@ class Outbox:
             Its id.
 
         Raises:
-            ConfigurationError: it has no destination, or one that no store takes; there is no transaction (any more),
-                or there are too many messages in it.
+            ConfigurationError: it has no destination, or one that no store takes, a temporary one or one of the
+                broker's own; there is no transaction (any more), or there are too many messages in it.
             MessageTooLarge: it has more than `message_bytes_max` bytes.
             SchemaMismatch: the store's tables are not there; the text says what to run.
             Whatever the driver raises.
@@ -127,8 +132,8 @@ class Outbox:
             OUTBOX_JOB,
             self._part,
             self._first_number + self._messages,
-            message.destination.qualified_name[:_CONTAINER_MAX],
-            str(id.producer_id)[:_CONTAINER_MAX],
+            message.destination.qualified_name[:QUALIFIED_NAME_MAX],
+            str(id.producer_id)[:_MSGID_PROD_MAX],
             id.producer_sequence_id,
             message.expiration,
             blob,
@@ -146,5 +151,17 @@ def _check_destination(destination: Destination) -> None:
             raise ConfigurationError(
                 f"{element.qualified_name} is a pattern: a message in a transaction goes to destinations by their names"
             )
+        if element.is_temporary:
+            raise ConfigurationError(
+                f"{element.qualified_name} is temporary: it ends with the connection that has made it, which the broker"
+                " may outlive before it takes the message in; send to a queue or a topic"
+            )
+        if element.is_advisory:
+            raise ConfigurationError(f"{element.qualified_name} is the broker's own: it alone sends advisories")
         if not element.qualified_name.isprintable():
             raise ConfigurationError(f"{element.qualified_name!r} has characters that no database column takes")
+        if not element.is_storable:
+            raise ConfigurationError(
+                f"{element.qualified_name[:40]!r}… is too long: the name of a destination may have {QUALIFIED_NAME_MAX}"
+                " characters with its prefix"
+            )

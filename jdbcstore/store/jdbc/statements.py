@@ -200,6 +200,17 @@ class Statements:
         )
         self.staged_delete = f"DELETE FROM {staged} WHERE JOB=? AND PART=? AND NUMBER BETWEEN ? AND ?"
         self.staged_refuse = f"UPDATE {staged} SET PART=? WHERE JOB=? AND PART=? AND NUMBER=?"
+        refused = f"FROM {staged} WHERE JOB = :job AND PART < 0"
+        #: The oldest has the highest part, and the first of its transaction the lowest number.
+        self.refused_keys = (
+            f"SELECT PART, NUMBER, CONTAINER, MSGID_PROD, MSGID_SEQ {refused} AND PART <= :part"
+            " AND (PART < :part OR NUMBER > :number) ORDER BY PART DESC, NUMBER LIMIT :rows"
+        )
+        self.refused_message = f"SELECT MSG {refused} AND PART = :part AND NUMBER = :number"
+        self.refused_release = (
+            f"UPDATE {staged} SET PART = -1 - PART WHERE JOB = :job AND PART = :part AND NUMBER = :number"
+        )
+        self.refused_delete = f"DELETE {refused} AND PART = :part AND NUMBER = :number"
         self.load_advance = (
             f"UPDATE {loads} SET ROWS_TAKEN=?,ROWS_REFUSED=?,STATE=?,"
             f"CHANGED_MS=CASE ? WHEN 'ready' THEN CHANGED_MS ELSE {epoch_ms} END WHERE JOB=?"

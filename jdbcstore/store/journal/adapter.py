@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -490,6 +491,9 @@ class JournalPersistenceAdapter(PersistenceAdapter):
             with suppress(OSError):  # it was removed meanwhile
                 sizes += path.stat().st_size if path.is_file() else 0
         return sizes
+
+    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+        self.committer.commits.join_loop(call_soon)
 
     @property
     def commit_numbers(self) -> CommitNumbers | None:

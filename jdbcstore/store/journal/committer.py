@@ -142,6 +142,13 @@ class Committer(CommitTarget[Write]):
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
+    def is_brief(self, unit: Write) -> bool:
+        lock = self._index.lock
+        if unit.task is not None or not self._appender.has_room(unit.size) or not lock.acquire(blocking=False):
+            return False
+        lock.release()
+        return True
+
     def idle_s(self) -> float | None:
         if self.commits.broken is not None:
             return None

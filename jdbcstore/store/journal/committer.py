@@ -111,6 +111,13 @@ class Committer(BatchCommitter[Part, Location]):
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
+    def is_brief(self, unit: Write[Part]) -> bool:
+        lock = self._index.lock
+        if unit.task is not None or not self._appender.has_room(unit.size) or not lock.acquire(blocking=False):
+            return False
+        lock.release()
+        return True
+
     def idle_s(self) -> float | None:
         if self.commits.broken is not None:
             return None

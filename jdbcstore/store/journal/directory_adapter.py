@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -282,6 +283,10 @@ class DirectoryAdapter(PersistenceAdapter, Generic[C, S, T]):
             with suppress(OSError):  # it was removed meanwhile
                 sizes += path.stat().st_size if path.is_file() else 0
         return sizes
+
+    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+        """As `SupportsEventLoop`."""
+        self.committer.commits.join_loop(call_soon)
 
     @property
     def commit_numbers(self) -> CommitNumbers | None:

@@ -21,7 +21,16 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit, Unit
+from jdbcstore.store.group_commit import (
+    _BRIEF_COMMITS,
+    _BRIEF_S,
+    Abandoned,
+    BatchLimits,
+    CommitTarget,
+    GroupCommit,
+    Postponed,
+    Unit,
+)
 
 WAIT_S = 10.0
 
@@ -65,7 +74,8 @@ class Numbers(CommitTarget[Work]):
 
     def __init__(self, limits: BatchLimits | None = None) -> None:
         limits = limits or BatchLimits(100, 100, is_strict=False)
-        self.commits = GroupCommit(self, limits, "numbers", cancels=True)
+        self.now_s = 0.0
+        self.commits = GroupCommit(self, limits, "numbers", cancels=True, clock=lambda: self.now_s)
         self.tried: list[list[int]] = []
         self.stored: list[int] = []
         self.settled: list[list[int]] = []
@@ -391,3 +401,217 @@ def test_what_is_looked_after_ends_with_abandoning() -> None:
     target = Looking()
     assert abandoned(target, target.gate, Work(1)) == [1, StoreUnavailable]
     assert target.stored == [1]
+
+
+# -- an event loop ---------------------------------------------------------------------------------------------------
+
+
+class Turns:
+    """An event loop whose turns end when a test says so."""
+
+    def __init__(self, target: Numbers) -> None:
+        self.due: list[Callable[[], object]] = []
+        self.threads: list[str] = []
+        target.act = lambda _: self.threads.append(threading.current_thread().name)
+        target.commits.start()
+        target.commits.join_loop(self.due.append)
+
+    def end(self) -> None:
+        """The turn is over."""
+        due, self.due[:] = self.due[:], []
+        for call in due:
+            call()
+
+    def submit(self, commits: GroupCommit[Work], *works: Work) -> list[type[BaseException] | int]:
+        """Submit in one turn, and wait for what becomes of it."""
+        for work in works:
+            commits.submit(work)
+        self.end()
+        return [work.number if (error := work.completion.exception(WAIT_S)) is None else type(error) for work in works]
+
+    def warm_up(self, commits: GroupCommit[Work]) -> None:
+        """Let the store show that it is quick."""
+        for number in range(_BRIEF_COMMITS):
+            assert self.submit(commits, Work(number)) == [number]
+        with commits._at_work:  # the thread is through with the last
+            assert set(self.threads) == {"numbers"}
+        self.threads.clear()
+
+
+@pytest.fixture
+def brief(target: Numbers) -> Iterator[Numbers]:
+    target.is_brief = lambda unit: True  # type: ignore[method-assign]
+    yield target
+    target.commits.stop()
+
+
+def test_a_lone_write_is_committed_at_the_end_of_the_turn_when_commits_are_short(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    work = Work(7)
+    brief.commits.submit(work)
+    before = work.completion.done
+    turns.end()
+    assert (before, work.completion.done) == (False, True)
+    assert turns.threads == [threading.current_thread().name]
+    assert brief.settled[-1] == [7]
+
+
+@pytest.mark.parametrize(
+    "works",
+    [
+        [Work(1), Work(2)],
+        [Work(1, is_alone=True)],
+        [Work(1, size=1 << 20)],
+    ],
+    ids=["two", "alone", "large"],
+)
+def test_what_is_more_than_a_lone_small_write_is_the_threads(brief: Numbers, works: list[Work]) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    assert turns.submit(brief.commits, *works) == [work.number for work in works]
+    assert set(turns.threads) == {"numbers"}
+    assert len(brief.tried) == _BRIEF_COMMITS + 1, "a turn is one batch"
+
+
+def test_a_store_that_does_not_say_so_commits_in_the_thread(target: Numbers) -> None:
+    turns = Turns(target)
+    turns.warm_up(target.commits)
+    assert turns.submit(target.commits, Work(1)) == [1]
+    assert turns.threads == ["numbers"]
+    target.commits.stop()
+
+
+def test_after_a_long_commit_the_thread_commits_until_a_row_of_short_ones(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    act = brief.act
+
+    def slow(numbers: list[int]) -> None:
+        act(numbers)
+        brief.now_s += 2 * _BRIEF_S
+
+    brief.act = slow
+    turns.submit(brief.commits, Work(1))
+    brief.act = act
+    for number in range(_BRIEF_COMMITS):
+        turns.submit(brief.commits, Work(number))
+    here = threading.current_thread().name
+    assert turns.threads == [here] + ["numbers"] * _BRIEF_COMMITS
+    with brief.commits._at_work:
+        turns.threads.clear()
+    turns.submit(brief.commits, Work(1))
+    assert turns.threads == [here]
+
+
+def test_while_the_thread_commits_the_loop_does_not(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    gate = brief.act = Gate()
+    brief.commits.submit(Work(1, is_alone=True))
+    turns.end()
+    assert gate.reached.wait(WAIT_S)
+    late = Work(2)
+    brief.commits.submit(late)
+    turns.end()
+    assert not late.completion.done
+    gate.opened.set()
+    assert late.completion.result(WAIT_S) == 2
+    assert brief.stored[-2:] == [1, 2]
+
+
+def postpones(brief: Numbers) -> None:
+    """Have attempts of an event loop postponed."""
+    act = brief.act
+
+    def postpone(numbers: list[int]) -> None:
+        act(numbers)
+        if brief.commits.is_brief:
+            raise Postponed
+
+    brief.act = postpone
+
+
+def test_what_would_wait_is_done_by_the_thread_and_before_what_came_later(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    postpones(brief)
+    first, second = Work(1), Work(2)
+    brief.commits.submit(first)
+    turns.end()
+    brief.commits.submit(second)
+    turns.end()
+    assert [one.completion.result(WAIT_S) for one in (first, second)] == [1, 2]
+    assert brief.stored[-2:] == [1, 2]
+    assert turns.threads[:2] == [threading.current_thread().name, "numbers"]
+
+
+def test_what_was_postponed_is_told_when_the_store_is_abandoned(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    work = Work(1)
+
+    def abandon(_: list[int]) -> None:
+        brief.commits.abandon()
+        raise Postponed
+
+    brief.act = abandon
+    brief.commits.submit(work)
+    turns.end()
+    assert outcomes([work]) == [StoreUnavailable]
+    assert brief.commits.has_ended(WAIT_S)
+    assert brief.stored[-1] != 1
+
+
+def test_the_thread_does_not_end_while_an_event_loop_commits(brief: Numbers) -> None:
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    ended: list[bool] = []
+
+    def abandon(_: list[int]) -> None:
+        brief.commits.sending()
+        brief.commits.abandon()
+        ended.append(brief.commits.has_ended(0.05) or brief.commits.has_settled(0.05))
+
+    brief.act = abandon
+    work = Work(1)
+    brief.commits.submit(work)
+    turns.end()
+    assert ended == [False]
+    assert outcomes([work]) == [OutcomeUnknown]
+    assert brief.commits.has_ended(WAIT_S)
+    assert brief.events == ["leave"]
+
+
+def test_what_is_due_sooner_after_a_lone_write_wakes_the_thread(brief: Numbers) -> None:
+    looked = threading.Event()
+
+    turns = Turns(brief)
+    turns.warm_up(brief.commits)
+    brief.look_after = looked.set  # type: ignore[method-assign]
+    brief.idle_s = lambda: 0.01 if brief.stored[-1] == 99 and not looked.is_set() else None  # type: ignore[method-assign]
+    turns.submit(brief.commits, Work(99))
+    assert turns.threads == [threading.current_thread().name]
+    assert looked.wait(WAIT_S)
+
+
+def test_when_the_loop_is_closed_the_thread_is_woken(brief: Numbers) -> None:
+    def refuse(call: Callable[[], object]) -> None:
+        raise RuntimeError("closed")
+
+    brief.commits.start()
+    brief.commits.join_loop(refuse)
+    for number in (1, 2):
+        work = Work(number)
+        brief.commits.submit(work)
+        assert work.completion.result(WAIT_S) == number
+
+
+def test_other_threads_do_not_wait_for_a_turn(brief: Numbers) -> None:
+    turns = Turns(brief)
+    work = Work(1)
+    thread = threading.Thread(target=brief.commits.submit, args=(work,))
+    thread.start()
+    thread.join()
+    assert work.completion.result(WAIT_S) == 1
+    assert not turns.due

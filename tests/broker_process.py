@@ -19,19 +19,25 @@ from typing import Any, Self
 
 from sqlalchemy import make_url
 
+from tests.launcher import Launched, Launcher
 from tests.servers.server import ServerFailed, free_port
 
 __all__ = ["BrokerProcess"]
+
+_launcher = Launcher()
 
 
 class BrokerProcess:
     """``jdbcstore broker`` on a free port. A context manager that starts it and ends it.
 
+    It is forked from a process that has imported what brokers need (`tests.launcher`), unless it says by which program
+    or in which environment it is to run.
+
     Args:
         url: of its store; None if a configuration file among the arguments says it, and where to listen.
         folder: for its log, and its working directory.
         arguments: more of the command line.
-        program: how to run it.
+        program: how to run it; ``python -m jdbcstore`` is the default.
         environment: variables that it has besides ours.
         is_tls: clients connect with TLS; the arguments name the certificate.
     """
@@ -41,7 +47,7 @@ class BrokerProcess:
         url: str | None,
         folder: Path,
         *arguments: str,
-        program: Sequence[str] = (sys.executable, "-m", "jdbcstore"),
+        program: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
         is_tls: bool = False,
     ) -> None:
@@ -55,9 +61,10 @@ class BrokerProcess:
         places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
         if url is not None:
             places += ["--url", url, "--bind", f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:{self.port}"]
-        self._command = [*program, "broker", *places, *arguments]
+        self._arguments = ["broker", *places, *arguments]
+        self._program = program
         self._url = url
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Launched | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -85,8 +92,12 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start it."""
         with self.log_file.open("ab") as log:
+            if self._program is None:
+                self._process = _launcher.launch(self._arguments, self._folder, self._environment, log)
+            if self._process is not None:
+                return
             self._process = subprocess.Popen(
-                self._command,
+                [*(self._program or (sys.executable, "-m", "jdbcstore")), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

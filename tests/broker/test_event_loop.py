@@ -40,7 +40,6 @@ def collector() -> Iterator[None]:
     gc.set_threshold(100_000, 20, 20)
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("attack", LOOP_ATTACKS, ids=lambda attack: attack.name)

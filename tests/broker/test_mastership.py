@@ -241,7 +241,7 @@ def test_two_brokers_may_have_one_name_and_one_address(process: StartProcess) ->
     address = ("127.0.0.1", int(bind.rpartition(":")[2]))
     first, second = (process(*(), *(), options="") for _ in range(2))
     for broker in (first, second):
-        broker._command += ["--name", "twin", "--bind", bind]
+        broker._arguments += ["--name", "twin", "--bind", bind]
     first.start()
     second.start_standby()
     holders = [first.health()[1]["holder"]]
@@ -260,7 +260,7 @@ def test_an_address_that_a_stopped_master_still_has_is_waited_for(process: Start
     bind = f"127.0.0.1:{free_port()}"
     first, second = process(), process()
     for broker in (first, second):
-        broker._command += ["--bind", bind]
+        broker._arguments += ["--bind", bind]
     first.start()
     second.start_standby()
     first.pause()
@@ -597,8 +597,8 @@ def test_wrong_options_end_the_process_with_2(
 ) -> None:
     broker = process(f"sqlite:///{tmp_path / 'none.db'}{parameters}", options=options)
     if "health_bind" in options:
-        place = broker._command.index("--health-bind")
-        del broker._command[place : place + 2]
+        place = broker._arguments.index("--health-bind")
+        del broker._arguments[place : place + 2]
     broker.launch()
     assert broker.wait() == 2
     assert broker.log().startswith("jdbcstore: ")
@@ -630,7 +630,7 @@ def test_on_lease_lost_stop_ends_the_process_with_3_and_names_the_new_master(pro
 def test_a_health_address_that_is_taken_ends_the_process_with_1(process: StartProcess) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         broker = process()
-        broker._command += ["--health-bind", f"127.0.0.1:{taken.getsockname()[1]}"]
+        broker._arguments += ["--health-bind", f"127.0.0.1:{taken.getsockname()[1]}"]
         broker.launch()
         assert broker.wait() == 1
     assert "cannot listen for health checks" in broker.log().splitlines()[-1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,17 @@ def test_a_state_that_is_no_state_is_put_aside(tmp_path: Path) -> None:
     mark_as_not_clean(store)
     assert read_reference_store(tmp_path).flag is not None
     assert len(list(state.parent.glob("state.damaged.*"))) == 1
+
+
+def test_a_forked_process_does_not_continue_what_its_parent_began() -> None:
+    program = """
+import os
+from jdbcstore.store.journal.amq import encoding
+is_parent = os.fork() != 0
+if is_parent:
+    os.wait()
+print(next(encoding._numbers), flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    child, parent = map(int, done.stdout.split())
+    assert child > parent

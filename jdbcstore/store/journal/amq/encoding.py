@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -73,7 +74,7 @@ _UPDATE: Final = LocalTransactionId(1, ConnectionId(UPDATE))
 _CARRIER: Final = LocalTransactionId(1, ConnectionId(CARRIER))
 _PREPARE, _XA_COMMIT, _XA_ROLLBACK, _LOCAL_COMMIT, _LOCAL_ROLLBACK = 1, 2, 3, 4, 5
 #: Different in each life of a process, so that what an earlier one began is not continued.
-_NUMBERS: Final = itertools.count(time.time_ns())
+_numbers = itertools.count(time.time_ns())
 
 
 class Payload(bytes):
@@ -88,6 +89,15 @@ class Payload(bytes):
         made = cls(before + main + behind)
         made.main = len(before), len(main)
         return made
+
+
+def _begin_a_life() -> None:
+    global _numbers
+    _numbers = itertools.count(time.time_ns())
+
+
+if hasattr(os, "register_at_fork"):  # what a child does is another life
+    os.register_at_fork(after_in_child=_begin_a_life)
 
 
 def encode(command: Command) -> Payload:
@@ -115,7 +125,7 @@ def together(commands: Sequence[Command], payloads: Sequence[bytes]) -> list[byt
     kinds = [isinstance(one, AddMessage | RemoveMessage) and one.transaction is None for one in commands]
     if sum(kinds) < 2:
         return list(payloads)
-    transaction = LocalTransactionId(next(_NUMBERS), ConnectionId(TOGETHER))
+    transaction = LocalTransactionId(next(_numbers), ConnectionId(TOGETHER))
     made: list[bytes] = []
     for command, payload, is_part in zip(commands, payloads, kinds, strict=True):
         if is_part:

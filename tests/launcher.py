@@ -1,0 +1,218 @@
+"""Starts ``jdbcstore`` in processes of their own, without that each of them imports everything anew.
+
+Importing is most of the processor time that a start takes. So one process imports what every broker needs, and forks
+for each start: the child has its own arguments, environment, working directory and log, and then runs the program's
+`main` from its beginning to the end of the interpreter. What it does not have of its own is what the interpreter reads
+when it begins, so a program whose environment is not as the first one's has to be started in the usual way.
+
+The protocol: a packet with the request in JSON, with it the log and one end of a pair of sockets; on that the process
+id is told, and when the process has ended, its exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+__all__ = ["Launched", "Launcher"]
+
+#: What a broker has imported when it has made its tables. Nothing that differs from process to process is among it.
+_IMPORTED: Final = (
+    "alembic.command",
+    "alembic.config",
+    "jdbcstore.cli",
+    "jdbcstore.console.broker",
+    "jdbcstore.management.desk",
+    "jdbcstore.store.jdbc.adapter",
+    "jdbcstore.store.jdbc.dialect.sqlite",
+    "jdbcstore.transport.web.metrics",
+    "uvloop",
+)
+_REQUEST_BYTES_MAX: Final = 200_000
+
+
+class Launched:
+    """A process that was launched; as `subprocess.Popen`.
+
+    Args:
+        told: what the launcher writes to.
+    """
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self._lock = threading.Lock()
+        self._code: int | None = None
+        self.pid = int(self._line())
+
+    def poll(self) -> int | None:
+        """Its exit code, minus the signal if one ended it; None while it is there."""
+        with self._lock:
+            if self._code is None and select.select([self._told], [], [], 0)[0]:
+                self._code = int(self._line())
+                self._told.close()
+            return self._code
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until it ends; its exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: it does not end in this time.
+        """
+        while (code := self.poll()) is None:
+            if not select.select([self._told], [], [], timeout_s)[0]:
+                raise subprocess.TimeoutExpired("jdbcstore", timeout_s or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it is there."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """``kill -9`` it, if it is there."""
+        self.send_signal(signal.SIGKILL)
+
+    def _line(self) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            if not (more := self._told.recv(32)):
+                raise ChildProcessError("the launcher has ended")
+            line += more
+        return line.decode()
+
+
+class Launcher:
+    """The process that forks, which this one starts when it is needed and ends when it ends itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._environment: dict[str, str] = {}
+
+    def launch(
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], log: BinaryIO
+    ) -> Launched | None:
+        """Run ``python -m jdbcstore`` with these arguments.
+
+        Args:
+            arguments: those behind the name of the program.
+            folder: its working directory.
+            environment: all of its variables.
+            log: where its output goes.
+
+        Returns:
+            None if the environment is another one than that of the first call.
+        """
+        with self._lock:
+            if self._requests is None:
+                self._start(environment)
+            if _lasting(environment) != self._environment:
+                return None
+            assert self._requests is not None
+            ours, theirs = socket.socketpair()
+            with theirs:
+                request = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
+                socket.send_fds(self._requests, [request], [log.fileno(), theirs.fileno()])
+        return Launched(ours)
+
+    def end(self) -> None:
+        """End it; what it has launched goes on."""
+        if self._process is not None and self._requests is not None:
+            self._requests.close()
+            self._process.wait()
+
+    def _start(self, environment: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                env=dict(environment),
+                pass_fds=[theirs.fileno()],
+            )
+        self._environment = _lasting(environment)
+        self._requests = ours
+        atexit.register(self.end)
+
+
+def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables without the one that pytest changes all the time."""
+    return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def _await_turn(requests: socket.socket) -> None:
+    """Fork for each request. Returns in a child that is ready to run the program; ends the process with its client."""
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    launched: dict[int, socket.socket] = {}
+    while True:
+        ready, _, _ = select.select([requests.fileno(), wake], [], [])
+        if wake in ready:
+            os.read(wake, 1000)
+            _tell_of_ended(launched)
+        if requests.fileno() not in ready:
+            continue
+        packet, fds, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 2)
+        if not packet:
+            sys.exit()
+        log, told = fds[0], socket.socket(fileno=fds[1])
+        if not (pid := os.fork()):
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.default_int_handler)
+            for end in (wake, woken):
+                os.close(end)
+            for other in (requests, told, *launched.values()):
+                other.close()
+            _become(log, *json.loads(packet))
+            return
+        os.close(log)
+        launched[pid] = told
+        told.send(b"%d\n" % pid)
+
+
+def _tell_of_ended(launched: dict[int, socket.socket]) -> None:
+    while launched:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with launched.pop(pid) as told:
+            try:
+                told.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+            except BrokenPipeError:  # nobody wants to know
+                continue
+
+
+def _become(log: int, arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    main: Any = import_module("jdbcstore.__main__")
+    sys.argv = [main.__file__, *arguments]
+    sys.path.insert(0, folder)
+
+
+if __name__ == "__main__":
+    for module in _IMPORTED:
+        import_module(module)
+    _await_turn(socket.socket(fileno=int(sys.argv[1])))
+    import_module("jdbcstore.cli").main()

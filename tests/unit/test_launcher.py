@@ -1,0 +1,68 @@
+"""Processes that are forked instead of started are like started ones to who waits for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jdbcstore.version import VERSION
+from tests.launcher import Launched, Launcher
+from tests.waiting import wait_until
+
+ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    launcher = Launcher()
+    yield launcher
+    launcher.end()
+
+
+def launch(launcher: Launcher, folder: Path, *arguments: str) -> Launched:
+    with (folder / "log").open("ab") as log:
+        launched = launcher.launch(arguments, folder, ENVIRONMENT, log)
+    assert launched is not None
+    return launched
+
+
+def test_the_program_runs_to_its_end_where_it_is_told(launcher: Launcher, tmp_path: Path) -> None:
+    assert launch(launcher, tmp_path, "--version").wait(60) == 0
+    assert VERSION in (tmp_path / "log").read_text()
+    failed = launch(launcher, tmp_path, "broker", "--url", "nosuch:store")
+    assert failed.wait(60) == failed.poll() == 2
+    assert "nosuch" in (tmp_path / "log").read_text()
+
+
+def test_a_signal_ends_one_of_several(launcher: Launcher, tmp_path: Path) -> None:
+    options = ("broker", "--url", "sqlite:///data.db", "--bind", "stomp://127.0.0.1:0", "--health-bind", "127.0.0.1:0")
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (launch(launcher, folder, *options) for folder in folders)
+    assert first.pid != second.pid
+    wait_until(lambda: all("to=master" in (folder / "log").read_text() for folder in folders))
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.01)
+    first.kill()
+    assert first.wait(60) == -signal.SIGKILL
+    assert second.poll() is None
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(60) == 0
+    second.kill()  # nobody is there
+    assert (folders[1] / "data.db").exists()
+
+
+def test_another_environment_is_for_another_interpreter(launcher: Launcher, tmp_path: Path) -> None:
+    launch(launcher, tmp_path, "--version").wait(60)
+    with (tmp_path / "log").open("ab") as log:
+        assert launcher.launch(["--version"], tmp_path, {**ENVIRONMENT, "PYTHONPATH": "/"}, log) is None
+        pytest_says = {**ENVIRONMENT, "PYTEST_CURRENT_TEST": "another"}
+        same = launcher.launch(["--version"], tmp_path, pytest_says, log)
+    assert same is not None
+    assert same.wait(60) == 0

@@ -24,8 +24,10 @@ from benchmarks.attacks import Attack, Target
 from benchmarks.contestants import memory_mib, peak_memory_mib
 from benchmarks.loop_attacks import LOOP_ATTACKS
 from benchmarks.memory_attacks import MEMORY_ATTACKS
+from benchmarks.openwire_attacks import OPENWIRE_ATTACKS
 from tests.broker.client import Address, Client
 from tests.broker_process import BrokerProcess
+from tests.servers.server import free_port
 
 __all__ = ["Outcome", "attack"]
 
@@ -61,8 +63,10 @@ def attack(attack: Attack, folder: Path, *, scale: float = 1.0, options: Mapping
     database = folder / "store.db"
     environment = {**attack.options, **(options or {})}
     # An attack may keep the broker from its database for longer than a lease lives.
-    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, environment=environment) as broker:
-        target = Target(broker.address, database, scale)
+    openwire = ("127.0.0.1", free_port())
+    arguments = ("--bind", f"openwire://{openwire[0]}:{openwire[1]}")
+    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, *arguments, environment=environment) as broker:
+        target = Target(broker.address, openwire, database, scale)
         _warm_up(broker.address)
         idle_mib = memory_mib(broker.pid)
         with _Bystander(broker.address) as bystander:
@@ -137,7 +141,7 @@ def _measure(address: Address, wire: Connection) -> None:
 @click.option("--scale", default=1.0, show_default=True, help="Multiplies how often each attack does its worst.")
 def main(only: tuple[str, ...], scale: float) -> None:
     """Run the attacks and print a line for each."""
-    attacks = [*MEMORY_ATTACKS, *LOOP_ATTACKS]
+    attacks = [*MEMORY_ATTACKS, *LOOP_ATTACKS, *OPENWIRE_ATTACKS]
     names = [known.name for known in attacks]
     if unknown := set(only) - set(names):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(names)}")

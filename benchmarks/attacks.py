@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.broker.client import Address, Client
+from tests.broker.openwire_client import OpenWireClient
 
 __all__ = ["Attack", "Target"]
 
@@ -22,11 +23,13 @@ class Target:
 
     Args:
         address: where it listens.
+        openwire_address: where it listens for OpenWire.
         database: its SQLite file.
         scale: multiplies how often an attack does what it does.
     """
 
     address: Address
+    openwire_address: Address
     database: Path
     scale: float = 1.0
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -46,6 +49,19 @@ class Target:
         if answer.command != "CONNECTED":
             raise ConnectionError(answer.headers.get("message", answer.command))
         return client
+
+    def openwire(self, *, cache: int = 0, is_open: bool = True, is_fault_tolerant: bool = False) -> OpenWireClient:
+        """A connection that speaks OpenWire.
+
+        Args:
+            cache: slots of its cache.
+            is_open: whether it says who it is.
+            is_fault_tolerant: whether it would send again what it heard no answer for.
+        """
+        client = OpenWireClient(
+            self.openwire_address, cache=cache, is_open=is_open, is_fault_tolerant=is_fault_tolerant
+        )
+        return self._stack.enter_context(client)
 
     def close(self) -> None:
         """Close all its connections."""

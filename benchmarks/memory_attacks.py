@@ -11,16 +11,16 @@ from typing import Final
 from benchmarks.attacks import Attack, Target
 from tests.broker.client import Client
 
-__all__ = ["MEMORY_ATTACKS"]
+__all__ = ["MEMORY_ATTACKS", "PATIENCE_S"]
 
 _MIB: Final = 1 << 20
 #: How long a client that is held back goes on trying.
-_PATIENCE_S: Final = 1.0
+PATIENCE_S: Final = 1.0
 
 
 def pushes(client: Client, data: bytes) -> bool:
     """Write; False if the broker does not take it, or has ended the connection."""
-    client.socket.settimeout(_PATIENCE_S)
+    client.socket.settimeout(PATIENCE_S)
     try:
         client.write(data)
     except (TimeoutError, ConnectionError):
@@ -30,7 +30,7 @@ def pushes(client: Client, data: bytes) -> bool:
 
 def answered(client: Client) -> None:
     """Wait for whatever the broker says next, if it says anything."""
-    client.socket.settimeout(_PATIENCE_S)
+    client.socket.settimeout(PATIENCE_S)
     try:
         client.frame()
     except (TimeoutError, ConnectionError):
@@ -192,11 +192,11 @@ def clients_that_do_not_read(target: Target) -> None:
         client = target.client()
         for queue in range(queues):
             client.send("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": str(queue), "ack": "client"})
-    time.sleep(_PATIENCE_S)
+    time.sleep(PATIENCE_S)
 
 
 def _reads(client: Client, count: int) -> None:
-    client.socket.settimeout(_PATIENCE_S)
+    client.socket.settimeout(PATIENCE_S)
     try:
         for _ in range(count):
             client.frame()
@@ -208,7 +208,7 @@ def _pour(clients: list[Client], data: bytes, times: int) -> None:
     """Let each client send in turn, without waiting for those that are held back, until all are for a while."""
     for client in clients:
         client.socket.setblocking(False)
-    deadline_s = time.monotonic() + _PATIENCE_S
+    deadline_s = time.monotonic() + PATIENCE_S
     places = dict.fromkeys(clients, 0)
     while places and time.monotonic() < deadline_s:
         for client, place in list(places.items()):
@@ -219,7 +219,7 @@ def _pour(clients: list[Client], data: bytes, times: int) -> None:
             except ConnectionError:
                 del places[client]
                 continue
-            deadline_s = time.monotonic() + _PATIENCE_S
+            deadline_s = time.monotonic() + PATIENCE_S
             if places[client] >= times * len(data):
                 del places[client]
 

@@ -46,6 +46,11 @@ class ConnectionCodec:
         self._received = ReadCache(slots)
         self._sent = WriteCache(slots)
 
+    @property
+    def cached_bytes(self) -> int:
+        """What the peer has put into its slots, in bytes of memory, roughly."""
+        return self._received.kept_bytes
+
     def unmarshal(self, body: bytes) -> Value:
         """Read a frame.
 

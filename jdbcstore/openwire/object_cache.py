@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jdbcstore.openwire.source import Malformed
 
-__all__ = ["CACHED_BYTES_MAX", "FREE_SLOTS", "SLOTS_MAX", "ReadCache", "WriteCache"]
+__all__ = ["CACHED_BYTES_MAX", "FREE_SLOTS", "SLOTS_MAX", "SLOT_BYTES", "ReadCache", "WriteCache"]
 
 #: Slots if the negotiated cache size is 0, and the most that there can be.
 SLOTS_MAX: Final = 16383
@@ -20,6 +20,12 @@ FREE_SLOTS: Final = 100
 
 #: Bytes of a peer's frames that its cached values may have taken altogether.
 CACHED_BYTES_MAX: Final = 4 * 1024 * 1024
+
+#: The object, its place, and the numbers of a cached value, beside its encoded bytes (380 measured).
+SLOT_BYTES: Final = 400
+
+#: Characters of the longest value that a writer caches.
+_CACHED_TEXT_MAX: Final = 200
 
 #: Elements that the arrays and stack traces of one frame may have altogether.
 ELEMENTS_MAX: Final = 0xFFFF
@@ -42,6 +48,11 @@ class ReadCache:
         self._elements = 0
         # Grows as the peer fills it: most connections use a few slots.
         self._values: dict[int, tuple[Any, int]] = {}
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the values take in memory, roughly."""
+        return self._bytes + len(self._values) * SLOT_BYTES
 
     def begin_frame(self) -> None:
         """A new frame, a new allowance of elements."""
@@ -126,7 +137,10 @@ class WriteCache:
         return self._numbers.get(value)
 
     def add(self, value: Any) -> int:
-        """A slot for a value; -1 if there is no room in this frame."""
+        """A slot for a value; -1 if there is no room in this frame, or the value is long: the cache would keep it while
+        the connection lives."""
+        if len(str(value)) > _CACHED_TEXT_MAX:
+            return -1
         slot = self._next
         self._next = (slot + 1) % self._slots
         if len(self._numbers) >= self._slots:

@@ -109,6 +109,11 @@ class OpenWireConnection:
         """Bytes that the client has announced for an unfinished frame, and has not sent."""
         return self._cutter.missing_bytes
 
+    @property
+    def cached_bytes(self) -> int:
+        """What the client's object cache takes in memory, roughly."""
+        return self._codec.cached_bytes
+
     def start(self) -> bytes:
         """The broker's WireFormatInfo, which is the first thing to write.
 

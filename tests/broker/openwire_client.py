@@ -28,10 +28,20 @@ class OpenWireClient:
         address: of the broker.
         name: its connection id; None for a new one.
         is_reconnected: whether it comes back from a failover.
+        is_open: whether it says who it is.
+        is_fault_tolerant: whether it would send again what it heard no answer for.
+        cache: slots of its cache; without a cache by default.
     """
 
     def __init__(
-        self, address: tuple[str, int], name: str | None = None, *, is_reconnected: bool = False, is_open: bool = True
+        self,
+        address: tuple[str, int],
+        name: str | None = None,
+        *,
+        is_reconnected: bool = False,
+        is_open: bool = True,
+        is_fault_tolerant: bool = False,
+        cache: int = 0,
     ) -> None:
         self.name = name or f"ID:test-{next(_numbers)}"
         self._socket = socket.create_connection(address, timeout=30)
@@ -40,12 +50,24 @@ class OpenWireClient:
         self._ids = count(1)
         #: What came while something else was waited for.
         self.came: list[object] = []
-        self.write(WireFormat(tight_encoding_enabled=False, cache_enabled=False, stack_trace_enabled=False).info())
-        assert isinstance(self.read(), c.WireFormatInfo)
+        wanted = WireFormat(
+            tight_encoding_enabled=False, stack_trace_enabled=False, cache_enabled=cache > 0, cache_size=cache
+        )
+        self.write(wanted.info())
+        info = self.read()
+        assert isinstance(info, c.WireFormatInfo)
+        #: What the broker can do.
+        self.offered = WireFormat.of(info)
+        if cache:
+            agreed = wanted.agreed(self.offered)
+            self._codec = ConnectionCodec(agreed.encoding, agreed.cache_size)
         assert isinstance(self.read(), c.BrokerInfo)
         if is_open:
             info = c.ConnectionInfo(
-                connection_id=ConnectionId(self.name), client_id=self.name, failover_reconnect=is_reconnected
+                connection_id=ConnectionId(self.name),
+                client_id=self.name,
+                failover_reconnect=is_reconnected,
+                fault_tolerant=is_fault_tolerant,
             )
             self.ask(info)
 
@@ -60,7 +82,15 @@ class OpenWireClient:
 
     def write(self, command: object) -> None:
         """Say something."""
-        self._socket.sendall(self._codec.marshal(command))
+        self._socket.sendall(self.bytes_of(command))
+
+    def bytes_of(self, command: object) -> bytes:
+        """What says something; to be written in the order in which it is made."""
+        return self._codec.marshal(command)
+
+    def timeout_is(self, timeout_s: float) -> None:
+        """How long to wait for the broker, to write as to read."""
+        self._socket.settimeout(timeout_s)
 
     def write_bytes(self, data: bytes) -> None:
         """Say whatever it is."""

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.abuse import attack
 from benchmarks.memory_attacks import MEMORY_ATTACKS
+from benchmarks.openwire_attacks import OPENWIRE_ATTACKS
 from jdbcstore import Broker, PersistenceAdapter, Queue
 from jdbcstore.destination import Destination
 from jdbcstore.transport.stomp.conversion import number_of
@@ -42,13 +43,19 @@ AT_MOST = {
     "names-used-once": (0.3, 40),
     "never-acknowledged": (0.1, 40),
     "does-not-read": (0.3, 90),
+    "ow cached values": (0.3, 40),
+    "ow strangers' cached values": (0.3, 40),
+    "ow unfinished frames": (0.08, 50),
+    "ow transactions": (0.1, 40),
+    "ow never acknowledged": (0.1, 40),
+    "ow does not read": (0.05, 40),
 }
 
 
-@pytest.mark.parametrize("name", [known.name for known in MEMORY_ATTACKS])
+@pytest.mark.parametrize("name", AT_MOST)
 def test_an_attack_is_bounded_in_resident_memory(name: str, tmp_path: Path) -> None:
     scale, most_mib = AT_MOST[name]
-    known = next(known for known in MEMORY_ATTACKS if known.name == name)
+    known = next(known for known in (*MEMORY_ATTACKS, *OPENWIRE_ATTACKS) if known.name == name)
     outcome = attack(known, tmp_path, scale=scale, options=SMALL)
     assert outcome.peak_mib <= most_mib
     assert outcome.round_trips_ms  # the bystander was served

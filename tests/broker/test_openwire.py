@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from jdbcstore.errors import (
     TransientStoreError,
     UnknownTransaction,
 )
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId, XATransactionId
+from jdbcstore.identifiers import BrokerId, ConnectionId, LocalTransactionId, MessageId, ProducerId, XATransactionId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.transactions import xa_throwable_of
@@ -342,6 +343,36 @@ def test_bytes_that_are_no_command_end_their_connection_and_no_other(address: Ad
         error_of(client.next())
         assert client.read() is None
         other.send(A, "x")
+
+
+def test_what_a_client_caches_is_counted_and_limited(start_broker: StartBroker, brokers: list[Broker]) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0", connection_bytes_max=300_000)
+    with OpenWireClient(address) as other:
+        before = brokers[0].memory.kept
+        with OpenWireClient(address, cache=1024) as client:
+            names = [BrokerId(f"{number}".ljust(190, "x")) for number in range(1000)]
+            for name in names[:100]:
+                client.write(c.BrokerInfo(broker_id=name))
+            client.ask(c.SessionInfo(session_id=client.session_id))
+            assert brokers[0].memory.kept - before > 50_000
+            client.write_bytes(b"".join(client.bytes_of(c.BrokerInfo(broker_id=name)) for name in names))
+            assert "connection_bytes_max is 300000. Connect with cacheEnabled=false" in error_of(client.next())[1]
+            assert client.read() is None
+        wait_until(lambda: brokers[0].memory.kept == before)
+        other.send(A, "x")
+
+
+@pytest.mark.parametrize(("memory_bytes_max", "is_cached"), [(256 << 20, True), (1 << 20, True), (16 << 20, False)])
+def test_the_more_connections_there_are_the_less_each_may_cache(
+    start_broker: StartBroker, memory_bytes_max: int, is_cached: bool
+) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0", memory_bytes_max=memory_bytes_max)
+    with ExitStack() as stack:
+        for _ in range(0 if is_cached else 40):
+            stack.enter_context(OpenWireClient(address))
+        offered = stack.enter_context(OpenWireClient(address)).offered
+        assert offered.cache_enabled is is_cached
+        assert not is_cached or offered.cache_size == 1024
 
 
 def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) -> None:

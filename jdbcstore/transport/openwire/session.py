@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.statistics import STATISTICS_PREFIX
@@ -35,6 +36,7 @@ from jdbcstore.identifiers import (
 from jdbcstore.message import Message
 from jdbcstore.openwire import commands as c
 from jdbcstore.openwire.fields import MESSAGES
+from jdbcstore.openwire.object_cache import FREE_SLOTS, SLOT_BYTES
 from jdbcstore.openwire.protocol import Command, Event, Failure, OpenWireConnection
 from jdbcstore.openwire.wire_format import WireFormat
 from jdbcstore.subscription import SubscriptionKey
@@ -69,6 +71,13 @@ _SHUTDOWN_S: Final = 2.0
 #: Producers of one connection that want a ProducerAck.
 _WINDOWS_MAX: Final = 10_000
 
+#: Slots of a connection's object cache: as many as with ActiveMQ, fewer where there are many connections, and none
+#: where it would be a few: writers keep `FREE_SLOTS` empty.
+_CACHE_SLOTS_MAX: Final = 1024
+_CACHE_SLOTS_LEAST: Final = 2 * FREE_SLOTS
+#: What a slot usually takes in memory, in both directions.
+_CACHE_SLOT_BYTES: Final = SLOT_BYTES + 112
+
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1
 
@@ -88,9 +97,12 @@ class OpenWireSession(Conversation[Event]):
 
     def __init__(self, broker: Broker, wire: Wire) -> None:
         options = broker.options
+        cache_size = _cache_size(broker.memory)
         self._names = OpenWireNames()
         self._openwire = OpenWireConnection(
             WireFormat(
+                cache_enabled=cache_size > 0,
+                cache_size=cache_size,
                 max_frame_size=options.openwire_frame_bytes_max,
                 max_inactivity_ms=options.openwire_inactivity_ms,
                 max_inactivity_initial_delay_ms=options.openwire_inactivity_initial_delay_ms,
@@ -108,6 +120,8 @@ class OpenWireSession(Conversation[Event]):
         self._is_numbered = self._is_reconnected = False
         #: Windows of producers that have one.
         self._windows: dict[ProducerId, int] = {}
+        #: What is counted for the values that the client has put into its cache.
+        self._cached_bytes = 0
         #: Whether no ConnectionInfo has come.
         self._is_stranger = True
         self.talk()
@@ -118,7 +132,17 @@ class OpenWireSession(Conversation[Event]):
         events = self._openwire.receive(data, frames_max)
         if answer := self._openwire.data_to_send():
             self._frames.append(answer)
+        if self._openwire.cached_bytes > self._cached_bytes:
+            self._count_cached(self._openwire.cached_bytes)
         return events
+
+    def _count_cached(self, size: int) -> None:
+        try:
+            self.client.account.keep(size - self._cached_bytes, "The object cache", "Connect with cacheEnabled=false")
+        except ProtocolError as error:  # the slots are the client's: without one of them it cannot be understood
+            self._refuse(None, error, is_fatal=True)
+        else:
+            self._cached_bytes = size
 
     def _size_of(self, event: Event) -> int:
         return event.size if isinstance(event, Message) else 0
@@ -513,6 +537,12 @@ class OpenWireSession(Conversation[Event]):
             _nothing,
         ),
     }
+
+
+def _cache_size(memory: Memory) -> int:
+    """Slots of the object cache of one connection more; 0 for no cache."""
+    slots = memory.kept_max // 2 // (memory.connections + 1) // _CACHE_SLOT_BYTES
+    return min(slots, _CACHE_SLOTS_MAX) if slots >= _CACHE_SLOTS_LEAST else 0
 
 
 @subject.register

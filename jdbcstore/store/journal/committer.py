@@ -113,7 +113,7 @@ class Committer(BatchCommitter[Part, Location]):
 
     def is_brief(self, unit: Write[Part]) -> bool:
         lock = self._index.lock
-        if unit.task is not None or not self._appender.has_room(unit.size) or not lock.acquire(blocking=False):
+        if unit.task is not None or not self._writer.has_room(unit.size) or not lock.acquire(blocking=False):
             return False
         lock.release()
         return True

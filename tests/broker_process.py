@@ -20,7 +20,8 @@ from typing import Any, Self
 from sqlalchemy import make_url
 
 from tests.launcher import Launched, Launcher
-from tests.servers.server import ServerFailed, free_port
+from tests.servers.server import ServerFailed, free_port, is_at_work
+from tests.waiting import wait_until
 
 __all__ = ["BrokerProcess"]
 
@@ -126,11 +127,17 @@ class BrokerProcess:
         Args:
             anywhere: also inside one.
         """
-        os.kill(self.pid, signal.SIGSTOP)
+        self._halt()
         while not anywhere and self._has_file_locked():
             self.proceed()
             time.sleep(0.02)
-            os.kill(self.pid, signal.SIGSTOP)
+            self._halt()
+
+    def _halt(self) -> None:
+        """Return when it has stopped, which on a busy machine is some time after the signal."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: not is_at_work(self.pid))
 
     def _has_file_locked(self) -> bool:
         """Whether somebody is in a writing transaction of the store, if it is a SQLite file."""
@@ -147,7 +154,8 @@ class BrokerProcess:
 
     def proceed(self) -> None:
         """Let it go on (SIGCONT)."""
-        os.kill(self.pid, signal.SIGCONT)
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)  # nothing if it has ended
 
     # -- what it tells -------------------------------------------------------------------------------------------
 

@@ -13,14 +13,15 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import settings
 
-from tests.compat.activemq import shared_class_path
+from tests.compat.activemq import compile_and_archive
 from tests.ordering import arranged
 from tests.servers.galera import GaleraCluster
 from tests.servers.group_replication import GroupCluster
@@ -29,7 +30,7 @@ from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.prepared import PreparedDatabases, PreparedFile
 from tests.servers.server import DatabaseServer
-from tests.servers.shared import Cluster, remove_shared_servers, shared_cluster, shared_server
+from tests.servers.shared import Cluster, remove_shared_servers, shared_cluster, shared_result, shared_server
 
 SQL_SERVERS = ["postgresql15", "mariadb", "mysql"]
 #: One of two versions of the same server is enough for most tests.
@@ -167,7 +168,13 @@ def group(pytestconfig: pytest.Config) -> GroupCluster:
 @pytest.fixture(scope="session")
 def class_path(pytestconfig: pytest.Config) -> str:
     """The compiled Java programs and everything they need, for `ActiveMQ` and its JMS client."""
-    return shared_class_path(run_folder(pytestconfig))
+    return shared_result(run_folder(pytestconfig), "java", compile_and_archive)
+
+
+@pytest.fixture(scope="session")
+def made_once(pytestconfig: pytest.Config) -> Callable[[str, Callable[[Path], str]], str]:
+    """Makes what a whole run needs only once: ``made_once(name, make)`` answers what ``make(folder)`` has answered."""
+    return partial(shared_result, run_folder(pytestconfig))
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 Importing is most of the processor time that a start takes. So one process imports what every broker needs, and forks
 for each start: the child has its own arguments, environment, working directory and log, and then runs the program's
-`main` from its beginning to the end of the interpreter. What it does not have of its own is what the interpreter reads
-when it begins, so a program whose environment is not as the first one's has to be started in the usual way.
+`main` from its beginning to the end of the interpreter. What it does not have of its own is what
+the interpreter reads when it begins, and the command line that ``ps`` shows: a program whose environment is another one
+than the first one's, or that is looked at from outside, has to be started in the usual way.
 
 The protocol: a packet with the request in JSON, with it the log and one end of a pair of sockets; on that the process
 id is told, and when the process has ended, its exit code.

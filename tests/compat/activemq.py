@@ -6,7 +6,6 @@ Class path on Debian: the `activemq` package's own libraries, the JDBC drivers, 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from typing import Any, Literal, Self
 
 from sqlalchemy import make_url
 
+from tests.compat.virtual_machine import run_program
 from tests.servers.server import ServerFailed, ServerMissing, free_port
 
 SOURCES = Path(__file__).with_name("java")
@@ -69,23 +69,16 @@ def archive_classes(class_path: str, folder: Path) -> None:
             raise ServerFailed(f"Java made no archive of its classes\n{activemq.log()[-4000:]}")
 
 
-def shared_class_path(run_folder: Path) -> str:
-    """What `compile_java` answers, compiled and archived by whichever process of a run is the first to ask.
+def compile_and_archive(folder: Path) -> str:
+    """What `compile_java` answers, with an archive of the classes.
 
     Args:
-        run_folder: the run's.
+        folder: where both are made.
     """
-    folder = run_folder / "java"
-    with (run_folder / "java.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        told = folder / "class_path"
-        if not told.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            (folder / "activemq").mkdir(parents=True)
-            class_path = compile_java(folder)
-            archive_classes(class_path, folder / "activemq")
-            told.write_text(class_path)
-        return told.read_text()
+    (folder / "activemq").mkdir()
+    class_path = compile_java(folder)
+    archive_classes(class_path, folder / "activemq")
+    return class_path
 
 
 def _archive(class_path: str) -> Path:
@@ -113,8 +106,9 @@ def compile_java(folder: Path) -> str:
             raise ServerMissing(library.name)
     class_path = os.pathsep.join([f"{ACTIVEMQ_LIBRARIES}/*", *map(str, libraries)])
     sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
-    options = ["-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", class_path, "-d", str(folder)]
-    done = subprocess.run([javac, *options, *sources], capture_output=True, text=True, timeout=120, check=False)
+    options = [f"-J{option}" for option in _QUICK_START]
+    options += ["-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", class_path, "-d", str(folder)]
+    done = subprocess.run([javac, *options, *sources], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise ServerFailed(f"javac failed:\n{done.stdout}{done.stderr}")
     programs = folder / "programs.jar"  # only what is in one can be archived
@@ -175,7 +169,7 @@ class JdbcStore:
 
 
 class JmsClients:
-    """The Java programs beside this file, run against one broker. Each call starts a virtual machine.
+    """The Java programs beside this file, run against one broker, in virtual machines that are kept for the next call.
 
     Args:
         class_path: what `compile_java` answered.
@@ -243,16 +237,12 @@ class JmsClients:
         self._client("-", "once", "1:00:00", "send", destination, str(first), str(count), program="XaClient")
 
     def _client(self, *arguments: str, program: str = "JmsClient") -> list[JmsMessage]:
-        done = subprocess.run(
-            ["java", *quick_start(self.class_path), "-cp", self.class_path, program, self.url, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise ServerFailed(f"{program} {' '.join(arguments)} failed\n{done.stderr[-4000:]}\n{self.log()[-4000:]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        command = ["java", *quick_start(self.class_path), "-cp", self.class_path]
+        try:
+            printed = run_program(command, program, [self.url, *arguments], timeout_s=100)
+        except ServerFailed as error:
+            raise ServerFailed(f"{error}\n{self.log()[-4000:]}") from error
+        return [json.loads(line) for line in printed.splitlines()]
 
 
 class ActiveMQ(JmsClients):

@@ -16,7 +16,7 @@ from tests.servers.server import free_port
 Told = dict[str, list[str]]
 
 BROKER = "localhost"
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
@@ -27,7 +27,7 @@ def checks(class_path: str, url: str) -> Told:
         ["java", *quick_start(class_path), QUIET, "-cp", class_path, "JmsChecks", url],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
         check=True,
     )
     told: Told = {}

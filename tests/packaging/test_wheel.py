@@ -5,14 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.broker_process import BrokerProcess
 
+MadeOnce = Callable[[str, Callable[[Path], str]], str]
+
 CHECKOUT = Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 300
+
+pytestmark = pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)  # each may be the one that installs, or waits for that
 
 MIGRATE = """
 import sys
@@ -34,19 +39,27 @@ print(report.headline())
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def wheel(made_once: MadeOnce) -> Path:
     """The wheel, built from this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+    return Path(made_once("wheel", build))
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, made_once: MadeOnce) -> str:
+    """The interpreter of an environment that has the wheel and its dependencies, and nothing else."""
+    return made_once("environment", lambda folder: install(wheel, folder))
+
+
+def build(folder: Path) -> str:
+    """Build the wheel; where it is."""
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(CHECKOUT))
     (built,) = folder.glob("*.whl")
-    return built
+    return str(built)
 
 
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that has the wheel and its dependencies, and nothing else."""
-    folder = tmp_path_factory.mktemp("environment")
+def install(wheel: Path, folder: Path) -> str:
+    """Make an environment with the wheel in it; its interpreter."""
     run(sys.executable, "-m", "venv", str(folder))
     interpreter = str(folder / "bin" / "python")
     run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
@@ -76,7 +89,6 @@ def migrations() -> list[Path]:
     return [path for path in found if "__pycache__" not in path.parts]
 
 
-@pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)
 def test_it_migrates_without_the_checkout(python: str, tmp_path: Path) -> None:
     told = run(python, "-I", "-W", "error", "-c", MIGRATE, cwd=tmp_path)
     assert told.strip() == "jdbcstore, revision 0008: ready"

@@ -160,7 +160,7 @@ class DatabaseServer:
         """
         deadline = time.monotonic() + PAUSE_TIMEOUT_S
         for process in self._signal_all(signal.SIGSTOP):
-            while _is_at_work(process) and time.monotonic() < deadline:
+            while is_at_work(process) and time.monotonic() < deadline:
                 time.sleep(0.001)
 
     def proceed(self) -> None:
@@ -263,13 +263,23 @@ class DatabaseServer:
             os.close(keeper)
 
 
-def _is_at_work(pid: int) -> bool:
-    """Whether a process is there and not stopped."""
+def is_at_work(pid: int) -> bool:
+    """Whether a process is there and a thread of it not stopped: they stop one after the other."""
+    for thread in _threads(pid):
+        try:
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in "TtZX":
+            return True
+    return False
+
+
+def _threads(pid: int) -> list[Path]:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return list(Path(f"/proc/{pid}/task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "TtZ"
+        return []
 
 
 def children(pid: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,24 @@ def shared_cluster(kind: type[Cluster], run_folder: Path, run_pid: int) -> Clust
         cluster = kind(run_pid, folder, is_flushed=False)
         _start(cluster, folder)
         return cluster
+
+
+def shared_result(run_folder: Path, name: str, make: Callable[[Path], str]) -> str:
+    """What is made once for a whole run, by whichever process is the first to ask.
+
+    Args:
+        run_folder: the run's.
+        name: of the folder in it that this is made in.
+        make: makes it in a new folder and says what others need to know, such as where it is.
+    """
+    folder = run_folder / name
+    with _locked(folder):
+        told = folder / "told"
+        if not told.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            told.write_text(make(folder))
+        return told.read_text()
 
 
 @contextmanager

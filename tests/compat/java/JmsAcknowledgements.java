@@ -25,24 +25,24 @@ final class JmsAcknowledgements extends JmsChecks {
             Queue qu = s.createQueue(name("ca"));
             sendN(s, qu, 6);
             MessageConsumer k = s.createConsumer(qu);
-            Message m0 = k.receive(3000), m1 = k.receive(3000), m2 = k.receive(3000);
+            Message m0 = k.receive(WAIT_MS), m1 = k.receive(WAIT_MS), m2 = k.receive(WAIT_MS);
             tell(show(m0) + "|" + show(m1) + "|" + show(m2));
             m1.acknowledge();
-            Message m3 = k.receive(3000);
+            Message m3 = k.receive(WAIT_MS);
             tell(show(m3));
             s.recover();
-            m3 = k.receive(3000);
+            m3 = k.receive(WAIT_MS);
             tell("recovered " + show(m3));
-            Message m4 = k.receive(3000);
+            Message m4 = k.receive(WAIT_MS);
             tell(show(m4));
             m4.acknowledge();
             k.close();
             k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.close();
             s = c.createSession(false, 1);
             k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             tell(show(k.receive(300)));
         });
 
@@ -52,14 +52,14 @@ final class JmsAcknowledgements extends JmsChecks {
             Queue qu = s.createQueue(name("cr"));
             sendN(s, qu, 4);
             MessageConsumer k = s.createConsumer(qu);
-            k.receive(3000);
-            k.receive(3000);
+            k.receive(WAIT_MS);
+            k.receive(WAIT_MS);
             k.close();
             s.close();
             ActiveMQConnection c2 = started();
             s = c2.createSession(false, 1);
             k = s.createConsumer(qu);
-            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? 3000 : 300)));
+            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? WAIT_MS : 300)));
         });
 
         checks.put("connection close redelivers", () -> {
@@ -68,13 +68,13 @@ final class JmsAcknowledgements extends JmsChecks {
             Queue qu = s.createQueue(name("ccr"));
             sendN(s, qu, 4);
             MessageConsumer k = s.createConsumer(qu);
-            k.receive(3000);
-            k.receive(3000);
+            k.receive(WAIT_MS);
+            k.receive(WAIT_MS);
             c.close();
             ActiveMQConnection c2 = started();
             s = c2.createSession(false, 1);
             k = s.createConsumer(qu);
-            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? 3000 : 300)));
+            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? WAIT_MS : 300)));
         });
 
         checks.put("nonpersistent close redelivers", () -> {
@@ -85,13 +85,13 @@ final class JmsAcknowledgements extends JmsChecks {
             p.setDeliveryMode(1);
             for (int i = 0; i < 4; i++) p.send(s.createTextMessage("np" + i));
             MessageConsumer k = s.createConsumer(qu);
-            k.receive(3000);
-            k.receive(3000);
+            k.receive(WAIT_MS);
+            k.receive(WAIT_MS);
             k.close();
             s.close();
             s = c.createSession(false, 1);
             k = s.createConsumer(qu);
-            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? 3000 : 300)));
+            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? WAIT_MS : 300)));
         });
 
         checks.put("rollback to dlq", () -> {
@@ -106,10 +106,10 @@ final class JmsAcknowledgements extends JmsChecks {
             s.commit();
             MessageConsumer k = s.createConsumer(qu);
             for (int i = 0; i < 3; i++) {
-                tell(show(k.receive(3000)));
+                tell(show(k.receive(WAIT_MS)));
                 s.rollback();
             }
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.commit();
             tell(show(k.receive(300)));
             k.close();
@@ -156,11 +156,11 @@ final class JmsAcknowledgements extends JmsChecks {
             p.send(s.createTextMessage("np2"));
             s.commit();
             MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.rollback();
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.rollback();
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.commit();
             tell(show(k.receive(300)));
         });
@@ -223,14 +223,14 @@ final class JmsAcknowledgements extends JmsChecks {
             sendN(s, qu, 4);
             MessageConsumer k = s.createConsumer(qu);
             List<Message> l = new ArrayList<>();
-            for (int i = 0; i < 4; i++) l.add(k.receive(3000));
+            for (int i = 0; i < 4; i++) l.add(k.receive(WAIT_MS));
             l.get(1).acknowledge();
             l.get(3).acknowledge();
             s.close();
             s = c.createSession(false, 1);
             k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             tell(show(k.receive(300)));
         });
 
@@ -276,16 +276,16 @@ final class JmsAcknowledgements extends JmsChecks {
             s.commit();
             for (int i = 0; i < 3; i++) {
                 MessageConsumer k = s.createConsumer(qu);
-                tell(show(k.receive(3000)));
+                tell(show(k.receive(WAIT_MS)));
                 s.rollback();
-                tell(show(k.receive(3000)));
+                tell(show(k.receive(WAIT_MS)));
                 s.rollback();
                 k.close();
             }
             c.close();
             c = started();
             s = c.createSession(false, 1);
-            tell(show(s.createConsumer(qu).receive(3000)));
+            tell(show(s.createConsumer(qu).receive(WAIT_MS)));
         });
 
         checks.put("close in doubt", () -> {

@@ -54,9 +54,9 @@ final class JmsConnecting extends JmsChecks {
             TextMessage r = sa.createTextMessage("ask");
             r.setJMSReplyTo(tq);
             sa.createProducer(qu).send(r);
-            Message got = server.receive(3000);
+            Message got = server.receive(WAIT_MS);
             sb.createProducer(got.getJMSReplyTo()).send(sb.createTextMessage("answer"));
-            tell(show(reply.receive(3000)));
+            tell(show(reply.receive(WAIT_MS)));
             try {
                 sb.createConsumer(got.getJMSReplyTo());
                 tell("no error");
@@ -88,11 +88,11 @@ final class JmsConnecting extends JmsChecks {
             MessageConsumer k = sa.createConsumer(tt);
             Thread.sleep(200);
             sb.createProducer(tt).send(sb.createTextMessage("tt"));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             ActiveMQConnection late = started();
             Session sl = late.createSession(false, 1);
             sl.createProducer(tt).send(sl.createTextMessage("late conn"));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             a.close();
             Thread.sleep(300);
             try {
@@ -157,7 +157,7 @@ final class JmsConnecting extends JmsChecks {
             Thread.sleep(2500);
             Queue qu = s.createQueue(name("ka"));
             sendN(s, qu, 1);
-            tell(show(s.createConsumer(qu).receive(3000)) + " " + e.get());
+            tell(show(s.createConsumer(qu).receive(WAIT_MS)) + " " + e.get());
         });
 
         checks.put("connection id and meta", () -> {

@@ -61,7 +61,7 @@ final class JmsMessages extends JmsChecks {
             p.send(st);
             p.send(s.createObjectMessage(new ArrayList<>(Arrays.asList("a", "b"))));
             MessageConsumer k = s.createConsumer(qu);
-            TextMessage r = (TextMessage) k.receive(3000);
+            TextMessage r = (TextMessage) k.receive(WAIT_MS);
             tell(r.getText().replace("\0", "NUL") + " " + r.getJMSType() + " " + r.getJMSCorrelationID() + " " + r.getJMSReplyTo());
             tell(r.getJMSDestination().getClass().getSimpleName() + " " + r.getJMSPriority());
             tell(r.getJMSDeliveryMode() + " " + r.getJMSExpiration());
@@ -73,15 +73,15 @@ final class JmsMessages extends JmsChecks {
                 names.add(n + "=" + (v == null ? null : v.getClass().getSimpleName() + ":" + v));
             }
             tell(names.toString());
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
-            BytesMessage rb = (BytesMessage) k.receive(3000);
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
+            BytesMessage rb = (BytesMessage) k.receive(WAIT_MS);
             tell(rb.getBodyLength() + " " + rb.readInt() + " " + rb.readUTF());
-            MapMessage rm = (MapMessage) k.receive(3000);
+            MapMessage rm = (MapMessage) k.receive(WAIT_MS);
             tell(rm.getInt("i") + " " + rm.getString("s") + " " + rm.getBytes("b").length);
-            StreamMessage rs = (StreamMessage) k.receive(3000);
+            StreamMessage rs = (StreamMessage) k.receive(WAIT_MS);
             tell(rs.readInt() + " " + rs.readString());
-            tell(((ObjectMessage) k.receive(3000)).getObject().toString());
+            tell(((ObjectMessage) k.receive(WAIT_MS)).getObject().toString());
             tell(show(k.receive(200)));
         });
 
@@ -94,7 +94,7 @@ final class JmsMessages extends JmsChecks {
             Arrays.fill(b, (byte)7);
             m.writeBytes(b);
             s.createProducer(qu).send(m);
-            BytesMessage r = (BytesMessage) s.createConsumer(qu).receive(5000);
+            BytesMessage r = (BytesMessage) s.createConsumer(qu).receive(WAIT_MS);
             tell("" + r.getBodyLength());
             ActiveMQConnection z = connect("jms.useCompression=true");
             z.start();
@@ -103,7 +103,7 @@ final class JmsMessages extends JmsChecks {
             m.writeBytes(b);
             qu = s.createQueue(name("big"));
             s.createProducer(qu).send(m);
-            r = (BytesMessage) s.createConsumer(qu).receive(5000);
+            r = (BytesMessage) s.createConsumer(qu).receive(WAIT_MS);
             tell("" + r.getBodyLength());
         });
 
@@ -112,7 +112,7 @@ final class JmsMessages extends JmsChecks {
             ActiveMQSession s = (ActiveMQSession) c.createSession(false, 1);
             Queue qu = s.createQueue(name("blob"));
             s.createProducer(qu).send(s.createBlobMessage(new java.net.URL("http://127.0.0.1/x")));
-            BlobMessage b = (BlobMessage) s.createConsumer(qu).receive(3000);
+            BlobMessage b = (BlobMessage) s.createConsumer(qu).receive(WAIT_MS);
             tell(b.getURL().toString() + " " + b.getMimeType());
         });
 
@@ -127,8 +127,8 @@ final class JmsMessages extends JmsChecks {
                 p.send(m);
             }
             MessageConsumer k = s.createConsumer(qu, "i >= 4");
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             tell(show(k.receive(300)));
             try {
                 s.createConsumer(qu, "i >=");
@@ -137,7 +137,7 @@ final class JmsMessages extends JmsChecks {
                 tell(e.getClass().getName());
             }
             MessageConsumer k2 = s.createConsumer(qu);
-            tell(show(k2.receive(3000)));
+            tell(show(k2.receive(WAIT_MS)));
         });
 
         checks.put("topics", () -> {
@@ -148,14 +148,14 @@ final class JmsMessages extends JmsChecks {
             MessageConsumer b = s.createConsumer(t, null, true);
             MessageConsumer w = s.createConsumer(s.createTopic(t.getTopicName().substring(0, 2) + ".*"));
             sendN(s, t, 2);
-            tell(show(a.receive(3000)));
-            tell(show(a.receive(3000)));
+            tell(show(a.receive(WAIT_MS)));
+            tell(show(a.receive(WAIT_MS)));
             tell("nolocal " + show(b.receive(300)));
-            tell("wild " + show(w.receive(3000)));
+            tell("wild " + show(w.receive(WAIT_MS)));
             ActiveMQConnection c2 = started();
             Session s2 = c2.createSession(false, 1);
             sendN(s2, t, 1);
-            tell("nolocal " + show(b.receive(3000)));
+            tell("nolocal " + show(b.receive(WAIT_MS)));
         });
 
         checks.put("composite", () -> {
@@ -166,11 +166,11 @@ final class JmsMessages extends JmsChecks {
             sendN(s, s.createQueue(n + ".A," + n + ".B,topic://" + n + ".T"), 2);
             for (String e : List.of(".A", ".B")) {
                 MessageConsumer k = s.createConsumer(s.createQueue(n + e));
-                Message m = k.receive(3000);
+                Message m = k.receive(WAIT_MS);
                 tell(show(m) + " " + whereTo(m).replace(n, "N"));
-                tell(show(k.receive(3000)));
+                tell(show(k.receive(WAIT_MS)));
             }
-            tell(show(t.receive(3000)));
+            tell(show(t.receive(WAIT_MS)));
             sendN(s, s.createQueue(n + ".C," + n + ".D"), 2);
             MessageConsumer k = s.createConsumer(s.createQueue(n + ".C," + n + ".D"));
             int i = 0;
@@ -186,9 +186,9 @@ final class JmsMessages extends JmsChecks {
             MessageConsumer v1 = s.createConsumer(s.createQueue("Consumer.A.VirtualTopic." + n));
             MessageConsumer v2 = s.createConsumer(s.createQueue("Consumer.B.VirtualTopic." + n));
             sendN(s, s.createTopic("VirtualTopic." + n), 1);
-            Message m = v1.receive(3000);
+            Message m = v1.receive(WAIT_MS);
             tell(show(m) + " " + whereTo(m).replace(n, "N"));
-            tell(show(v2.receive(3000)));
+            tell(show(v2.receive(WAIT_MS)));
         });
 
         checks.put("wildcard consumer", () -> {
@@ -197,10 +197,10 @@ final class JmsMessages extends JmsChecks {
             String n = name("wc");
             sendN(s, s.createQueue(n + ".a"), 2);
             MessageConsumer k = s.createConsumer(s.createQueue(n + ".*"));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             sendN(s, s.createQueue(n + ".b"), 1);
-            tell(show(k.receive(3000)));
-            Message m = k.receive(3000);
+            tell(show(k.receive(WAIT_MS)));
+            Message m = k.receive(WAIT_MS);
             tell(show(m) + " " + m.getJMSDestination().toString().replace(n, "N"));
             m.acknowledge();
             k.close();
@@ -243,17 +243,17 @@ final class JmsMessages extends JmsChecks {
             m.setStringProperty("JMSXGroupID", "G");
             m.setIntProperty("JMSXGroupSeq", 1);
             p.send(m);
-            tell(show(a.receive(3000)));
+            tell(show(a.receive(WAIT_MS)));
             MessageConsumer b = s2.createConsumer(qu);
             m = ps.createTextMessage("2");
             m.setStringProperty("JMSXGroupID", "G");
             p.send(m);
-            tell(show(a.receive(3000)) + "|" + show(b.receive(300)));
+            tell(show(a.receive(WAIT_MS)) + "|" + show(b.receive(300)));
             a.close();
             m = ps.createTextMessage("3");
             m.setStringProperty("JMSXGroupID", "G");
             p.send(m);
-            tell(show(b.receive(3000)));
+            tell(show(b.receive(WAIT_MS)));
         });
 
         checks.put("exclusive priority", () -> {
@@ -313,7 +313,7 @@ final class JmsMessages extends JmsChecks {
             s.createProducer(qu).send(m);
             MessageConsumer k = s.createConsumer(qu);
             tell(show(k.receive(300)));
-            m = k.receive(5000);
+            m = k.receive(WAIT_MS);
             long ms = (System.nanoTime()-t)/1000000;
             tell(show(m) + " " + (ms >= 650));
             TreeSet<String> names = new TreeSet<>();
@@ -333,7 +333,7 @@ final class JmsMessages extends JmsChecks {
             p.send(s.createTextMessage("long"));
             Thread.sleep(500);
             MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             p.setTimeToLive(300);
             p.send(s.createTextMessage("prefetched"));
             Thread.sleep(600);
@@ -366,7 +366,7 @@ final class JmsMessages extends JmsChecks {
                 MessageConsumer k = s.createConsumer(qu);
                 int n = 0;
                 Message m, l = null;
-                while ((m = k.receive(n < 200 ? 3000 : 200)) != null) {
+                while ((m = k.receive(n < 200 ? WAIT_MS : 200)) != null) {
                     n++;
                     l = m;
                 }

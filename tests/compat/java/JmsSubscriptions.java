@@ -37,10 +37,10 @@ final class JmsSubscriptions extends JmsChecks {
                 tellError("twice", e);
             }
             sendN(s, t, 3);
-            Message m = d.receive(3000);
+            Message m = d.receive(WAIT_MS);
             tell(show(m));
             m.acknowledge();
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             try {
                 s.unsubscribe("sub");
                 tell("no error");
@@ -57,7 +57,7 @@ final class JmsSubscriptions extends JmsChecks {
             c.start();
             s = c.createSession(false, 1);
             d = s.createDurableSubscriber(t, "sub");
-            for (int i = 0; i < 4; i++) tell(show(d.receive(i < 3 ? 3000 : 300)));
+            for (int i = 0; i < 4; i++) tell(show(d.receive(i < 3 ? WAIT_MS : 300)));
             d.close();
             s.unsubscribe("sub");
             try {
@@ -76,14 +76,14 @@ final class JmsSubscriptions extends JmsChecks {
             Message xm = s.createTextMessage("x");
             xm.setIntProperty("x", 1);
             p.send(xm);
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             d.close();
             s.unsubscribe("sub");
             d = s.createDurableSubscriber(t, "nl", null, true);
             sendN(s, t, 1);
             tell(show(d.receive(300)));
             sendN(o.createSession(false, 1), t, 1);
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             d.close();
             s.unsubscribe("nl");
             try {
@@ -106,15 +106,15 @@ final class JmsSubscriptions extends JmsChecks {
             TopicSubscriber d = s.createDurableSubscriber(t,"a"), e = s.createDurableSubscriber(t,"b");
             sendN(s, t, 3);
             s.commit();
-            for (int i = 0; i < 3; i++) tell(show(d.receive(3000)));
+            for (int i = 0; i < 3; i++) tell(show(d.receive(WAIT_MS)));
             s.rollback();
-            for (int i = 0; i < 3; i++) tell(show(d.receive(3000)));
-            tell(show(e.receive(3000)));
+            for (int i = 0; i < 3; i++) tell(show(d.receive(WAIT_MS)));
+            tell(show(e.receive(WAIT_MS)));
             s.commit();
             e.close();
             e = s.createDurableSubscriber(t,"b");
-            tell(show(e.receive(3000)));
-            tell(show(e.receive(3000)));
+            tell(show(e.receive(WAIT_MS)));
+            tell(show(e.receive(WAIT_MS)));
             tell(show(e.receive(300)));
             s.commit();
             d.close();
@@ -128,7 +128,7 @@ final class JmsSubscriptions extends JmsChecks {
             tell(show(d.receive(300)));
             sendN(s, t2, 1);
             s.commit();
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             s.commit();
             d.close();
             e.close();
@@ -145,14 +145,14 @@ final class JmsSubscriptions extends JmsChecks {
             TopicSubscriber d = s.createDurableSubscriber(s.createTopic(n + ".>"), "w");
             sendN(s, s.createTopic(n + ".a"), 1);
             sendN(s, s.createTopic(n + ".b.c"), 1);
-            Message m = d.receive(3000);
+            Message m = d.receive(WAIT_MS);
             tell(show(m) + " " + m.getJMSDestination().toString().replace(n,"N"));
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             d.close();
             sendN(s, s.createTopic(n + ".a"), 1);
             sendN(s, s.createTopic(n + ".new"), 1);
             d = s.createDurableSubscriber(s.createTopic(n + ".>"), "w");
-            tell(show(d.receive(3000)));
+            tell(show(d.receive(WAIT_MS)));
             tell(show(d.receive(1500)));
             d.close();
             s.unsubscribe("w");
@@ -224,7 +224,7 @@ final class JmsSubscriptions extends JmsChecks {
             b = s.createBrowser(s.createQueue(name("empty")));
             tell("" + b.getEnumeration().hasMoreElements());
             MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
         });
 
         checks.put("browse while consuming", () -> {
@@ -233,8 +233,8 @@ final class JmsSubscriptions extends JmsChecks {
             Queue qu = s.createQueue(name("bwc"));
             sendN(s, qu, 5);
             MessageConsumer k = s.createConsumer(qu);
-            k.receive(3000);
-            k.receive(3000);
+            k.receive(WAIT_MS);
+            k.receive(WAIT_MS);
             Session b = c.createSession(false, 1);
             QueueBrowser br = b.createBrowser(qu);
             int n = 0;
@@ -321,7 +321,7 @@ final class JmsSubscriptions extends JmsChecks {
             sendN(s, qu, 1);
             tell(show(k.receive(300)));
             c.start();
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
         });
 
         checks.put("timeouts", () -> {

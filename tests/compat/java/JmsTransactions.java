@@ -28,13 +28,13 @@ final class JmsTransactions extends JmsChecks {
             sendN(s, qu, 3);
             s.commit();
             MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             sendN(s, q2, 1);
             s.rollback();
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             s.commit();
             tell(show(k.receive(300)));
             MessageConsumer k2 = s.createConsumer(q2);
@@ -56,28 +56,28 @@ final class JmsTransactions extends JmsChecks {
             sendN(s, qu, 4);
             s.commit();
             MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             k.close();
             s.rollback();
             k = s.createConsumer(qu);
-            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? 3000 : 300)));
+            for (int i = 0; i < 5; i++) tell(show(k.receive(i < 4 ? WAIT_MS : 300)));
             k.close();
             s.commit();
             k = s.createConsumer(qu);
             tell(show(k.receive(300)));
             sendN(s, qu, 3);
             s.commit();
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
             s.close();
             s = c.createSession(true, 0);
             k = s.createConsumer(qu);
-            for (int i = 0; i < 3; i++) tell(show(k.receive(3000)));
+            for (int i = 0; i < 3; i++) tell(show(k.receive(WAIT_MS)));
             c.close();
             c = started();
             s = c.createSession(false, 1);
             k = s.createConsumer(qu);
-            for (int i = 0; i < 4; i++) tell(show(k.receive(i < 3 ? 3000 : 300)));
+            for (int i = 0; i < 4; i++) tell(show(k.receive(i < 3 ? WAIT_MS : 300)));
         });
 
         checks.put("two consumers rollback", () -> {
@@ -90,18 +90,18 @@ final class JmsTransactions extends JmsChecks {
             s.commit();
             MessageConsumer a = s.createConsumer(qu), b = s.createConsumer(qu);
             TreeSet<String> t = new TreeSet<>();
-            t.add(show(a.receive(3000)).replaceAll("m[0-9]", "m?"));
-            t.add(show(b.receive(3000)).replaceAll("m[0-9]", "m?"));
+            t.add(show(a.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
+            t.add(show(b.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
             tell(t.toString());
             s.rollback();
             t.clear();
-            t.add(show(a.receive(3000)).replaceAll("m[0-9]", "m?"));
-            t.add(show(b.receive(3000)).replaceAll("m[0-9]", "m?"));
+            t.add(show(a.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
+            t.add(show(b.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
             tell(t.toString());
             s.commit();
             t.clear();
-            t.add(show(a.receive(3000)).replaceAll("m[0-9]", "m?"));
-            t.add(show(b.receive(3000)).replaceAll("m[0-9]", "m?"));
+            t.add(show(a.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
+            t.add(show(b.receive(WAIT_MS)).replaceAll("m[0-9]", "m?"));
             tell(t.toString());
             s.commit();
             tell(show(a.receive(300)));
@@ -117,23 +117,23 @@ final class JmsTransactions extends JmsChecks {
             sendN(s, t, 2);
             tell(show(k.receive(300)));
             s.commit();
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             s.rollback();
-            tell(show(k.receive(3000)));
-            tell(show(k.receive(3000)));
+            tell(show(k.receive(WAIT_MS)));
+            tell(show(k.receive(WAIT_MS)));
             s.commit();
             tell(show(k.receive(300)));
             Session ca = c.createSession(false, 2);
             MessageConsumer k2 = ca.createConsumer(t);
             sendN(ca, t, 3);
-            tell(show(k2.receive(3000)));
+            tell(show(k2.receive(WAIT_MS)));
             ca.recover();
-            tell(show(k2.receive(3000)));
-            Message m = k2.receive(3000);
+            tell(show(k2.receive(WAIT_MS)));
+            Message m = k2.receive(WAIT_MS);
             tell(show(m));
             m.acknowledge();
-            tell(show(k2.receive(3000)));
+            tell(show(k2.receive(WAIT_MS)));
         });
 
         checks.put("concurrent sessions", () -> {
@@ -178,7 +178,7 @@ final class JmsTransactions extends JmsChecks {
             boolean ok = true;
             for (int r = 0; r < 2; r++) {
                 for (int i = 0; i < 150; i++) {
-                    TextMessage m = (TextMessage) k.receive(3000);
+                    TextMessage m = (TextMessage) k.receive(WAIT_MS);
                     if (!m.getText().equals("m" + i)) ok = false;
                 }
                 if (r == 0) s.rollback();
@@ -196,11 +196,11 @@ final class JmsTransactions extends JmsChecks {
             s.commit();
             MessageConsumer k = s.createConsumer(qu);
             int n = 0;
-            while (k.receive(n < 20 ? 3000 : 300) != null) n++;
+            while (k.receive(n < 20 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             s.rollback();
             n = 0;
-            while (k.receive(n < 20 ? 3000 : 300) != null) n++;
+            while (k.receive(n < 20 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             s.commit();
             Session s2 = c.createSession(false, Session.CLIENT_ACKNOWLEDGE);
@@ -209,7 +209,7 @@ final class JmsTransactions extends JmsChecks {
             k.close();
             n = 0;
             Message last = null, m;
-            while ((m = k2.receive(n < 5 ? 3000 : 300)) != null) {
+            while ((m = k2.receive(n < 5 ? WAIT_MS : 300)) != null) {
                 n++;
                 last = m;
             }

@@ -32,13 +32,16 @@ __all__ = ["ClientHost"]
 class ClientHost(RegionHost, Protocol):
     """A running broker, as its clients see it; `jdbcstore.broker.broker` says more."""
 
-    is_crowded: bool
     #: Clients by the client id that they asked for; no two may have the same.
     client_ids: dict[str, Contender]
     #: Clients by the connection id that they have chosen themselves.
     connection_ids: dict[str, Contender]
     #: What the ids of connections begin with that the broker has chosen.
     id_stem: str
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are as many queues and topics as clients may have."""
 
     @property
     def authentication(self) -> Authentication | None:

@@ -17,6 +17,9 @@ class SubscriptionKey:
     client_id: str
     subscription_name: str
 
+    def __str__(self) -> str:
+        return f"{self.subscription_name!r} of client {self.client_id!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionInfo:

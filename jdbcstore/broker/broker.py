@@ -12,14 +12,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Set
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from jdbcstore.addresses import client_url, parse_listeners
 from jdbcstore.broker.advisories import Advisories
 from jdbcstore.broker.blocking_calls import BlockingCalls
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.dead_letter import DeadLetters
-from jdbcstore.broker.delivery import Answer
+from jdbcstore.broker.destination_map import DestinationMap
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.expiry import ExpirySweep
@@ -34,9 +34,8 @@ from jdbcstore.broker.mastership import Mastership
 from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
-from jdbcstore.broker.pauses import PAUSES, Pauses
+from jdbcstore.broker.pauses import Pauses
 from jdbcstore.broker.producers import Producers
-from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.reader import Reader
 from jdbcstore.broker.redeliveries import Redeliveries
 from jdbcstore.broker.router import Router
@@ -49,7 +48,6 @@ from jdbcstore.broker.slices import Slices
 from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
-from jdbcstore.broker.topic import Topic
 from jdbcstore.broker.tracing import Tracing
 from jdbcstore.broker.turns import Turns
 from jdbcstore.broker.virtual_topics import VirtualTopics
@@ -59,10 +57,8 @@ from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import Topic as TopicName
 from jdbcstore.errors import (
     ConfigurationError,
-    JdbcStoreError,
     LockError,
     OutcomeUnknown,
-    ProtocolError,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -80,9 +76,6 @@ if TYPE_CHECKING:
     from jdbcstore.broker.client import Client
 
 __all__ = ["Broker", "Companion"]
-
-#: How often destinations that nobody uses are looked for when there are too many.
-_TIDY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +125,6 @@ class Broker:
         self.authentication = authentication or authentication_of(self.options)
         if authorization is not None and self.authentication is None:
             raise ConfigurationError("authorisation needs users: set users or users_file")
-        self.authorization = None if authorization is None else Authorization(authorization, self._is_there)
         policies = tuple(policies)
         self._policies = PolicyMap(policies, default_policy(self.options))
         self._redelivery_policies = PolicyMap(redelivery_policies, RedeliveryPolicy())
@@ -150,8 +142,6 @@ class Broker:
         self.statistics = Statistics(self)
         self.count_producers = self.advisories.count_producers
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
-        self.queues: dict[Destination, Queue] = {}
-        self.topics: dict[Destination, Topic] = {}
         self.clients: set[Client] = set()
         #: Clients by the client id that they asked for; no two may have the same.
         self.client_ids: dict[str, Contender] = {}
@@ -166,14 +156,9 @@ class Broker:
         self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
         #: Who may not send at the moment.
         self.gate = Gate()
-        #: Destinations that an operator wants to be there although nobody uses them.
-        self.pinned: set[Destination] = set()
         #: Destinations that an operator has paused.
         self.pauses = Pauses(self)
         self.is_running = False
-        #: Whether there are as many queues and topics as clients may have.
-        self.is_crowded = False
-        self._tidied_s = 0.0
         self.loop: asyncio.AbstractEventLoop
         self.completions: CompletionBridge
         #: What takes long, for one client or for all.
@@ -193,6 +178,15 @@ class Broker:
         self._memberships = Memberships(self)
         self.subscribing, self.unsubscribing = self._memberships.subscribing, self._memberships.unsubscribing
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
+        self._destinations = there = DestinationMap(self, self._memberships)
+        self.authorization = None if authorization is None else Authorization(authorization, there.is_there)
+        self.queues, self.topics, self.pinned = there.queues, there.topics, there.pinned
+        self.queue, self.add_queue, self.remove_queue = there.queue, there.add_queue, there.remove_queue
+        self.topic, self.opening, self.has_to_open = there.topic, there.opening, there.has_to_open
+        self.remove_topic, self.remove_destination = there.remove_topic, there.remove_destination
+        self.add_temporary, self.knows_temporary = there.add_temporary, there.knows_temporary
+        self.remove_temporary, self.check_room_for = there.remove_temporary, there.check_room_for
+        self.has_consumers, self.count_consumers = there.has_consumers, there.count_consumers
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
         self.in_doubt = InDoubt(self, router)
@@ -208,7 +202,6 @@ class Broker:
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
         self.turn, self.say_everything = turns.turn, turns.say_everything
-        self._temporary: set[Destination] = set()
         self._connections = self._delivery_stems = 0
         #: What the ids of connections begin with.
         self.id_stem = ""
@@ -430,119 +423,14 @@ class Broker:
         """How often messages of this destination are delivered again, and when."""
         return self._redelivery_policies.find(destination)
 
-    def queue(self, destination: Destination) -> Queue:
-        """The queue of this name, made at the first use."""
-        queue = self.queues.get(destination)
-        if queue is None:
-            queue = self.add_queue(destination)
-            if self.virtual_topics.feeds(destination):
-                self.queue_store(self.adapter, destination)  # remembers the queue from now on
-            self._memberships.queue_appeared(queue)
-        return queue
-
-    def add_queue(self, destination: Destination) -> Queue:
-        """A queue of this name that is not there yet.
-
-        Raises:
-            ProtocolError: the broker needs it for itself.
-        """
-        if destination == PAUSES:
-            raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
-        queue = self.queues[destination] = Queue(self, destination)
-        self._count_destinations()
-        self.advisories.destination_added(destination)
-        if self.authorization is not None:
-            self.authorization.appeared((destination,))
-        self.virtual_topics.appeared(destination)
-        return queue
-
-    def topic(self, destination: Destination) -> Topic:
-        """The topic of this name, made at the first use. Where very many wait for it: see `opening`."""
-        topic = self.topics.get(destination)
-        if topic is None:
-            topic = self._add_topic(destination)
-        while topic.opening is not None:
-            topic.open_further()
-        return topic
-
-    def opening(self, destination: Destination) -> Iterator[None]:
-        """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
-        topic = self.topics.get(destination) or self._add_topic(destination)
-        while topic.open_further():
-            yield
-
-    def has_to_open(self, destination: Destination) -> bool:
-        """Whether a topic is not there yet, and what `topic` does then belongs into slices."""
-        topic = self.topics.get(destination)
-        if topic is not None:
-            return topic.opening is not None
-        return self._memberships.awaits(destination) or self.durables.awaits(destination)
-
-    def _add_topic(self, destination: Destination) -> Topic:
-        topic = self.topics[destination] = Topic(self, destination)
-        self._count_destinations()
-        if self.authorization is not None:
-            self.authorization.appeared((destination,))
-        durable = () if destination.is_temporary else self.durables.appearing(topic)
-        topic.opening = chain(durable, self._memberships.topic_appearing(topic))
-        self.advisories.destination_added(destination)
-        return topic
-
-    def check_room_for(self, destination: Destination) -> None:
-        """A client wants to use a destination, which is made if it is not there.
-
-        Raises:
-            ProtocolError: there are as many as there may be, and all of them are in use.
-        """
-        if not self.is_crowded or self._is_there(destination) or destination.is_wildcard:
-            return
-        now_s = self.loop.time()
-        if now_s - self._tidied_s > _TIDY_S:
-            self._tidied_s = now_s
-            self.slices.run(self._forgetting_idle(-1.0))
-        if self.is_crowded:
-            raise ProtocolError(
-                f"There is no room for {destination}: destinations_max is {self.options.destinations_max}, and all"
-                " queues and topics are in use. Unsubscribe from one, or try again later"
-            )
-
-    def _count_destinations(self) -> None:
-        self.is_crowded = len(self.queues) + len(self.topics) - len(self._temporary) >= self.options.destinations_max
-
-    def _is_there(self, destination: Destination) -> bool:
-        return destination in self.queues or destination in self.topics
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are as many queues and topics as clients may have."""
+        return self._destinations.is_crowded
 
     def _users_changed(self) -> None:
         for client in list(self.clients):
             client.renew_access()
-
-    def add_temporary(self, destination: Destination, connection_id: str) -> None:
-        """A connection has a new temporary destination."""
-        self._temporary.add(destination)
-        self.advisories.temporary_added(destination, connection_id)
-
-    def knows_temporary(self, destination: Destination) -> bool:
-        """Whether a temporary destination's connection is still there."""
-        return destination in self._temporary
-
-    def has_consumers(self, destination: Destination) -> bool:
-        """Whether anybody is subscribed to a destination."""
-        if destination.is_queue:
-            queue = self.queues.get(destination)
-            return queue is not None and queue.has_consumers
-        topic = self.topics.get(destination)
-        return topic is not None and bool(topic.consumers or topic.subscriptions)
-
-    def count_consumers(self, destination: Destination) -> int:
-        """How many consumers what this means has."""
-        count = 0
-        for element in destination.elements():
-            for found in [element] if not element.is_wildcard else self.covered(element):
-                queue = None if found is None else self.queues.get(found)
-                topic = None if found is None else self.topics.get(found)
-                count += 0 if queue is None else len(queue.consumers)
-                count += 0 if topic is None else len(topic.consumers) + len(topic.durable)
-        return count
 
     @property
     def origin_url(self) -> str:
@@ -552,56 +440,6 @@ class Broker:
             return ""
         ports = [port for _, port in service.server.addresses]
         return client_url(parse_listeners(self.options.bind), ports, socket.gethostname())
-
-    def remove_destination(self, destination: Destination, answer: Answer) -> None:
-        """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
-
-        Raises:
-            ProtocolError: somebody is subscribed to it.
-        """
-        topic = self.topics.get(destination)
-        if self.has_consumers(destination) or (topic is not None and topic.durable):
-            raise ProtocolError(f"Destination: {destination} still has an active subscription")
-        if not destination.is_queue:
-            answer(None)
-            return
-        queue = self.queue(destination)
-
-        def purged(error: BaseException | None) -> None:
-            if error is None and queue.idle and self.queues.get(destination) is queue:
-                del self.queues[destination]
-                self._count_destinations()
-                self.advisories.destination_removed(destination)
-            if error is not None or not self.virtual_topics.remove(destination):
-                answer(error)
-                return
-            forgotten = self.adapter.remove_destination(QueueName.decoded(destination.physical_name))
-            self.completions.expect(forgotten, lambda _, failure: answer(failure), None)
-
-        queue.purge(purged)
-
-    def remove_temporary(self, destination: Destination) -> None:
-        """Forget a temporary destination with everything in it."""
-        self._temporary.discard(destination)
-        self.advisories.temporary_removed(destination)
-        queue = self.queues.pop(destination, None)
-        if queue is not None:
-            queue.delete()
-        self.topics.pop(destination, None)
-        self._count_destinations()
-
-    def remove_queue(self, destination: Destination) -> None:
-        """Forget a queue that nobody uses, and that nothing is in."""
-        if self.queues.pop(destination, None) is not None:
-            self._let_go_of_store(destination)
-        self._count_destinations()
-
-    def remove_topic(self, destination: Destination) -> None:
-        """Forget a topic that nobody subscribes to."""
-        topic = self.topics.pop(destination, None)
-        if topic is not None:
-            topic.let_go()
-        self._count_destinations()
 
     # -- housekeeping -----------------------------------------------------------------------------------------
 
@@ -624,47 +462,7 @@ class Broker:
     def _sweep(self) -> Iterator[None]:
         self._spool.tend(lambda: chain(self.queues.values(), self.durables.queues()))
         yield from self.producers.sweeping()
-        yield from self._forgetting_idle(self.options.idle_queue_timeout_s)
-
-    def _forgetting_idle(self, timeout_s: float) -> Iterator[None]:
-        now_s = self.loop.time()
-        for name, queue in list(self.queues.items()):
-            if not queue.idle:
-                queue.last_used_s = now_s
-            elif (
-                now_s - queue.last_used_s > timeout_s
-                and not name.is_temporary
-                and not self.virtual_topics.feeds(name)
-                and name not in self.pinned
-                and self.queues.get(name) is queue
-            ):
-                del self.queues[name]
-                self._let_go_of_store(name)
-                self.advisories.destination_removed(name)
-                self._count_destinations()  # who wants room has it with the first, not when all have been looked at
-            yield
-        for name, topic in list(self.topics.items()):
-            if topic.is_used:
-                topic.last_used_s = now_s
-            elif (
-                now_s - topic.last_used_s > timeout_s
-                and not name.is_temporary
-                and name not in self.pinned
-                and self.topics.get(name) is topic
-            ):
-                del self.topics[name]
-                topic.let_go()
-                self.advisories.destination_removed(name)
-                self._count_destinations()
-            yield
-
-    def _let_go_of_store(self, name: Destination) -> None:
-        queue = QueueName.decoded(name.physical_name)
-        try:
-            self.adapter.remove_queue_message_store(queue)
-            self._spool.forget(queue)
-        except JdbcStoreError as error:
-            log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
+        yield from self._destinations.forgetting_idle(self.options.idle_queue_timeout_s)
 
 
 def now_ms() -> int:

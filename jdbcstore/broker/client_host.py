@@ -33,7 +33,6 @@ __all__ = ["ClientHost"]
 class ClientHost(RegionHost, Protocol):
     """A running broker, as its clients see it; `jdbcstore.broker.broker` says more."""
 
-    is_crowded: bool
     #: Clients by the client id that they asked for; no two may have the same.
     client_ids: dict[str, Contender]
     #: Clients by the connection id that they have chosen themselves.
@@ -47,6 +46,10 @@ class ClientHost(RegionHost, Protocol):
 
     def distrust(self) -> None:
         """The trust in the lease has run out: serve nobody."""
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are as many queues and topics as clients may have."""
 
     @property
     def authentication(self) -> Authentication | None:

@@ -140,4 +140,4 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigurationError("bytes have to be in base64") from None
+        raise ConfigurationError(f"stored bytes have to be in base64, got {text[:50]!r}") from None

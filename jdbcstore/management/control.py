@@ -102,7 +102,7 @@ class Control(Access):
         self._check_all("disconnect a client")
         client = next((one for one in self._broker.clients if one.connection_id == connection_id), None)
         if client is None:
-            raise ConfigurationError(f"there is no connection {connection_id}")
+            raise ConfigurationError(f"there is no connection {connection_id} (any more): 'connections' lists them")
 
         async def disconnecting() -> None:
             client.disconnect("An operator has ended this connection", reason=f"operator {self.rights.name}")

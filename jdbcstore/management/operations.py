@@ -179,7 +179,7 @@ class Operations:
         """One of them. Raises ConfigurationError if it is not known."""
         operation = self._known.get(operation_id)
         if operation is None:
-            raise ConfigurationError(f"there is no operation {operation_id}")
+            raise ConfigurationError(f"there is no operation {operation_id} (any more): 'operations' lists them")
         return operation
 
     def all(self) -> Sequence[Operation]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from jdbcstore.errors import OutcomeUnknown, StoreError, UnknownTransaction
 from jdbcstore.identifiers import MessageId, TransactionId, XATransactionId
@@ -25,7 +25,20 @@ from jdbcstore.store.contract import (
 )
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["BufferedTransaction", "BufferedTransactionStore"]
+__all__ = ["BufferedTransaction", "BufferedTransactionStore", "OwnStores"]
+
+S_co = TypeVar("S_co", bound=MessageStore, covariant=True)
+T_co = TypeVar("T_co", bound=TopicMessageStore, covariant=True)
+
+
+class OwnStores(Protocol[S_co, T_co]):
+    """Whose message stores a transaction may name: an adapter that is open."""
+
+    def own(self, store: MessageStore) -> S_co:
+        """A store that was made here and is open. Raises `StoreError` when it is another."""
+
+    def own_topic(self, store: TopicMessageStore) -> T_co:
+        """The same, of a topic."""
 
 
 class BufferedTransaction(Transaction):

@@ -218,7 +218,7 @@ def test_what_its_destination_refuses_is_answered_and_counted_no_more(
     monkeypatch: pytest.MonkeyPatch,
     copies: int,
 ) -> None:
-    def refuse(self: Broker, destination: Destination) -> None:
+    def refuse(destination: Destination) -> None:
         raise StoreError("it cannot be had")
 
     address = start_broker()
@@ -226,7 +226,7 @@ def test_what_its_destination_refuses_is_answered_and_counted_no_more(
     for number in range(copies):
         open_client(address).subscribe(f"/queue/Consumer.{number}.VirtualTopic.T")
     client = open_client(address)
-    monkeypatch.setattr(Broker, "topic", refuse)
+    monkeypatch.setattr(brokers[0], "topic", refuse)
     assert "it cannot be had" in client.request("SEND", {"destination": name}, "x").headers["message"]
     assert brokers[0].memory.uncommitted == 0
     client.done("DISCONNECT")

@@ -20,9 +20,10 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.repair import repair
 from jdbcstore.testing.messages import text_message
 from tests.power.recording import Recorder
+from tests.power.search import FAST
 from tests.power.states import State, states
 from tests.power.trace import Trace
-from tests.unit.kahadb.test_kahadb_power import FAST, PRODUCER, Case, Session, foreign, opened, short, watched_index
+from tests.unit.kahadb.test_kahadb_power import PRODUCER, Case, Session, foreign, opened, short, watched_index
 
 CASE: Final = Case(short, KahaDBOptions(virtual_topic_consumers=""))
 SMALL: Final = KahaDBOptions(journal_max_file_length_bytes=2048, preallocation_scope="NONE")

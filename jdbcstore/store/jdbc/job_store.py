@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, text
 
-from jdbcstore.errors import CodecError, MessageTooLarge, SchemaMismatch, StoreError
+from jdbcstore.errors import CodecError, SchemaMismatch, StoreError
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jdbc.rows import Change, Trace
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.message_checks import require_size
 
 __all__ = ["JdbcJobStore"]
 
@@ -84,9 +85,8 @@ class JdbcJobStore(JobStore):
         for what, words in (("job id", job.job_id), ("cron entry", job.cron)):
             if len(words) > _WORDS_MAX or "\0" in words:
                 raise StoreError(f"the {what} has {len(words)} characters, its column takes {_WORDS_MAX}")
-        blob, bytes_max = marshal(job.message), self._adapter.dialect.message_bytes_max
-        if len(blob) > bytes_max:
-            raise MessageTooLarge(f"the message takes {len(blob)} bytes, this store takes {bytes_max} at most")
+        blob = marshal(job.message)
+        require_size(blob, self._adapter.dialect.message_bytes_max)
         return job.job_id, job.due_ms, job.delay_ms, job.period_ms, job.repeat, job.cron, blob
 
     def remove_job(self, job_id: str) -> Completion[None]:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from sqlalchemy import Connection, bindparam, text
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import MessageId, ProducerId, told_apart
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal, unmarshal_message
@@ -26,6 +26,7 @@ from jdbcstore.store.jdbc.rows import Container, MessageKey, MessageRow, Purge
 from jdbcstore.store.jdbc.store_host import StoreHost
 from jdbcstore.store.jdbc.topic_work import TopicWork
 from jdbcstore.store.jdbc.writes import Write
+from jdbcstore.store.message_checks import require_id, require_size
 
 __all__ = ["JdbcMessageStore", "PageRow", "PreparedRow", "Reach", "producer_text"]
 
@@ -114,9 +115,7 @@ class JdbcMessageStore(MessageStore):
 
     def number(self, message: Message) -> MessageId:
         """Give a message its number. The caller holds the adapter's `order` until it is submitted, if it is."""
-        message_id = message.message_id
-        if message_id is None or message_id.producer_id is None:
-            raise StoreError("a message needs a message id with a producer id before it can be stored")
+        message_id = require_id(message)
         message_id.broker_sequence_id = self._adapter.next_sequence()
         return message_id
 
@@ -170,8 +169,7 @@ class JdbcMessageStore(MessageStore):
         )
 
     def _check_length(self, blob: bytes) -> None:
-        if len(blob) > (bytes_max := self._adapter.dialect.message_bytes_max):
-            raise MessageTooLarge(f"the message takes {len(blob)} bytes, this store takes {bytes_max} at most")
+        require_size(blob, self._adapter.dialect.message_bytes_max)
 
     def _level_of(self, message: Message) -> int:
         return min(max(message.priority, 0), PRIORITY_LEVELS - 1) if self.prioritized else 0

@@ -175,9 +175,7 @@ class JdbcTopicMessageStore(JdbcMessageStore, TopicMessageStore):
         self._adapter.require_open()
         found = self._topic.by_key.get(key)
         if found is None:
-            raise StoreError(
-                f"{self.destination} has no durable subscription {key.subscription_name!r} of client {key.client_id!r}"
-            )
+            raise StoreError(f"{self.destination} has no durable subscription {key}")
         return found
 
     # -- pages ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Protocol
 from jdbcstore.destination import Destination, Topic
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
+from jdbcstore.store.contract import PersistenceAdapter, PreparedTransaction
 from jdbcstore.store.jdbc.messages import JdbcMessageStore
 from jdbcstore.store.jdbc.outcomes import Decide, Prepare
 from jdbcstore.store.jdbc.prepared import AddedRow, Prepared, messages_of
@@ -17,20 +17,14 @@ from jdbcstore.store.jdbc.topic_work import Acknowledge
 from jdbcstore.store.jdbc.topics import JdbcTopicMessageStore
 from jdbcstore.store.jdbc.writes import Write
 from jdbcstore.store.jdbc.xid import check_xid
-from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
+from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore, OwnStores
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["JdbcTransactionStore"]
 
 
-class TransactionHost(StoreHost, Protocol):
+class TransactionHost(StoreHost, OwnStores[JdbcMessageStore, JdbcTopicMessageStore], Protocol):
     """A store that is open, as its transactions see it."""
-
-    def own(self, store: MessageStore) -> JdbcMessageStore:
-        """A store that was made here and is open. Raises `StoreError` when it is another."""
-
-    def own_topic(self, store: TopicMessageStore) -> JdbcTopicMessageStore:
-        """The same, of a topic."""
 
 
 class JdbcTransactionStore(BufferedTransactionStore):

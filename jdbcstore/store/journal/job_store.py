@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from jdbcstore.errors import CodecError, JournalDamaged, MessageTooLarge, StoreError
+from jdbcstore.errors import CodecError, JournalDamaged, StoreError
 from jdbcstore.openwire import marshal, unmarshal_message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.jobs import HELD_MS, JobChange, JobPage, JobPlace, JobStore, ScheduledJob
@@ -15,6 +15,7 @@ from jdbcstore.store.journal.index import JobRow
 from jdbcstore.store.journal.job_changes import JobChanges, RemoveJobs, job_command
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
+from jdbcstore.store.message_checks import require_size
 
 __all__ = ["JournalJobStore"]
 
@@ -44,10 +45,7 @@ class JournalJobStore(JobStore):
     def _payload(self, job: ScheduledJob) -> bytes:
         options = self._adapter.options
         data = marshal(job.message, self._adapter.wire_version)
-        if len(data) > options.message_bytes_max:
-            raise MessageTooLarge(
-                f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
-            )
+        require_size(data, options.message_bytes_max)
         if not -1 <= job.repeat <= _REPEATS_MAX:
             raise StoreError(f"a job cannot be repeated {job.repeat} times")
         self._adapter.format.encode(job_command(job, b""))  # its texts can be written

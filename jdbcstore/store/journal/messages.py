@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from typing import NamedTuple, TypeAlias
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId, told_apart
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
@@ -25,6 +25,7 @@ from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
 from jdbcstore.store.journal.work import Add, Meant, Part, Purge, Remove, Update
 from jdbcstore.store.journal.writes import Write
+from jdbcstore.store.message_checks import require_id, require_size
 
 __all__ = ["JournalMessageStore", "PreparedAdd", "Probe"]
 
@@ -85,15 +86,10 @@ class JournalMessageStore(MessageStore):
 
     def prepare(self, message: Message, xid: XATransactionId | None = None) -> PreparedAdd:
         """The record of a message, and its bytes. Raises `CodecError`, `MessageTooLarge`, `StoreError`."""
-        message_id = message.message_id
-        if message_id is None or message_id.producer_id is None:
-            raise StoreError("a message needs a message id with a producer id before it can be stored")
+        message_id = require_id(message)
         adapter, options = self._adapter, self._adapter.options
         data = adapter.format.marshal(message, self.destination, adapter.wire_version)
-        if len(data) > options.message_bytes_max:
-            raise MessageTooLarge(
-                f"the message takes {len(data)} bytes, this store takes {options.message_bytes_max} at most"
-            )
+        require_size(data, options.message_bytes_max)
         text = adapter.format.message_id(message_id)
         command = AddMessage(xid, self.destination, text, data, message.priority, self.prioritized)
         return PreparedAdd(command, self._adapter.format.encode(command))

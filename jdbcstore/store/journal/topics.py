@@ -113,7 +113,5 @@ class JournalTopicMessageStore(JournalMessageStore, TopicMessageStore):
     def _subscription(self, key: SubscriptionKey) -> KnownSubscription | None:
         """What is in the index of it; None if it is under way."""
         if self.known.asked.get(key) is None:
-            raise StoreError(
-                f"{self.destination} has no durable subscription {key.subscription_name!r} of client {key.client_id!r}"
-            )
+            raise StoreError(f"{self.destination} has no durable subscription {key}")
         return self.known.subscriptions.get(self._adapter.format.subscription_text(key))

@@ -11,26 +11,20 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
+from jdbcstore.store.contract import PersistenceAdapter, PreparedTransaction
 from jdbcstore.store.journal.index import Operation, Row
 from jdbcstore.store.journal.messages import JournalMessageStore
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.store_host import StoreHost
 from jdbcstore.store.journal.topics import JournalTopicMessageStore
 from jdbcstore.store.journal.work import Decide, Meant, PrepareAll
-from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
+from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore, OwnStores
 
 __all__ = ["JournalTransactionStore"]
 
 
-class TransactionHost(StoreHost, Protocol):
+class TransactionHost(StoreHost, OwnStores[JournalMessageStore, JournalTopicMessageStore], Protocol):
     """A store that is open, as its transactions see it."""
-
-    def own(self, store: MessageStore) -> JournalMessageStore:
-        """A store that was made here and is open. Raises `StoreError` when it is another."""
-
-    def own_topic(self, store: TopicMessageStore) -> JournalTopicMessageStore:
-        """The same, of a topic."""
 
 
 class JournalTransactionStore(BufferedTransactionStore):

@@ -68,7 +68,7 @@ def application(desk: Desk, token: str, hosts: str) -> Guard:
     async def face_of(request: Request) -> Management:
         rights = await identities.rights_of(request)
         if rights is None:
-            raise LoginRefused("log in")
+            raise LoginRefused("log in first: with a token (Authorization: Bearer), a login (Basic), or at the console")
         return face.for_whom(rights)
 
     async def exposed(request: Request) -> Response:

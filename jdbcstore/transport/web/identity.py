@@ -110,7 +110,7 @@ class Identities:
             rights = _TOKEN
         else:
             if self._broker.authentication is None:
-                raise LoginRefused("This broker has no users: log in with the token that it has printed at its start")
+                raise LoginRefused("this broker has no users: log in with the token that it has printed at its start")
             grant = await self._login(login, passcode, _address(request))
             rights = self._granted(grant)
         name = secrets.token_urlsafe(32)
@@ -167,7 +167,7 @@ class Identities:
                 decided.set_result(outcome)
 
         if authentication is None:
-            raise LoginRefused("this broker has no users")
+            raise LoginRefused("this broker has no users: log in with the token that it has printed at its start")
         task = authentication.login(Credentials(login, passcode), address, told)
         try:
             outcome = await decided
@@ -188,7 +188,9 @@ class Identities:
                 raise TooManyAttempts("too many wrong tokens came from this address: wait a minute")
             if not hmac.compare_digest(shown.encode(), self._token):
                 attempts.append(now_s)
-                raise LoginRefused("the token is wrong")
+                raise LoginRefused(
+                    "the token is wrong: give that of web_token_file, or the one that was printed at the start"
+                )
         finally:
             if attempts:
                 self._attempts[address] = attempts
@@ -209,7 +211,7 @@ def _basic(shown: str) -> tuple[str, str]:
     try:
         login, _, passcode = base64.b64decode(shown.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise LoginRefused("the header Authorization cannot be read") from error
+        raise LoginRefused("the header Authorization has to be Basic and LOGIN:PASSCODE in base64") from error
     return login, passcode
 
 

@@ -7,13 +7,10 @@ made and opened. That this can fail is shown for each force of the store: withou
 from __future__ import annotations
 
 import errno
-import os
-import random
 import shutil
-import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,8 +30,10 @@ from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
+from tests.power import search
 from tests.power.recording import Killed, Recorder
-from tests.power.states import State, states
+from tests.power.search import FAST
+from tests.power.states import State
 from tests.power.trace import Forced, Noted, Trace, Wrote
 
 SMALL: Final = KahaDBOptions(
@@ -45,8 +44,6 @@ LOOKS_MAX: Final = 60
 PRODUCER: Final = ProducerId("ID:power", 1, 1)
 TOPIC: Final = Topic("T")
 KEY: Final = SubscriptionKey("ann", "news")
-#: In memory, where there is such a place: nothing has to be safe here.
-FAST: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Expected:
@@ -400,32 +397,12 @@ def record(case: Case) -> Trace:
 
 
 def first_loss(trace: Trace, case: Case, sector: int = 512, looks_max: int | None = None) -> tuple[int, str | None]:
-    """How many states were looked at, some by chance if there are too many, and what is wrong with the last."""
-    looked = 0
-    found: Iterable[State] = states(trace, sector=sector, all_subsets=case.all_subsets)
-    if looks_max is not None:
-        everything = list(found)
-        found = random.Random(sector).sample(everything, min(looks_max, len(everything)))
-    with tempfile.TemporaryDirectory(dir=FAST) as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(os, "fdatasync", lambda _: None)
-        for state in found:
-            looked += 1
-            wrong = _wrong(state, Path(place) / str(looked), case)
-            if wrong is not None:
-                return looked, f"after {state.moment} operations: {wrong}; files {sorted(state.files)}"
-    return looked, None
+    """As `tests.power.search.first_loss`."""
 
-
-def _wrong(state: State, folder: Path, case: Case) -> str | None:
-    folder.mkdir()
-    state.write(folder)
-    try:
+    def wrong(state: State, folder: Path) -> str | None:
         return Expected(state.notes).wrong(opened(folder, case))
-    except (JdbcStoreError, OSError, sqlite3.Error, LookupError, ValueError, AssertionError) as error:
-        return f"it does not open: {error!r}"
-    finally:
-        shutil.rmtree(folder)
+
+    return search.first_loss(trace, wrong, sector, case.all_subsets, looks_max)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])

@@ -17,10 +17,11 @@ from jdbcstore.store.journal.kahadb.rebuild import rebuilt
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.store.journal.state import State as Contents
 from tests.power.recording import Recorder
+from tests.power.search import FAST
 from tests.power.states import State, states
 from tests.power.trace import Trace
 from tests.unit.kahadb.journals import write
-from tests.unit.kahadb.test_kahadb_power import FAST, foreign, watched_index
+from tests.unit.kahadb.test_kahadb_power import foreign, watched_index
 from tests.unit.kahadb.test_kahadb_rebuild import SHAPES, outline
 
 OPTIONS: Final = KahaDBOptions(

@@ -6,11 +6,9 @@ As `tests.unit.kahadb.test_kahadb_power`; that this can fail is shown for each f
 from __future__ import annotations
 
 import errno
-import os
-import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,14 +17,15 @@ from typing import Any, Final
 import pytest
 
 from jdbcstore.destination import Queue
-from jdbcstore.errors import JdbcStoreError
 from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.testing.messages import text_message
+from tests.power import search
 from tests.power.recording import Killed, Recorder
-from tests.power.states import State, states
+from tests.power.search import FAST
+from tests.power.states import State
 from tests.power.trace import Trace
-from tests.unit.kahadb.test_kahadb_power import FAST, TOPIC, Expected, Session
+from tests.unit.kahadb.test_kahadb_power import TOPIC, Expected, Session
 
 SMALL: Final = LevelDBOptions(
     journal_max_file_length_bytes=1024, cleanup_interval_ms=0, snapshot_interval_ms=600_000, virtual_topic_consumers=""
@@ -155,32 +154,12 @@ def recorded(name: str) -> Trace:
 
 
 def first_loss(trace: Trace, case: Case, sector: int = 512, looks_max: int | None = None) -> tuple[int, str | None]:
-    """How many states were looked at, some by chance if there are too many, and what is wrong with the last."""
-    looked = 0
-    found: Iterable[State] = states(trace, sector=sector, all_subsets=case.all_subsets)
-    if looks_max is not None:
-        everything = list(found)
-        found = random.Random(sector).sample(everything, min(looks_max, len(everything)))
-    with tempfile.TemporaryDirectory(dir=FAST) as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(os, "fdatasync", lambda _: None)
-        for state in found:
-            looked += 1
-            wrong = _wrong(state, Path(place) / str(looked), case)
-            if wrong is not None:
-                return looked, f"after {state.moment} operations: {wrong}; files {sorted(state.files)}"
-    return looked, None
+    """As `tests.power.search.first_loss`."""
 
-
-def _wrong(state: State, folder: Path, case: Case) -> str | None:
-    folder.mkdir()
-    state.write(folder)
-    try:
+    def wrong(state: State, folder: Path) -> str | None:
         return Expected(state.notes).wrong(opened(folder, case.options))
-    except (JdbcStoreError, OSError, LookupError, ValueError, AssertionError) as error:
-        return f"it does not open: {error!r}"
-    finally:
-        shutil.rmtree(folder)
+
+    return search.first_loss(trace, wrong, sector, case.all_subsets, looks_max)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from jdbcstore.errors import ConfigurationError
+from jdbcstore.option_values import as_boolean as boolean
+from jdbcstore.option_values import as_integer as integer
+from jdbcstore.option_values import as_number as number
+from jdbcstore.option_values import as_size as size
 
 __all__ = [
     "Entry",
@@ -123,47 +125,9 @@ def ignored_all(names: str, why: str) -> dict[str, Entry]:
     return {name: ignored(why, default) for name, _, default in pairs}
 
 
-_BOOLEANS: Final = {
-    "true": True,
-    "on": True,
-    "yes": True,
-    "1": True,
-    "false": False,
-    "off": False,
-    "no": False,
-    "0": False,
-}
-_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([kmg]?)b?\s*", re.IGNORECASE)
-_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
 def text(value: str) -> str:
     """The text itself."""
     return value
-
-
-def boolean(value: str) -> bool:
-    """``true`` or ``false``, and the other words that Spring takes for them."""
-    try:
-        return _BOOLEANS[value.strip().lower()]
-    except KeyError:
-        raise ConfigurationError(f"{value!r} is neither true nor false") from None
-
-
-def integer(value: str) -> int:
-    """A whole number."""
-    try:
-        return int(value.strip())
-    except ValueError:
-        raise ConfigurationError(f"{value!r} is not a whole number") from None
-
-
-def number(value: str) -> float:
-    """A number."""
-    try:
-        return float(value.strip())
-    except ValueError:
-        raise ConfigurationError(f"{value!r} is not a number") from None
 
 
 def seconds(value: str) -> float:
@@ -175,11 +139,3 @@ def positive(value: str) -> int | None:
     """A whole number; None for 0 and less, by which ActiveMQ means that there is no limit."""
     whole = integer(value)
     return whole if whole > 0 else None
-
-
-def size(value: str) -> int:
-    """Bytes: ``1048576``, ``64kb``, ``16 mb``, ``1g``."""
-    found = _SIZE.fullmatch(value)
-    if found is None:
-        raise ConfigurationError(f"{value!r} is not a size: write bytes, or a number with kb, mb or gb")
-    return int(found[1]) * _FACTORS[found[2].lower()]

@@ -219,6 +219,30 @@ _KAHADB: Final = {
 }
 
 
+def _directory(table: str) -> dict[str, Entry]:
+    """What every store in a directory has: its lock, and what is no affair of a store here."""
+    return {
+        "useLock": used("`use_lock` of the URL", "true", option=f"{table}.use_lock", read=boolean),
+        "lockKeepAlivePeriod": used(
+            "`lock_keep_alive_period_ms` of the URL", "0", option=f"{table}.lock_keep_alive_period_ms", read=integer
+        ),
+        "lockAcquireSleepInterval": used(
+            "`lock_acquire_sleep_interval_ms` of the URL",
+            "10000",
+            option=f"{table}.lock_acquire_sleep_interval_ms",
+            read=integer,
+        ),
+        "stopOnError": ignored(
+            "what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"
+        ),
+        "locker": used("a shared-file-locker", "shared-file-locker"),
+        "brokerName": ignored("the broker's own brokerName counts"),
+        "usageManager": ignored("see systemUsage of the broker"),
+        "brokerService": ignored(_NO_JAVA),
+        "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
+    }
+
+
 def _amq(name: str, option: ActiveMQOption) -> Entry:
     if not option.field:
         return ignored(option.about, option.default, option.default.lower())
@@ -228,22 +252,7 @@ def _amq(name: str, option: ActiveMQOption) -> Entry:
 _AMQ: Final = {
     "directory": used("`store.url` is `amq:` and this; it has to be given", "activemq-data/BROKERNAME"),
     **{name: _amq(name, option) for name, option in AMQ_OPTIONS.items()},
-    "useLock": used("`use_lock` of the URL", "true", option="amq.use_lock", read=boolean),
-    "lockKeepAlivePeriod": used(
-        "`lock_keep_alive_period_ms` of the URL", "0", option="amq.lock_keep_alive_period_ms", read=integer
-    ),
-    "lockAcquireSleepInterval": used(
-        "`lock_acquire_sleep_interval_ms` of the URL",
-        "10000",
-        option="amq.lock_acquire_sleep_interval_ms",
-        read=integer,
-    ),
-    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
-    "locker": used("a shared-file-locker", "shared-file-locker"),
-    "brokerName": ignored("the broker's own brokerName counts"),
-    "usageManager": ignored("see systemUsage of the broker"),
-    "brokerService": ignored(_NO_JAVA),
-    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
+    **_directory("amq"),
 }
 
 
@@ -334,22 +343,7 @@ _MKAHADB: Final = {
     "journalWriteBatchSize": ignored(_TX_STORE, "4mb", "4mb 4194304"),
     "journalCleanupInterval": ignored(_TX_STORE, "30000", "30000"),
     "checkForCorruption": ignored("it is always checked", "true", "true"),
-    "useLock": used("`use_lock` of the URL", "true", option="kahadb.use_lock", read=boolean),
-    "lockKeepAlivePeriod": used(
-        "`lock_keep_alive_period_ms` of the URL", "0", option="kahadb.lock_keep_alive_period_ms", read=integer
-    ),
-    "lockAcquireSleepInterval": used(
-        "`lock_acquire_sleep_interval_ms` of the URL",
-        "10000",
-        option="kahadb.lock_acquire_sleep_interval_ms",
-        read=integer,
-    ),
-    "stopOnError": ignored("what happens when the disk refuses is for the ioExceptionHandler to say", "false", "false"),
-    "locker": used("a shared-file-locker", "shared-file-locker"),
-    "brokerName": ignored("the broker's own brokerName counts"),
-    "usageManager": ignored("see systemUsage of the broker"),
-    "brokerService": ignored(_NO_JAVA),
-    "scheduledThreadPoolExecutor": ignored(_NO_JAVA),
+    **_directory("kahadb"),
     "transactionStore": ignored(_NO_JAVA),
 }
 _FILTERED: Final = {

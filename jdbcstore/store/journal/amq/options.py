@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from jdbcstore.option_values import as_boolean, as_integer, as_size
 from jdbcstore.store.journal.amq.encoding import WIRE_VERSION
 from jdbcstore.store.journal.kahadb.options import (
     ActiveMQOption,
     KahaDBOptions,
-    as_boolean,
-    as_integer,
-    as_size,
 )
 
 __all__ = ["AMQ_OPTIONS", "AMQOptions"]

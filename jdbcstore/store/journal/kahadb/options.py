@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.option_values import as_boolean, as_integer, as_number, as_size
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 from jdbcstore.store.lease import LockerOptions
 
@@ -20,10 +20,6 @@ __all__ = [
     "ACTIVEMQ_OPTIONS",
     "ActiveMQOption",
     "KahaDBOptions",
-    "as_boolean",
-    "as_integer",
-    "as_number",
-    "as_size",
 ]
 
 SYNC_STRATEGIES: Final = ("ALWAYS", "PERIODIC", "NEVER")
@@ -237,52 +233,6 @@ class ActiveMQOption(NamedTuple):
     """Of `KahaDBOptions`; empty if the option means nothing here."""
     about: str = ""
     """Why it means nothing, or what is different."""
-
-
-_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([kmg]?)b?\s*", re.IGNORECASE)
-_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_BOOLEANS: Final = {
-    "true": True,
-    "on": True,
-    "yes": True,
-    "1": True,
-    "false": False,
-    "off": False,
-    "no": False,
-    "0": False,
-}
-
-
-def as_size(text: str) -> int:
-    """A number of bytes, as ActiveMQ writes them. Raises `ConfigurationError`; so do the others."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise ConfigurationError(f"{text!r} is not a size: write bytes, or a number with kb, mb or gb")
-    return int(found[1]) * _FACTORS[found[2].lower()]
-
-
-def as_integer(text: str) -> int:
-    """A whole number."""
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise ConfigurationError(f"{text!r} is not a whole number") from None
-
-
-def as_number(text: str) -> float:
-    """A number."""
-    try:
-        return float(text.strip())
-    except ValueError:
-        raise ConfigurationError(f"{text!r} is not a number") from None
-
-
-def as_boolean(text: str) -> bool:
-    """True or false."""
-    try:
-        return _BOOLEANS[text.strip().lower()]
-    except KeyError:
-        raise ConfigurationError(f"{text!r} is neither true nor false") from None
 
 
 def _syncs(text: str) -> str:

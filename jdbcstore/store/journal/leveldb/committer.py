@@ -27,9 +27,10 @@ from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveSubs
 from jdbcstore.store.journal.leveldb.log import file_name, file_number
 from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.leveldb.plan import Plan
 from jdbcstore.store.journal.leveldb.recovery import Recovered
 from jdbcstore.store.journal.leveldb.snapshot import index_entries, snapshot_path, write_snapshot
-from jdbcstore.store.journal.leveldb.work import Part, Plan
+from jdbcstore.store.journal.leveldb.work import Part
 from jdbcstore.store.journal.writes import Write
 
 __all__ = ["Committer"]

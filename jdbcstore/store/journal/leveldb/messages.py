@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jdbcstore.destination import Destination
-from jdbcstore.errors import CodecError, MessageTooLarge, StoreError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.openwire import marshal
@@ -22,6 +22,7 @@ from jdbcstore.store.journal.leveldb.records import DATA, HEADER_BYTES, framed
 from jdbcstore.store.journal.leveldb.store_host import StoreHost
 from jdbcstore.store.journal.leveldb.work import Add, Part, Purge, Remove, Update
 from jdbcstore.store.journal.writes import Write
+from jdbcstore.store.message_checks import require_id, require_size
 
 __all__ = ["LevelDBMessageStore", "PreparedAdd"]
 
@@ -72,15 +73,10 @@ class LevelDBMessageStore(MessageStore):
 
     def prepare(self, message: Message) -> PreparedAdd:
         """The record of a message. Raises `CodecError`, `MessageTooLarge`, `StoreError`."""
-        message_id = message.message_id
-        if message_id is None or message_id.producer_id is None:
-            raise StoreError("a message needs a message id with a producer id before it can be stored")
+        require_id(message)
         adapter = self._adapter
         data = marshal(message, adapter.wire_version)
-        if len(data) > adapter.options.message_bytes_max:
-            raise MessageTooLarge(
-                f"the message takes {len(data)} bytes, this store takes {adapter.options.message_bytes_max} at most"
-            )
+        require_size(data, adapter.options.message_bytes_max)
         if adapter.is_compressed:
             data = snappy.compress(data)
         record = framed(DATA, data)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.option_values import as_boolean, as_integer, as_size
 from jdbcstore.store.journal.kahadb.options import (
     ActiveMQOption,
     KahaDBOptions,
-    as_boolean,
-    as_integer,
-    as_size,
 )
 
 __all__ = ["LEVELDB_OPTIONS", "LevelDBOptions"]

@@ -11,25 +11,19 @@ from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import MessageStore, PersistenceAdapter, PreparedTransaction, TopicMessageStore
+from jdbcstore.store.contract import PersistenceAdapter, PreparedTransaction
 from jdbcstore.store.journal.leveldb.live import LiveTransaction
 from jdbcstore.store.journal.leveldb.messages import LevelDBMessageStore
 from jdbcstore.store.journal.leveldb.store_host import StoreHost
 from jdbcstore.store.journal.leveldb.topics import LevelDBTopicMessageStore
 from jdbcstore.store.journal.leveldb.work import Decide, PrepareAll
-from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
+from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore, OwnStores
 
 __all__ = ["LevelDBTransactionStore"]
 
 
-class TransactionHost(StoreHost, Protocol):
+class TransactionHost(StoreHost, OwnStores[LevelDBMessageStore, LevelDBTopicMessageStore], Protocol):
     """A store that is open, as its transactions see it."""
-
-    def own(self, store: MessageStore) -> LevelDBMessageStore:
-        """A store that was made here and is open. Raises `StoreError` when it is another."""
-
-    def own_topic(self, store: TopicMessageStore) -> LevelDBTopicMessageStore:
-        """The same, of a topic."""
 
 
 class LevelDBTransactionStore(BufferedTransactionStore):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption, KahaDBOptions, as_boolean
+from jdbcstore.option_values import as_boolean
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, ActiveMQOption, KahaDBOptions
 
 __all__ = ["MKAHADB_OPTIONS", "MKahaDBOptions"]
 

@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection
 
-from jdbcstore.errors import MessageTooLarge, StoreError
+from jdbcstore.errors import StoreError
 from jdbcstore.store.jdbc.dialect.base.session import Dialect, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import Change
+from jdbcstore.store.message_checks import require_size
 
 __all__ = ["BulkSession", "LoadRow", "Place"]
 
@@ -135,8 +136,7 @@ class BulkSession:
         """The rows, or an error for the first that does not fit."""
         bytes_max = self.dialect.message_bytes_max
         for row in rows:
-            if len(row[5]) > bytes_max:
-                raise MessageTooLarge(f"a message takes {len(row[5])} bytes, this store takes {bytes_max} at most")
+            require_size(row[5], bytes_max)
             _fitting(row[2])
             _fitting(row[0])
             yield row

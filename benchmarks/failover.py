@@ -167,8 +167,8 @@ class Pair:
         self.addresses: list[Address] = [("127.0.0.1", broker.port) for broker in self.brokers]
 
     def __enter__(self) -> Pair:
-        self.brokers[0].start()
-        self.brokers[1].start_standby()
+        self.brokers[0].start(PATIENCE_S)
+        self.brokers[1].start_standby(PATIENCE_S)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -22,6 +22,7 @@ from jdbcstore.broker.dead_letter import DeadLetters
 from jdbcstore.broker.destination_map import DestinationMap
 from jdbcstore.broker.destination_policy import DestinationPolicy, PolicyMap, RedeliveryPolicy, default_policy
 from jdbcstore.broker.durable import Durables
+from jdbcstore.broker.event_log import EventLog, LoggedAdvisories
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.gate import Gate
 from jdbcstore.broker.health import Health
@@ -138,7 +139,8 @@ class Broker:
         self.intake = Intake(self)
         self.expiry = ExpirySweep(self)
         self.durables = Durables(self)
-        self.advisories = Advisories(self)
+        events = self.options.logged_events
+        self.advisories = LoggedAdvisories(self, events) if events else Advisories(self)
         self.statistics = Statistics(self)
         self.count_producers = self.advisories.count_producers
         self.virtual_topics = VirtualTopics(is_on=self.options.use_virtual_topics)
@@ -151,7 +153,7 @@ class Broker:
         self.companions: list[Companion] = []
         self.latencies = Latencies()
         #: Who follows messages of the clients that come from now on; None for nobody.
-        self.tracing: Tracing | None = None
+        self.tracing: Tracing | None = EventLog(events) if events else None
         #: Answers a scrape of the health address: content type and body for what is accepted. None for nobody.
         self.metrics: Callable[[str], Awaitable[tuple[str, bytes]]] | None = None
         #: Who may not send at the moment.

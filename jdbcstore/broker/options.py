@@ -12,9 +12,11 @@ from jdbcstore.destination import QUALIFIED_NAME_MAX, Queue
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.wire_options import WireOptions
 
-__all__ = ["BrokerOptions", "open_files_max"]
+__all__ = ["EVENTS", "BrokerOptions", "open_files_max"]
 
 _MIB: Final = 1 << 20
+#: The words of `BrokerOptions.log_events`.
+EVENTS: Final = ("connections", "consumers", "producers", "transactions", "internal")
 _ON_LEASE_LOST: Final = ("standby", "stop")
 _MAY_BE_ZERO: Final = (
     "login_delay_max_s",
@@ -60,6 +62,9 @@ class BrokerOptions(WireOptions):
         web_token_file: a file with one line, the token by which programs may do everything there. Without it, and
             without users, a new one is made at each start.
         web_hosts: names by which `web_bind` is reached besides its address, with commas; ``*`` for any, behind a proxy.
+        log_events: what clients do that is to be logged, line by line: words of ``connections``, ``consumers``,
+            ``producers``, ``transactions`` and ``internal`` with commas or blanks between them, see
+            `jdbcstore.broker.event_log` (ActiveMQ: ``loggingBrokerPlugin``).
         tracing: follow messages with OpenTelemetry: spans of send, commit, deliver and ack. It needs the extra
             ``otel``, and is set up by the environment (``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_TRACES_SAMPLER``, …), or
             by the program that has the broker inside of it.
@@ -167,6 +172,7 @@ class BrokerOptions(WireOptions):
     web_bind: str = ""
     web_token_file: str = ""
     web_hosts: str = ""
+    log_events: str = ""
     tracing: bool = False
 
     start_timeout_s: float = 30.0
@@ -229,11 +235,18 @@ class BrokerOptions(WireOptions):
     scheduled_jobs_max: int = 1_000_000
     schedule_horizon_days: int = 3660
 
+    @property
+    def logged_events(self) -> frozenset[str]:
+        """The words of `log_events`."""
+        return frozenset(self.log_events.replace(",", " ").split())
+
     def __post_init__(self) -> None:
         parse_listeners(self.bind)
         WireOptions.__post_init__(self)
         for address in filter(None, (self.health_bind, self.web_bind)):
             parse_address(address)
+        if unknown := self.logged_events.difference(EVENTS):
+            raise ConfigurationError(f"log_events knows {', '.join(EVENTS)}, no {min(unknown)!r}")
         for name, known in (("on_lease_lost", _ON_LEASE_LOST), ("on_store_failure", _ON_STORE_FAILURE)):
             if getattr(self, name) not in known:
                 raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")

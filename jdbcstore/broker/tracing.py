@@ -12,7 +12,7 @@ from typing import Protocol
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
 
-__all__ = ["Span", "Tracing"]
+__all__ = ["Span", "Tracing", "Tracings"]
 
 
 class Span(Protocol):
@@ -42,3 +42,43 @@ class Tracing(Protocol):
 
     def acknowledge(self, message: Message, *, is_refused: bool) -> Span:
         """A consumer is done with a message, or refuses it; over when the store has removed it."""
+
+
+class Tracings:
+    """Several who follow messages: what one is told, all are told, in their order.
+
+    Args:
+        tracings: those.
+    """
+
+    def __init__(self, *tracings: Tracing) -> None:
+        self._tracings = tracings
+
+    def send(self, message: Message) -> Span:
+        """As `Tracing.send`."""
+        return _Spans([one.send(message) for one in self._tracings])
+
+    def commit(self, messages: Sequence[Message]) -> Span:
+        """As `Tracing.commit`."""
+        return _Spans([one.commit(messages) for one in self._tracings])
+
+    def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
+        """As `Tracing.deliver`."""
+        return _Spans([one.deliver(message, destination, redeliveries) for one in self._tracings])
+
+    def acknowledge(self, message: Message, *, is_refused: bool) -> Span:
+        """As `Tracing.acknowledge`."""
+        return _Spans([one.acknowledge(message, is_refused=is_refused) for one in self._tracings])
+
+
+class _Spans:
+    """Spans that are over together."""
+
+    __slots__ = ("_spans",)
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+
+    def end(self, error: BaseException | None = None) -> None:
+        for span in self._spans:
+            span.end(error)

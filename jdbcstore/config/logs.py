@@ -20,7 +20,7 @@ __all__ = ["set_up_logs"]
 
 _PERIOD_S: Final = 60.0
 #: Loggers whose every line counts.
-_UNLIMITED: Final = frozenset({"jdbcstore.audit", "jdbcstore.broker.lifecycle"})
+_UNLIMITED: Final = frozenset({"jdbcstore.audit", "jdbcstore.broker.lifecycle", "jdbcstore.events"})
 
 
 class _Text(logging.Formatter):
@@ -64,7 +64,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
     """Writes so many lines of one event a minute, and then how many it left out.
 
     What was left out is told with the first line, of whatever event, after the minute; and at the end. Defects (with a
-    traceback), state changes and the audit log are always written.
+    traceback), state changes, the audit log and what `log_events` asks for are always written.
 
     Args:
         stream: where lines go.

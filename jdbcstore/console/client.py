@@ -6,12 +6,13 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from jdbcstore.addresses import parse_address
 from jdbcstore.console.output import print_json
+from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.console.stomp_client import ClientError, StompClient
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.stomp.frames import Frame
@@ -27,8 +28,7 @@ def _login(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tls-certificate", metavar="FILE", help="A certificate that tells the broker who we are."),
         click.option("--tls-ca", metavar="FILE", help="Whom to trust instead of the system's authorities; with TLS."),
         click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT does the same."),
-        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password. [default: asked for on a terminal]"),
-        click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name."),
+        *reversed(PASSCODE_OPTIONS),
     ):
         command = option(command)
     return command
@@ -39,6 +39,7 @@ def _connected(
     *,
     login: str | None,
     passcode: str | None,
+    passcode_file: TextIO | None,
     tls: bool,
     tls_ca: str | None,
     tls_certificate: str | None,
@@ -57,9 +58,8 @@ def _connected(
             load_trusted(context, tls_ca)
         if tls_certificate:
             load_identity(context, tls_certificate, tls_key or "")
-    if login is not None and passcode is None and sys.stdin.isatty():
-        passcode = click.prompt("Passcode", hide_input=True, default="", show_default=False, err=True)
-    return StompClient(host, port, login=login, passcode=passcode, tls=context)
+    shown = given_passcode(login, passcode, passcode_file)
+    return StompClient(host, port, login=login, passcode=shown, tls=context)
 
 
 @click.command()
@@ -87,8 +87,11 @@ def send(
         jdbcstore send 127.0.0.1:61613 /topic/PRICES -H type:quote 42.17 --transient
         jdbcstore send 127.0.0.1:61613 /queue/FILES < document.xml
         jdbcstore send broker.example:61614 /queue/HELLO "hello, world" --tls-ca ca.pem
+        jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world" --login bob --passcode-file bob.secret
     """
     fields = dict(map(_header, headers))
+    if not body and getattr(access["passcode_file"], "name", "") == sys.stdin.name:
+        raise ConfigurationError("standard input cannot be both the passcode and the message: give BODY, or a file")
     text = " ".join(body).encode() if body else sys.stdin.buffer.read()
     if not transient:
         fields["persistent"] = "true"

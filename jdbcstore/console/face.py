@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 from urllib.parse import urlencode, urlsplit
 
 import click
@@ -27,6 +27,7 @@ from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import open_spool, open_store
+from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
 from jdbcstore.management.calls import ACTIONS, VIEWS
 from jdbcstore.management.desk import Desk
@@ -174,7 +175,13 @@ def _local(url: str) -> Iterator[Face]:
 
 @contextmanager
 def _opened(
-    broker: str, store: str | None, token: str | None, token_file: Path | None, login: str | None, passcode: str | None
+    broker: str,
+    store: str | None,
+    token: str | None,
+    token_file: Path | None,
+    login: str | None,
+    passcode: str | None,
+    passcode_file: TextIO | None,
 ) -> Iterator[Face]:
     if store is not None:
         with _local(store) as face:
@@ -188,9 +195,7 @@ def _opened(
     elif login is not None:
         from base64 import b64encode
 
-        if passcode is None and sys.stdin.isatty():
-            passcode = click.prompt("Passcode", hide_input=True, default="", show_default=False, err=True)
-        shown = b64encode(f"{login}:{passcode or ''}".encode()).decode()
+        shown = b64encode(f"{login}:{given_passcode(login, passcode, passcode_file)}".encode()).decode()
         headers["Authorization"] = f"Basic {shown}"
     remote = RemoteFace(broker, headers)
     try:
@@ -211,15 +216,15 @@ def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
         token_file: Path | None,
         login: str | None,
         passcode: str | None,
+        passcode_file: TextIO | None,
         **others: Any,
     ) -> Any:
-        with _opened(broker, store, token, token_file, login, passcode) as face:
+        with _opened(broker, store, token, token_file, login, passcode, passcode_file) as face:
             return command(face, **others)
 
     decorated: Callable[..., Any] = wrapped
     for option in (
-        click.option("--passcode", envvar="JDBCSTORE_PASSCODE", help="Password. [default: asked for on a terminal]"),
-        click.option("--login", envvar="JDBCSTORE_LOGIN", help="User name, if the broker has users."),
+        *reversed(PASSCODE_OPTIONS),
         click.option(
             "--token-file",
             envvar="JDBCSTORE_TOKEN_FILE",

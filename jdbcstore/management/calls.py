@@ -112,6 +112,10 @@ async def _store(face: Management, arguments: Arguments) -> Any:
     return {"store": await face.store(), "memory": face.memory(), "terms": face.terms()}
 
 
+async def _diagnosis(face: Management, arguments: Arguments) -> Any:
+    return await face.diagnosis()
+
+
 async def _history(face: Management, arguments: Arguments) -> Any:
     return face.history()
 
@@ -159,6 +163,7 @@ VIEWS: Final[Mapping[str, Call]] = {
     "subscriptions": _subscriptions,
     "slow-consumers": _slow_consumers,
     "store": _store,
+    "diagnosis": _diagnosis,
     "history": _history,
     "scheduled": _scheduled,
     "prepared": _prepared,

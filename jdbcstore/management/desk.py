@@ -14,6 +14,7 @@ from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination
 from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.management.diagnosis import Diagnoses
 from jdbcstore.management.inspection import Inspection
 from jdbcstore.management.log_tail import Audit, LogTail
 from jdbcstore.management.observation import Observation
@@ -47,6 +48,7 @@ class Desk:
         self.operations = Operations(broker, self.audit)
         self.pages = Pages(broker)
         self.inspection = Inspection(broker)
+        self.diagnoses = Diagnoses(broker)
         self._numbers = count(1)
         self._producer: ProducerId | None = None
         self._restoring = asyncio.Lock()

@@ -18,6 +18,7 @@ from jdbcstore.management.views import (
     BrokerView,
     ConnectionView,
     DestinationView,
+    DiagnosisView,
     LoadView,
     LogLine,
     MasterView,
@@ -95,6 +96,16 @@ class Overview(Access):
         """The store, its commits, its lease."""
         self.rights.check_see_everything("the store")
         return await self._desk.inspection.store()
+
+    async def diagnosis(self) -> DiagnosisView:
+        """Why the files of a KahaDB journal are still there; takes seconds, and is a minute old at most.
+
+        Raises:
+            ConfigurationError: the store is none in KahaDB.
+            StoreError: it was not possible.
+        """
+        self.rights.check_see_everything("the diagnosis of the store")
+        return await self._desk.diagnoses.latest()
 
     def memory(self) -> MemoryView:
         """The account of memory."""

@@ -15,6 +15,8 @@ __all__ = [
     "BrokerView",
     "ConnectionView",
     "DestinationView",
+    "DiagnosisView",
+    "HolderView",
     "LoadView",
     "LogLine",
     "MasterView",
@@ -341,6 +343,49 @@ class OperationView:
     began_ms: int
     ended_ms: int | None
     groups: Sequence[tuple[str, str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HolderView:
+    """Who keeps files of a journal.
+
+    Args:
+        holder: a destination, or a transaction.
+        messages, bytes, files: what it has, and in how many files.
+        oldest_s: how old its first message is.
+        frees_files, frees_bytes: what goes when all of that is gone.
+    """
+
+    holder: str
+    messages: int
+    bytes: int
+    files: int
+    oldest_s: int | None
+    frees_files: int
+    frees_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisView:
+    """What keeps the files of a KahaDB journal.
+
+    Args:
+        made_ms: when, epoch milliseconds.
+        directory: where they are.
+        files, bytes, live_bytes: how many, how large, and how much of that are live messages.
+        removable: files that go with the next cleanup.
+        holders: who keeps files, those that free most first.
+        svg: a picture, a bar for each file.
+    """
+
+    made_ms: int
+    directory: str
+    files: int
+    bytes: int
+    live_bytes: int
+    removable: int
+    holders: Sequence[HolderView]
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import AuthorizationMap
 from jdbcstore.broker.security.given import warn_of_strangers
 from jdbcstore.broker.server import Server
+from jdbcstore.broker.tracing import Tracings
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
@@ -96,9 +97,10 @@ class NetworkBroker(Broker):
         if isinstance(get_tracer_provider(), ProxyTracerProvider):
             export = TraceExport(broker_name)
             self.companions.append(export)
-            self.tracing = Traces(export.provider)
+            traces = Traces(export.provider)
         else:
-            self.tracing = Traces()
+            traces = Traces()
+        self.tracing = traces if self.tracing is None else Tracings(traces, self.tracing)
 
     def _add_desk(self) -> Desk:
         """Let somebody look at it. What that needs is imported here: it is an extra."""

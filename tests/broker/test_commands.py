@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import shlex
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -123,6 +130,66 @@ def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.Capture
     assert (shown["headers"]["shop"], shown["headers"]["persistent"], shown["body"]) == ("north", "true", "hello world")
     assert run(["receive", address, "/queue/A", "--timeout", "0.2", *login]) == 0
     assert capfdbinary.readouterr().out == b"hello world\n"
+
+
+PROGRAM = [sys.executable, "-m", "jdbcstore"]
+
+
+def without_terminal(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+        check=False,
+    )
+
+
+def test_a_passcode_comes_from_a_file_or_a_pipe(start_broker: StartBroker, tmp_path: Path) -> None:
+    address = place(start_broker(users={"admin": "secret"}))
+    file = tmp_path / "secret"
+    file.write_text("secret\n")
+    sent = without_terminal("send", address, "/queue/A", "--login", "admin", "--passcode-file", str(file), text="piped")
+    assert sent.returncode == 0, sent
+    got = without_terminal(
+        "receive", address, "/queue/A", "--count", "1", "--login", "admin", "--passcode-file", "-", text="secret\n"
+    )
+    assert got.stdout == "piped\n", got
+
+
+def test_a_passcode_that_nobody_can_be_asked_for_is_told(start_broker: StartBroker) -> None:
+    address = place(start_broker(users={"admin": "secret"}))
+    missing = without_terminal("send", address, "/queue/A", "hello", "--login", "admin", text="secret\n")
+    assert (missing.returncode, "--passcode-file" in missing.stderr) == (2, True)
+    both = without_terminal("send", address, "/queue/A", "--login", "admin", "--passcode-file", "-", text="secret\n")
+    assert (both.returncode, "cannot be both" in both.stderr) == (2, True)
+
+
+def test_a_passcode_is_asked_for_on_the_terminal_while_the_message_is_piped(
+    start_broker: StartBroker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    address = place(start_broker(users={"admin": "secret"}))
+    command = f"echo piped | {shlex.join(PROGRAM)} send {address} /queue/A --login admin"
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        ["sh", "-c", command],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # the terminal is the session's
+    ) as process:
+        os.close(follower)
+        shown = b""
+        while b"Passcode:" not in shown:
+            shown += os.read(leader, 1000)
+        os.write(leader, b"secret\n")
+        assert process.wait(60) == 0
+        os.close(leader)
+    assert run(["receive", address, "/queue/A", "--count", "1", "--login", "admin", "--passcode", "secret"]) == 0
+    assert capfd.readouterr().out == "piped\n\n"
 
 
 @pytest.mark.parametrize("count", [1, 3])

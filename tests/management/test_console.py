@@ -12,7 +12,7 @@ from tests.broker.client import Client
 from tests.management.chromium import Page, chromium
 from tests.management.desk import beside
 from tests.management.test_operations import fill
-from tests.management.test_web import Served, served
+from tests.management.test_web import Served, send, served
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -145,3 +145,14 @@ def test_each_field_and_button_has_a_name(page: Page, broker: Served) -> None:
     for path, text in (("/", "Fullest queues"), ("/destinations", "queue://ORDERS"), ("/send", "Send a message")):
         page.open(base(broker) + path, text)
         assert page.evaluate(nameless) == 0
+
+
+def test_the_store_page_of_kahadb_shows_what_keeps_its_files(page: Page, tmp_path: Path) -> None:
+    page.size(1200, 800)
+    with served(open_store(f"kahadb:{tmp_path / 'kahadb'}")) as broker:
+        send(broker, "ORDERS", 20)
+        page.open(base(broker) + "/store", "Files of the journal")
+        page.click("What keeps the files?", "#main")
+        page.wait_for("queue://ORDERS")
+        wait_until(lambda: page.evaluate("document.querySelector('main img')?.naturalWidth > 100") is True)
+        assert page.problems == []

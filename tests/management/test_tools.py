@@ -178,6 +178,55 @@ def test_telegraf_reads_the_pages_of_the_console(broker: Served) -> None:
     assert int(stats.get("pendingQueueSize", "")) == 0
 
 
+def test_datadog_reads_the_same_pages(broker: Served) -> None:
+    """The check ``activemq_xml``: no login, an exception for every status but 200, and these attributes."""
+    with Client(broker.address) as client:
+        client.connect(client_id="c1")
+        client.done("SUBSCRIBE", {"destination": "/topic/T", "id": "1", "activemq.subscriptionName": "s1"})
+        for page, kind, tags, values in (
+            ("queues", "queue", ("name",), ("consumerCount", "dequeueCount", "enqueueCount", "size")),
+            ("topics", "topic", ("name",), ("consumerCount", "dequeueCount", "enqueueCount", "size")),
+            (
+                "subscribers",
+                "subscriber",
+                ("clientId", "connectionId", "subscriptionName", "destinationName", "selector", "active"),
+                ("pendingQueueSize", "dequeueCounter", "enqueueCounter", "dispatchedQueueSize", "dispatchedCounter"),
+            ),
+        ):
+            path = f"/admin/xml/{page}.jsp"
+            wait_until(lambda path=path, kind=kind: f"<{kind} ".encode() in broker.visitor.get(path).body)  # type: ignore[misc]
+            answer = broker.visitor.get(path)
+            assert answer.status == 200
+            (element,) = ElementTree.fromstring(answer.body).findall(kind)
+            stats = element.find("stats")
+            assert stats is not None
+            assert None not in [element.get(name) for name in tags]
+            assert all(float(stats.get(name, "missing")) >= 0 for name in values)
+
+
+def test_what_zabbix_discovers_and_reads_is_there(broker: Served) -> None:
+    """The MBeans and attributes of its template "Apache ActiveMQ by JMX", by HTTP: it has no JMX to connect to."""
+
+    def ask(**request: object) -> Any:
+        answer = broker.visitor.post("/api/jolokia/", request).json
+        assert answer["status"] == 200, answer
+        return answer["value"]
+
+    root = "org.apache.activemq:type=Broker,brokerName=b1"
+    assert ask(type="search", mbean="org.apache.activemq:type=Broker,brokerName=*") == [root]
+    pattern = "org.apache.activemq:type=Broker,brokerName=*,destinationType=*,destinationName=*"
+    assert QUEUE + "BAR" in ask(type="search", mbean=pattern)
+    of_broker = (
+        "UptimeMillis MemoryLimit MemoryPercentUsage StoreLimit StorePercentUsage TempLimit TempPercentUsage"
+        " TotalEnqueueCount TotalDequeueCount TotalConsumerCount TotalProducerCount"
+    )
+    of_destination = "ConsumerCount ProducerCount MemoryPercentUsage EnqueueCount DequeueCount QueueSize ExpiredCount"
+    assert isinstance(ask(type="read", mbean=root, attribute="BrokerVersion"), str)
+    for mbean, names in ((root, of_broker), (QUEUE + "BAR", of_destination)):
+        values = ask(type="read", mbean=mbean, attribute=names.split())
+        assert {name: type(value) for name, value in values.items()} == dict.fromkeys(names.split(), int)
+
+
 def test_no_page_of_another_site_has_a_browser_call_an_operation(broker: Served) -> None:
     path = f"/api/jolokia/exec/{QUEUE}BAR/purge"
     begun = broker.visitor.post("/api/v1/login", {"token": broker.broker.web.token if broker.broker.web else ""})

@@ -295,6 +295,7 @@ def test_a_broker_sends_its_spans_to_a_collector_also_the_last_ones(tmp_path: Pa
         try:
             environment = {
                 "JDBCSTORE_TRACING": "true",
+                "JDBCSTORE_LOG_EVENTS": "producers",  # goes together
                 "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}",
                 "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=test",
             }
@@ -303,6 +304,7 @@ def test_a_broker_sends_its_spans_to_a_collector_also_the_last_ones(tmp_path: Pa
                     client.connect()
                     client.publish("/queue/A", "x", traceparent=TRACEPARENT)
                 broker.stop()
+                assert "message sent destination=queue://A" in broker.log_file.read_text()
         finally:
             server.shutdown()
             thread.join()

@@ -320,3 +320,33 @@ def test_messages_are_exported_and_come_back_byte_for_byte(broker: Served) -> No
     assert broker.operator.post("/api/v1/import", {"lines": lines}).json == {"stored": 7}
     again = broker.operator.get("/api/v1/export?destination=queue://A").json["lines"]
     assert again == lines
+
+
+def test_the_journal_of_kahadb_is_diagnosed_beside_the_broker(tmp_path: Path) -> None:
+    with served(open_store(f"kahadb:{tmp_path / 'kahadb'}")) as broker:
+        send(broker, "ORDERS", 20)
+        found = broker.visitor.get("/api/v1/diagnosis").json
+        (holder,) = found["holders"]
+        assert (holder["holder"], holder["messages"], found["files"]) == ("queue://ORDERS", 20, 1)
+        assert 0 < found["live_bytes"] < found["bytes"]
+        assert found["svg"].startswith("<svg")
+        assert "ORDERS" in found["svg"]
+        send(broker, "ORDERS", 1)
+        assert broker.visitor.get("/api/v1/diagnosis").json == found  # who asks often costs no more
+
+
+def test_other_stores_have_no_diagnosis(broker: Served) -> None:
+    refused = broker.visitor.get("/api/v1/diagnosis")
+    assert refused.status == 400
+    assert "KahaDB" in refused.json["error"]
+
+
+def test_a_diagnosis_that_is_not_possible_is_told(tmp_path: Path) -> None:
+    with served(open_store(f"kahadb:{tmp_path / 'kahadb'}")) as broker:
+        (tmp_path / "kahadb").rename(tmp_path / "moved")
+        try:
+            refused = broker.visitor.get("/api/v1/diagnosis")
+        finally:
+            (tmp_path / "moved").rename(tmp_path / "kahadb")
+        assert refused.status == 503
+        assert "the diagnosis was not possible" in refused.json["error"]

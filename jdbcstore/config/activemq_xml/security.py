@@ -64,6 +64,21 @@ def _statistics(settings: Settings, options: Options, examined: Examined) -> Non
     options.take("broker.statistics_support", Given(True, examined.bean.place, examined.bean.label))
 
 
+def _logging(settings: Settings, options: Options, examined: Examined) -> None:
+    def asks(name: str, default: str = "false") -> bool:
+        return boolean(_text(settings, examined, name) or default)
+
+    chosen = {
+        "connections": asks("logConnectionEvents", "true"),
+        "consumers": asks("logConsumerEvents"),
+        "producers": asks("logProducerEvents"),
+        "transactions": asks("logTransactionEvents"),
+        "internal": asks("logInternalEvents"),
+    }
+    words = " ".join(word for word, is_on in chosen.items() if is_on or asks("logAll"))
+    options.take("broker.log_events", Given(words, examined.bean.place, examined.bean.label))
+
+
 # -- users in the file ---------------------------------------------------------------------------------------------
 
 
@@ -183,5 +198,6 @@ _READERS: Final[dict[str, Callable[[Settings, Options, Examined], None]]] = {
     "jaasCertificateAuthenticationPlugin": _jaas,
     "jaasDualAuthenticationPlugin": _dual,
     "authorizationPlugin": _authorization,
+    "loggingBrokerPlugin": _logging,
     "statisticsBrokerPlugin": _statistics,
 }

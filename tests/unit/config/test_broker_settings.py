@@ -680,11 +680,26 @@ def test_authorisation_needs_users(tmp_path: Path) -> None:
 
 
 def test_other_plugins_are_warnings(tmp_path: Path) -> None:
-    xml = read(tmp_path, plugins("<loggingBrokerPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
+    xml = read(tmp_path, plugins("<traceBrokerPathPlugin/>\n<timeStampingBrokerPlugin ttlCeiling='60000'/>"))
     assert [text.partition(" is")[0] for text in warnings(xml)] == [
-        "activemq.xml:11: <loggingBrokerPlugin>",
+        "activemq.xml:11: <traceBrokerPathPlugin>",
         "activemq.xml:12: <timeStampingBrokerPlugin>",
     ]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ("", "connections"),
+        ("logConnectionEvents='false' logProducerEvents='true' logSessionEvents='true'", "producers"),
+        ("logConsumerEvents='true' logTransactionEvents='true'", "connections consumers transactions"),
+        ("logAll='true'", "connections consumers producers transactions internal"),
+    ],
+)
+def test_what_clients_do_is_logged_if_the_file_says_so(tmp_path: Path, attributes: str, words: str) -> None:
+    xml = read(tmp_path, plugins(f"<loggingBrokerPlugin {attributes}/>"))
+    assert warnings(xml) == []
+    assert xml.configuration.broker.log_events == words
 
 
 def test_questions_about_the_broker_are_answered_if_the_file_says_so(tmp_path: Path) -> None:

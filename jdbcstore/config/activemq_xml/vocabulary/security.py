@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jdbcstore.config.activemq_xml.vocabulary.entry import Kind, refused, used
+from jdbcstore.config.activemq_xml.vocabulary.entry import Kind, ignored, refused, used
 
 __all__ = ["PLUGIN_KINDS"]
 
@@ -16,7 +16,6 @@ _NOT_RUN: Final = {
     "discardingDLQBrokerPlugin": "dead letters are kept",
     "forcePersistencyModeBroker": "who sends decides whether a message is persistent",
     "forcePersistencyModeBrokerPlugin": "who sends decides whether a message is persistent",
-    "loggingBrokerPlugin": "the log has its own events, docs/log-events.md; log.level=debug adds clients, not messages",
     "multicastTraceBrokerPlugin": "messages are not copied to the network",
     "partitionBrokerPlugin": "no network of brokers",
     "runtimeConfigurationPlugin": "the file is read once, at the start",
@@ -97,6 +96,22 @@ PLUGIN_KINDS: Final = (
         "Becomes `broker.statistics_support`: messages to `ActiveMQ.Statistics.…` that have a reply-to are answered.",
         {},
         ("org.apache.activemq.plugin.StatisticsBrokerPlugin",),
+        where="plugins",
+    ),
+    Kind(
+        "loggingBrokerPlugin",
+        "Becomes `broker.log_events`: what clients do, in lines of our own ([log events](log-events.md)).",
+        {
+            "logAll": used("all of them", "false"),
+            "logConnectionEvents": used("`connections`", "true"),
+            "logConsumerEvents": used("`consumers`", "false"),
+            "logProducerEvents": used("`producers`", "false"),
+            "logTransactionEvents": used("`transactions`", "false"),
+            "logInternalEvents": used("`internal`", "false"),
+            "logSessionEvents": ignored("sessions are nothing but numbers here", "true", "true"),
+            "perDestinationLogger": ignored("each line names its destination", "false", "false"),
+        },
+        ("org.apache.activemq.broker.util.LoggingBrokerPlugin",),
         where="plugins",
     ),
     Kind(

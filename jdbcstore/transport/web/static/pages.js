@@ -331,9 +331,41 @@ export async function store(_, app) {
       ["Lock holder", kept.lock_holder], ["Term", kept.lock_term]]), buttons,
     make("h2", {}, "Memory"), pairs([["Messages", part(memory.messages, memory.messages_max)], ["Kept for clients", part(memory.kept, memory.kept_max)],
       ["On its way to the store", part(memory.uncommitted, memory.uncommitted_max)], ["Consumers held back", number(memory.parked_consumers)],
-      ["Senders that wait", number(memory.waiting_senders)]]),
+      ["Senders that wait", number(memory.waiting_senders)]]), ...(kept.kind === "kahadb" ? diagnosis(app) : []),
     make("h2", {}, "This broker's life"), table("States", [["Since", (row) => row.since], ["State", (row) => row.state], ["Term", (row) => row.term],
       ["Why", (row) => row.reason]], told.terms, "")];
+}
+
+// What keeps the files of a KahaDB journal: asked for by hand, since it reads all of them.
+let diagnosed = null, isDiagnosing = false;
+
+function diagnosis(app) {
+  const place = make("div", { "aria-live": "polite" });
+  const show = (told) => place.replaceChildren(
+    make("p", { class: "quiet" }, `${number(told.files)} files, ${bytes(told.bytes)}, of which ${bytes(told.live_bytes)} are live messages; ` +
+      `the next cleanup removes ${number(told.removable)} files. Made at ${time(told.made_ms)}.`),
+    make("img", { class: "picture", src: `data:image/svg+xml,${encodeURIComponent(told.svg)}`, alt: "A bar for each file, coloured by who keeps it; the table has the same" }),
+    table("Who keeps files", [["Who", (row) => (row.holder.includes("://") ? to(row.holder) : row.holder)], ["Messages", (row) => number(row.messages), { number: true }],
+      ["Size", (row) => bytes(row.bytes), { number: true }], ["In files", (row) => number(row.files), { number: true }],
+      ["Oldest", (row) => (row.oldest_s === null ? "–" : age(row.oldest_s)), { number: true }],
+      ["Frees", (row) => (row.frees_files ? `${number(row.frees_files)} files, ${bytes(row.frees_bytes)}` : "nothing"), { number: true }]], told.holders, "Nobody."));
+  const wait = () => place.replaceChildren(make("p", { class: "quiet" }, "The journal is being read …"));
+  const ask = button("What keeps the files?", async () => {
+    if (isDiagnosing) return;
+    isDiagnosing = true;
+    wait();
+    try {
+      diagnosed = await view("diagnosis");
+      isDiagnosing = false;
+      app.show(); // this page may have been made anew meanwhile
+    } catch (error) {
+      isDiagnosing = false;
+      place.replaceChildren(make("p", { class: "bad" }, error.message));
+    }
+  });
+  if (isDiagnosing) wait();
+  else if (diagnosed) show(diagnosed);
+  return [make("h2", {}, "Files of the journal"), make("div", { class: "bar" }, ask), place];
 }
 
 export async function scheduled(query, app) {

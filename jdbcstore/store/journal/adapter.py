@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -29,6 +28,7 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
+from jdbcstore.store.disk import bytes_in
 from jdbcstore.store.journal.committer import Committer
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.job_store import JournalJobStore
@@ -482,14 +482,11 @@ class JournalPersistenceAdapter(PersistenceAdapter):
 
     @property
     def location(self) -> str:
-        return f"{self.format.name.lower()}:{self.directory}"
+        return f"{self.format.scheme}:{self.directory}"
 
     def size_bytes(self) -> int | None:
-        sizes = 0
-        for path in self.directory.rglob("*"):
-            with suppress(OSError):  # it was removed meanwhile
-                sizes += path.stat().st_size if path.is_file() else 0
-        return sizes
+        elsewhere = self.options.index_directory
+        return bytes_in([self.directory, *([Path(elsewhere)] if elsewhere else [])])
 
     @property
     def commit_numbers(self) -> CommitNumbers | None:

@@ -39,6 +39,7 @@ class AMQFormat:
     """The AMQ store's `jdbcstore.store.journal.store_format.StoreFormat`."""
 
     name: Final = "an AMQ store"
+    scheme: Final = "amq"
     removes_destinations: Final = False
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX

@@ -57,6 +57,7 @@ class KahaDBFormat:
     """KahaDB's `jdbcstore.store.journal.store_format.StoreFormat`."""
 
     name: Final = "KahaDB"
+    scheme: Final = "kahadb"
     removes_destinations: Final = True
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX

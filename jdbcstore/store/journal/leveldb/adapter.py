@@ -17,6 +17,7 @@ from typing import Final
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, SchemaMismatch, StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.identifiers import ProducerId
+from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import (
     Commit,
@@ -28,7 +29,7 @@ from jdbcstore.store.contract import (
     TopicMessageStore,
     TransactionStore,
 )
-from jdbcstore.store.disk import make_directory
+from jdbcstore.store.disk import bytes_in, make_directory
 from jdbcstore.store.journal.file_errors import writing
 from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
@@ -439,6 +440,23 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         live, name = self.reading(), str(producer_id)
         with live.lock:
             return max(live.seen.get(name, -1), live.producers.get(name, (-1, 0))[0])
+
+    @property
+    def location(self) -> str:
+        return f"leveldb:{self.directory}"
+
+    def size_bytes(self) -> int | None:
+        return bytes_in({self.directory, self.log_directory})
+
+    @property
+    def commit_numbers(self) -> CommitNumbers | None:
+        """As `CountsCommits`."""
+        return None if self._live is None else self.committer.commits.numbers
+
+    @property
+    def writes_waiting(self) -> int:
+        """As `CountsCommits`."""
+        return 0 if self._live is None else self.committer.commits.waiting
 
     def checkpoint(self) -> None:
         self.opened()

@@ -95,11 +95,11 @@ class Committer(CommitTarget[Write]):
         self._files = JournalDirectory(writer.directory, file_name, file_number, archive)
         limits = BatchLimits(_PARTS_MAX, options.journal_max_write_batch_size_bytes, is_strict=True)
         cancels = options.concurrent_store_and_dispatch_queues
-        self._commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
+        self.commits: Final = GroupCommit(self, limits, "jdbcstore-committer", cancels=cancels)
         #: As `GroupCommit` says.
-        self.submit: Final = self._commits.submit
-        self.submit_remove: Final = self._commits.submit_remove
-        self.has_ended: Final = self._commits.has_ended
+        self.submit: Final = self.commits.submit
+        self.submit_remove: Final = self.commits.submit_remove
+        self.has_ended: Final = self.commits.has_ended
         self._base = writer.end[0]
         #: Whether a snapshot is wanted before the end, and not before when.
         self._is_snapshot_wanted = False
@@ -109,26 +109,26 @@ class Committer(CommitTarget[Write]):
     def start(self) -> None:
         """Start the thread."""
         self._postpone_cleanup()
-        self._commits.start()
+        self.commits.start()
 
     def stop(self) -> None:
         """Commit what was submitted, write the index, then end the thread."""
-        self._commits.stop()
+        self.commits.stop()
 
     def abandon(self) -> None:
         """As `GroupCommit.abandon`."""
-        self._commits.abandon()
+        self.commits.abandon()
 
     def require_sound(self) -> None:
         """Raise why the store cannot be used any more, if so."""
-        broken = self._commits.broken
+        broken = self.commits.broken
         if broken is not None and not isinstance(broken, LeaseLost):
             raise StoreUnavailable(str(broken)) from broken
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float | None:
-        if self._commits.broken is not None:
+        if self.commits.broken is not None:
             return None
         due = [self._snapshot_from_s] if self._is_snapshot_wanted else []
         if self._options.cleanup_interval_ms:
@@ -136,7 +136,7 @@ class Committer(CommitTarget[Write]):
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def look_after(self) -> None:
-        if self._commits.broken is not None or self._commits.is_abandoned:
+        if self.commits.broken is not None or self.commits.is_abandoned:
             return
         now_s = time.monotonic()
         if self._is_snapshot_wanted and now_s >= self._snapshot_from_s:
@@ -146,11 +146,11 @@ class Committer(CommitTarget[Write]):
             self.remove_unneeded_files()
 
     def finish(self) -> None:
-        if self._commits.broken is None:
+        if self.commits.broken is None:
             self._snapshot_now()
 
     def leave(self) -> None:
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             self._writer.abandon()
         self._let_go()
 
@@ -169,7 +169,7 @@ class Committer(CommitTarget[Write]):
         try:
             self._prove()
         except LeaseLost as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise
 
     def _plan(self, batch: Sequence[Write]) -> Plan:
@@ -179,13 +179,13 @@ class Committer(CommitTarget[Write]):
         for write in list(batch):
             let_down = write.let_down() if write.follows else None  # by one that was refused just now
             if let_down is not None:
-                self._commits.refuse(write, let_down)
+                self.commits.refuse(write, let_down)
                 continue
             try:
                 for part in write.parts:
                     part.plan(plan)
             except StoreError as error:
-                self._commits.refuse(write, error)
+                self.commits.refuse(write, error)
                 if write.is_alone:
                     return self._empty_plan()
         plan.finish()
@@ -195,11 +195,11 @@ class Committer(CommitTarget[Write]):
         return Plan(self._live, self._reader, sum(self._writer.end), self._wire_version)
 
     def _append(self, plan: Plan) -> None:
-        self._commits.sending()
+        self.commits.sending()
         if plan.records:
             self._write(plan.records)
         faults.point("writer.after_commit")
-        if self._commits.is_abandoned:
+        if self.commits.is_abandoned:
             raise Abandoned
         with self._live.lock:
             for effect in plan.effects:
@@ -213,13 +213,13 @@ class Committer(CommitTarget[Write]):
         except (TransientStoreError, MessageTooLarge):
             raise  # it is undone
         except StoreError as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise OutcomeUnknown(str(error)) from error
         try:
             self._writer.sync()
             self._prove()
         except (StoreError, LeaseLost) as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             raise OutcomeUnknown(f"written, but not surely: {error}") from error
         base = self._writer.end[0]
         if base != self._base:
@@ -306,7 +306,7 @@ class Committer(CommitTarget[Write]):
         try:
             self._prove()
         except LeaseLost as error:
-            self._commits.break_off(error)
+            self.commits.break_off(error)
             return []
         removed = self._files.remove(gone, {one: set() for one in gone}, self._reader.forget)
         if removed:

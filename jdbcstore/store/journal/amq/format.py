@@ -47,6 +47,7 @@ class AMQFormat:
     end_mark: Final = b""
     #: A broker that replays stops where zeros begin, and does not start with an empty file.
     ends_with_data: Final = True
+    uses_blank_files: Final = False
     file_head: Final = bytes(_FILE_HEAD)
 
     def file_name(self, number: int) -> str:

@@ -64,6 +64,7 @@ class KahaDBFormat:
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = END_RECORD
     ends_with_data: Final = False
+    uses_blank_files: Final = True
     file_head: Final = b""
 
     def file_name(self, number: int) -> str:

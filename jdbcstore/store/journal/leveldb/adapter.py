@@ -35,6 +35,7 @@ from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.leveldb.committer import Committer
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+from jdbcstore.store.journal.leveldb.index_reader import snapshots
 from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveMessage
 from jdbcstore.store.journal.leveldb.loading import Loaded, load
 from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LevelDBFormat
@@ -145,7 +146,8 @@ class LevelDBPersistenceAdapter(PersistenceAdapter):
         writer = self._writer = JournalWriter(self.log_directory, log_format, self.options)
         try:
             found = self._recover()
-            log_format.least = (found.snapshot or 0) if found.is_from_index else 0
+            # Also of a snapshot that is not believed: ActiveMQ, or the next start, may look behind it only.
+            log_format.least = max(snapshots(self.directory), default=0)
             # First: what a kill has left behind the last whole unit must never be read as part of a later one.
             writer.open()
             self.reader = MessageReader(self.log_directory, {*found.files, writer.end[0]})

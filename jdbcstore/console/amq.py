@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from jdbcstore.console.kahadb import dump_lines, kinds_of, looking
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, print_table, tell_repaired
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.adapter import is_amq_store
@@ -92,16 +92,7 @@ def repair(directory: Path, new_directory: Path, as_json: bool) -> int:
     from jdbcstore.migration.repair import repair_amq_store
 
     done = repair_amq_store(directory, new_directory)
-    if as_json:
-        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
-    else:
-        rows = sorted((name, one.messages) for name, one in done.destinations.items())
-        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
-        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
-        for line in done.damages:
-            click.echo(f"lost: {line}")
-        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
-    return 1 if done.damages else 0
+    return tell_repaired(done, new_directory, as_json=as_json)
 
 
 @amq.command("dump")

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from jdbcstore.console.kahadb import looking
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, print_table, tell_repaired
 from jdbcstore.store.journal.leveldb.inspection import inspect, units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw, Record
 from jdbcstore.store.journal.leveldb.records import (
@@ -117,16 +117,7 @@ def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_
     from jdbcstore.migration.repair import repair_leveldb_store
 
     done = repair_leveldb_store(directory, new_directory, log_directory)
-    if as_json:
-        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
-    else:
-        rows = sorted((name, one.messages) for name, one in done.destinations.items())
-        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
-        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
-        for line in done.damages:
-            click.echo(f"lost: {line}")
-        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
-    return 1 if done.damages else 0
+    return tell_repaired(done, new_directory, as_json=as_json)
 
 
 @leveldb.command("dump")

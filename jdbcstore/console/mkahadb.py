@@ -10,7 +10,7 @@ import click
 
 from jdbcstore.console import kahadb
 from jdbcstore.console.kahadb import looking
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, tell_repaired
 from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.mkahadb.directory_view import refuse_what_is_not_several
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
@@ -87,16 +87,7 @@ def repair(directory: Path, new_directory: Path, as_json: bool) -> int:
 
     _stores(directory)
     done = repair_several(directory, new_directory)
-    if as_json:
-        print_json({"messages": {name: one.messages for name, one in done.destinations.items()}, "lost": done.damages})
-    else:
-        rows = sorted((name, one.messages) for name, one in done.destinations.items())
-        print_table(("DESTINATION", "MESSAGES"), rows, empty="no message is live")
-        click.echo(f"{new_directory}: {done.messages:,} messages; read again and compared")
-        for line in done.damages:
-            click.echo(f"lost: {line}")
-        click.echo("nothing is lost" if not done.damages else f"{len(done.damages) + done.damages_unlisted} losses")
-    return 1 if done.damages else 0
+    return tell_repaired(done, new_directory, as_json=as_json)
 
 
 @mkahadb.command("dump", context_settings={"ignore_unknown_options": True})

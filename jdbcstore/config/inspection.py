@@ -19,6 +19,8 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
 from jdbcstore.store.journal.leveldb.directory_view import LevelDBView
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.directory_view import MKahaDBView, refuse_what_is_not_several
+from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 
 __all__ = ["check_url", "is_journal", "looking_into"]
 
@@ -36,6 +38,8 @@ def check_url(url: str) -> None:
             raise ConfigurationError(f"there is no directory {directory}")
         if isinstance(options, AMQOptions):
             refuse_what_is_no_amq_store(directory)
+        elif isinstance(options, MKahaDBOptions):
+            refuse_what_is_not_several(directory)
         elif isinstance(options, LevelDBOptions):
             refuse_what_is_no_leveldb_store(directory)
         else:
@@ -73,6 +77,8 @@ def is_journal(source: str) -> bool:
 def _view(directory: Path, options: KahaDBOptions) -> PersistenceAdapter:
     if isinstance(options, AMQOptions):
         return AMQView(directory)
+    if isinstance(options, MKahaDBOptions):
+        return MKahaDBView(directory)
     return LevelDBView(directory, options) if isinstance(options, LevelDBOptions) else KahaDBView(directory)
 
 

@@ -42,6 +42,10 @@ def _is_leveldb(names: Collection[str], directory: Path) -> bool:
     return "store-version.txt" in names or any(_LEVELDB_FILE.fullmatch(name) for name in names)
 
 
+def _is_several(names: Collection[str], directory: Path) -> bool:
+    return "txStore" in names
+
+
 def _is_kahadb(names: Collection[str], directory: Path) -> bool:
     return True  # it says by itself what the directory is instead
 
@@ -50,6 +54,7 @@ def _is_kahadb(names: Collection[str], directory: Path) -> bool:
 KINDS: Final = (
     Kind("AMQ store", _is_amq, "jdbcstore.console.amq:amq"),
     Kind("LevelDB", _is_leveldb, "jdbcstore.console.leveldb:leveldb"),
+    Kind("several KahaDB", _is_several, "jdbcstore.console.mkahadb:mkahadb"),
     Kind("KahaDB", _is_kahadb, "jdbcstore.console.kahadb:kahadb"),
 )
 
@@ -71,8 +76,8 @@ def kind_of(directory: Path) -> Kind:
 def journal() -> None:
     """Look at the directory of a broker that stores in journals: is it intact, why is it full, what is in it.
 
-    KahaDB, the AMQ store and LevelDB are told apart by what lies there. Nothing is changed, and all but 'repair' work
-    while a broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
+    KahaDB, mKahaDB, the AMQ store and LevelDB are told apart by what lies there. Nothing is changed, and all but
+    'repair' work while a broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
     """
 
 

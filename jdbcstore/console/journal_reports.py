@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from jdbcstore.console.output import print_table
+from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from jdbcstore.migration.migrated import Migrated
 
 __all__ = [
     "DIRECTORY",
@@ -25,6 +28,7 @@ __all__ = [
     "print_findings",
     "print_lines",
     "print_repaired",
+    "tell_repaired",
 ]
 
 DIRECTORY: Final = click.argument("directory", type=click.Path(path_type=Path))
@@ -98,6 +102,16 @@ def print_repaired(
     for line in lost:
         click.echo(f"lost: {line}")
     click.echo(f"{len(lost) + lost_unlisted} losses" if lost else "nothing is lost")
+
+
+def tell_repaired(done: Migrated, new_directory: Path, *, as_json: bool) -> int:
+    """Say what a repair has brought into a new directory; the exit code: 1 if something is lost."""
+    messages = {name: one.messages for name, one in done.destinations.items()}
+    if as_json:
+        print_json({"messages": messages, "lost": done.damages})
+    else:
+        print_repaired(new_directory, messages, (), (), done.damages, done.damages_unlisted)
+    return 1 if done.damages else 0
 
 
 def print_lines(lines: Iterable[str], limit: int | None) -> None:

@@ -75,11 +75,11 @@ def check_(directory: Path, index_directory: Path | None, quick: bool, as_json: 
     if as_json:
         print_json(report.as_json())
     else:
-        _tell_check(report)
+        tell_check(report)
     return 1 if report.findings or report.unlisted else 0
 
 
-def _tell_check(report: CheckReport) -> None:
+def tell_check(report: CheckReport) -> None:
     found = report.survey
     click.echo(
         f"{found.directory}: {count_of(len(found.sizes), 'file')}, {size(sum(found.sizes.values()))},"

@@ -17,7 +17,7 @@ from jdbcstore.console.journal_reports import (
     looking,
     print_findings,
     print_lines,
-    print_repaired,
+    tell_repaired,
 )
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.store.journal.leveldb.inspection import inspect, units_of
@@ -113,12 +113,7 @@ def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_
     from jdbcstore.migration.repair import repair_leveldb_store
 
     done = repair_leveldb_store(directory, new_directory, log_directory)
-    messages = {name: one.messages for name, one in done.destinations.items()}
-    if as_json:
-        print_json({"messages": messages, "lost": done.damages})
-    else:
-        print_repaired(new_directory, messages, (), (), done.damages, done.damages_unlisted)
-    return 1 if done.damages else 0
+    return tell_repaired(done, new_directory, as_json=as_json)
 
 
 @leveldb.command("dump")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
+from typing import TypeAlias
 
 import click
 from sqlalchemy import text
@@ -18,8 +19,12 @@ from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.statements import text_of
 from jdbcstore.store.journal.adapter import JournalPersistenceAdapter
 from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
+from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
 
 __all__ = ["stats"]
+
+#: Directories with journals, which count without reading.
+_Directory: TypeAlias = JournalPersistenceAdapter | LevelDBPersistenceAdapter | MKahaDBPersistenceAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +99,7 @@ def collect(url: str) -> list[DestinationStats]:
     """
     check_url(url)
     with looking_into(url) as adapter:
-        counted = (
-            _counted_in_directory(adapter)
-            if isinstance(adapter, JournalPersistenceAdapter | LevelDBPersistenceAdapter)
-            else _counted_rows(url)
-        )
+        counted = _counted_in_directory(adapter) if isinstance(adapter, _Directory) else _counted_rows(url)
         now_ms = time.time() * 1000
         subscriptions = _subscriptions(adapter)
         found = [
@@ -109,7 +110,7 @@ def collect(url: str) -> list[DestinationStats]:
         return sorted(found, key=lambda row: row.destination)
 
 
-def _counted_in_directory(adapter: JournalPersistenceAdapter | LevelDBPersistenceAdapter) -> list[tuple[str, int, int]]:
+def _counted_in_directory(adapter: _Directory) -> list[tuple[str, int, int]]:
     """Name, messages and bytes of each destination."""
     sizes = adapter.stored_bytes()
     return [(str(one), count, sizes.get(one, 0)) for one, count in adapter.message_counts().items() if count]

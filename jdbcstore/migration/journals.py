@@ -46,6 +46,7 @@ __all__ = [
     "contents_of_journals",
     "is_locked",
     "is_prioritized",
+    "may_open",
     "scheduled_in",
     "scheduler_in",
     "scheduler_of",
@@ -125,21 +126,24 @@ def scheduler_in(directory: Path) -> Path | None:
     return found if found.is_dir() and Journal(found).files else None
 
 
+def may_open(files: int, directory: Path) -> None:
+    """Make sure that this process may open so many files of a directory. Raises `StoreError` when it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = soft + files
+    if files + _DESCRIPTORS_LEFT > soft:
+        if hard != resource.RLIM_INFINITY and wanted > hard:
+            raise StoreError(
+                f"{directory} has {files} journal files and this process may open {hard}: raise the limit (ulimit -Hn)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class _Opened(DirectoryJournal):
     """A journal whose files are open, and stay what they are."""
 
     def open_all(self, stack: ExitStack) -> None:
         """Open them."""
-        directory = self.directory
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = soft + len(self.files)
-        if len(self.files) + _DESCRIPTORS_LEFT > soft:
-            if hard != resource.RLIM_INFINITY and wanted > hard:
-                raise StoreError(
-                    f"{directory} has {len(self.files)} journal files and this process may open {hard}: raise the"
-                    " limit (ulimit -Hn)"
-                )
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        may_open(len(self.files), self.directory)
         self._sources: dict[int, BinaryIO] = {
             number: stack.enter_context(path.open("rb", buffering=0)) for number, path in self.files.items()
         }

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from jdbcstore.destination import Destination, Queue, Topic, parse_destination
-from jdbcstore.errors import CodecError, ConfigurationError
+from jdbcstore.errors import CodecError, ConfigurationError, JournalDamaged
 from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.migration.contents import MARKER, Contents, Damages, PreparedContents, StoredHere, name_of, require_id
-from jdbcstore.migration.journals import is_locked, scheduled_in
+from jdbcstore.migration.journals import is_locked, may_open, scheduled_in
 from jdbcstore.openwire import unmarshal
 from jdbcstore.store.contract import ScheduledJob
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
@@ -32,6 +32,8 @@ __all__ = ["LevelDBContents", "contents_of_leveldb_store"]
 _LOG: Final = logging.getLogger(__name__)
 #: Entries that refer to one message, and so have one position: more than this lose their stable places.
 _TWINS_BITS: Final = 10
+#: How often a directory is read in which files go meanwhile.
+_TRIES: Final = 5
 
 
 class _Here(NamedTuple):
@@ -63,14 +65,29 @@ def contents_of_leveldb_store(
     """
     if not is_leveldb(directory):
         raise ConfigurationError(f"{directory} is no LevelDB store: it holds no store-version.txt and no log")
-    found = recover(directory, log_directory)
-    contents = LevelDBContents(
-        f"leveldb:{directory}", found, scheduler, is_live=is_locked(directory), skips_damage=skips_damage
-    )
+    found, reader = _held(directory, log_directory)
     try:
-        yield contents
+        name, is_live = f"leveldb:{directory}", is_locked(directory)
+        yield LevelDBContents(name, found, reader, scheduler, is_live=is_live, skips_damage=skips_damage)
     finally:
-        contents.close()
+        reader.close()
+
+
+def _held(directory: Path, log_directory: Path | None) -> tuple[Recovered, MessageReader]:
+    """What is there, and all files of the log open: a broker may remove some before their messages are read."""
+    for attempt in range(_TRIES):
+        found = recover(directory, log_directory)
+        reader = MessageReader(found.log_directory, found.files)
+        may_open(len(found.files), found.log_directory)
+        try:
+            reader.hold()
+        except JournalDamaged:
+            reader.close()
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        return found, reader
+    raise AssertionError("it has returned or raised")
 
 
 class LevelDBContents(Contents):
@@ -79,13 +96,20 @@ class LevelDBContents(Contents):
     prioritized = frozenset()
 
     def __init__(
-        self, name: str, found: Recovered, scheduler: Path | None, *, is_live: bool, skips_damage: bool
+        self,
+        name: str,
+        found: Recovered,
+        reader: MessageReader,
+        scheduler: Path | None,
+        *,
+        is_live: bool,
+        skips_damage: bool,
     ) -> None:
         self.name = name
         self.is_live = is_live
         self.damages = Damages(are_skipped=skips_damage)
         self._state = found.state
-        self._reader = MessageReader(found.log_directory, found.files)
+        self._reader = reader
         self._scheduler = scheduler
         for remark in found.state.remarks:
             _LOG.warning("%s: %s", name, remark)
@@ -97,10 +121,6 @@ class LevelDBContents(Contents):
             self._name(one)
         for one in self._all(SUBSCRIPTION):
             self._subscribe(one)
-
-    def close(self) -> None:
-        """Let go of the files."""
-        self._reader.close()
 
     def _all(self, *types: int) -> list[Collection]:
         return [one for one in (*self._state.collections.values(), *self._state.displaced) if one.type in types]

@@ -22,17 +22,20 @@ from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.plan import MigrationPlan
 from jdbcstore.migration.progress import Showing
+from jdbcstore.migration.several import contents_of_several
 from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.journal.amq.adapter import is_amq_store
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
+from jdbcstore.store.journal.mkahadb.filters import TX_STORE
 
 __all__ = ["migrate", "migrate_contents"]
 
 _KAHADB: Final = "kahadb:"
 _AMQ: Final = "amq:"
+_MKAHADB: Final = "mkahadb:"
 _LEVELDB: Final = "leveldb:"
 
 
@@ -51,7 +54,8 @@ def migrate(
     It may be run again after anything, and goes on where it stopped. Until it is complete no broker gets the target.
 
     Args:
-        source: the URL of a SQL store, ``kahadb:DIRECTORY``, ``amq:DIRECTORY`` or ``leveldb:DIRECTORY``. A broker may
+        source: the URL of a SQL store, ``kahadb:DIRECTORY``, ``amq:DIRECTORY``, ``mkahadb:DIRECTORY`` or
+            ``leveldb:DIRECTORY``. A broker may
             be at work on it: what is migrated is what is there when the migration begins.
         target: of an empty SQL store, or ``kahadb:DIRECTORY``; what is missing of it is made.
         is_dry: only say what would be done.
@@ -101,6 +105,8 @@ def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> Abs
         directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
         if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
             return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
+        if source.startswith(_MKAHADB) or (not is_journal_url(source) and (directory / TX_STORE).is_dir()):
+            return contents_of_several(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
         if source.startswith(_LEVELDB) or (not is_journal_url(source) and is_leveldb(directory)):
             logs = _log_directory(source) if is_journal_url(source) else None
             scheduler = scheduler or scheduler_of(directory)
@@ -127,6 +133,8 @@ def _name(target: str) -> str:
 
 
 def _refuse_target(target: str) -> None:
+    if target.startswith(_MKAHADB):
+        raise ConfigurationError(f"{target} is no target: migrate to kahadb:DIRECTORY or to a SQL store")
     if target.startswith((_AMQ, _LEVELDB)):
         kind = "an AMQ store" if target.startswith(_AMQ) else "LevelDB"
         raise ConfigurationError(

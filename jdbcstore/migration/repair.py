@@ -1,4 +1,4 @@
-"""What can be read of a damaged AMQ store or LevelDB store, in a new one."""
+"""What can be read of a damaged AMQ store, LevelDB store, or several KahaDB stores, in a new one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from jdbcstore.destination import Queue
 from jdbcstore.errors import LockHeld
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.directories import directory_target
-from jdbcstore.migration.journals import contents_of_amq_store, scheduler_in
+from jdbcstore.migration.journals import contents_of_amq_store, scheduler_in, scheduler_of
 from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.migration.migrated import Migrated
 from jdbcstore.migration.migration import migrate_contents
+from jdbcstore.migration.several import contents_of_several
 
-__all__ = ["repair_amq_store", "repair_leveldb_store"]
+__all__ = ["repair_amq_store", "repair_leveldb_store", "repair_several"]
 
 
 def repair_amq_store(directory: Path, target: Path) -> Migrated:
@@ -48,6 +49,20 @@ def repair_leveldb_store(directory: Path, target: Path, log_directory: Path | No
     """
     with contents_of_leveldb_store(directory, log_directory, skips_damage=True) as contents:
         return _repaired(contents, directory, f"leveldb:{target}")
+
+
+def repair_several(directory: Path, target: Path) -> Migrated:
+    """The same of several KahaDB stores, into one.
+
+    Args:
+        directory: the one with ``txStore`` in it; it is only read.
+        target: of the new one; it must not exist, or be empty.
+
+    Returns, raises:
+        As `repair_amq_store`.
+    """
+    with contents_of_several(directory, scheduler_of(directory), skips_damage=True) as contents:
+        return _repaired(contents, directory, f"kahadb:{target}")
 
 
 def _repaired(contents: Contents, directory: Path, target: str) -> Migrated:

@@ -19,12 +19,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 __all__ = [
     "Disk",
     "DiskFile",
+    "bytes_in",
     "force_directory",
     "force_file",
     "force_tree",
@@ -258,6 +261,18 @@ def remove_tree(path: Path) -> None:
         else:
             os.unlink(entry.path)
     os.rmdir(path)
+
+
+def bytes_in(directories: Iterable[Path]) -> int:
+    """What the files in these directories and below them are long, each once; those that go meanwhile do not count."""
+    found: dict[Path, int] = {}
+    for directory in directories:
+        for folder, _, names in os.walk(directory):
+            for name in names:
+                with suppress(OSError):
+                    path = Path(folder, name)
+                    found[path] = path.stat().st_size
+    return sum(found.values())
 
 
 def mode_like(directory: Path, pattern: str) -> int:

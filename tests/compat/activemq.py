@@ -257,6 +257,7 @@ class ActiveMQ(JmsClients):
         scheduler: the folder of its scheduler; None for a broker without one.
         journal_max_file_length: of KahaDB, in bytes; None is ActiveMQ's default.
         compacts: whether KahaDB looks ten times a second for acknowledgements to be compacted.
+        checks_files: whether KahaDB reads all journal files at its start and refuses damaged ones.
         store_wire_version: the OpenWire version in which a new store is written; None is ActiveMQ's default, 11.
         java_options: of the virtual machine; the default starts fast and is no basis for a measurement.
     """
@@ -272,6 +273,7 @@ class ActiveMQ(JmsClients):
         scheduler: Path | None = None,
         journal_max_file_length: int | None = None,
         compacts: bool = False,
+        checks_files: bool = False,
         store_wire_version: int | None = None,
         java_options: Sequence[str] | None = None,
     ) -> None:
@@ -284,6 +286,7 @@ class ActiveMQ(JmsClients):
         self.scheduler = scheduler
         self.journal_max_file_length = journal_max_file_length
         self.compacts = compacts
+        self.checks_files = checks_files
         self.store_wire_version = store_wire_version
         self.java_options = quick_start(class_path) if java_options is None else java_options
         self.stomp_port = free_port()
@@ -324,6 +327,8 @@ class ActiveMQ(JmsClients):
             arguments["store"] = self.store
             if self.journal_max_file_length is not None:
                 arguments["journal_max_file_length"] = str(self.journal_max_file_length)
+            if self.checks_files:
+                arguments["checks_files"] = "true"
             if self.compacts:
                 arguments["compaction"] = "true"
         java = ["java", *self.java_options, "-cp", self.class_path, "ActiveMq"]

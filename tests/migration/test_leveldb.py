@@ -12,6 +12,7 @@ from jdbcstore.config.inspection import looking_into
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.migration.migration import migrate
 from jdbcstore.store.contract import Cursor, SupportsTopics, SupportsTransactions
 from jdbcstore.store.journal.leveldb.log import log_files
@@ -94,3 +95,12 @@ def test_nobody_begins_with_leveldb(source: Path, tmp_path: Path) -> None:
         migrate(f"leveldb:{source}", f"leveldb:{tmp_path / 'new'}")
     with pytest.raises(ConfigurationError, match="no LevelDB store"):
         migrate(f"leveldb:{tmp_path}", f"kahadb:{tmp_path / 'k'}")
+
+
+def test_files_that_a_broker_removes_meanwhile_are_read(source: Path) -> None:
+    with contents_of_leveldb_store(source) as found:
+        for path in log_files(source).values():
+            path.unlink()
+        assert len(list(found.messages())) == 23
+        (prepared,) = found.prepared()
+        assert len(prepared.added) == 2

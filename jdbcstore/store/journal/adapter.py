@@ -17,6 +17,7 @@ from jdbcstore.errors import StoreError
 from jdbcstore.identifiers import MessageId, ProducerId, told_apart
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, Expired, ExpiredPage, TransactionStore
+from jdbcstore.store.disk import bytes_in
 from jdbcstore.store.journal.committer import Committer
 from jdbcstore.store.journal.directory_adapter import DirectoryAdapter
 from jdbcstore.store.journal.index import Index
@@ -288,7 +289,11 @@ class JournalPersistenceAdapter(DirectoryAdapter[Index, JournalMessageStore, Jou
 
     @property
     def location(self) -> str:
-        return f"{self.format.name.lower()}:{self.directory}"
+        return f"{self.format.scheme}:{self.directory}"
+
+    def size_bytes(self) -> int | None:
+        elsewhere = self.options.index_directory
+        return bytes_in([self.directory, *([Path(elsewhere)] if elsewhere else [])])
 
 
 def _waiting(index: Index, known: KnownDestination, level: int, sequence: int) -> list[SubscriptionKey]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import ConfigurationError, StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.contract import Locker, MessageStore, PersistenceAdapter, TopicMessageStore
+from jdbcstore.store.disk import bytes_in
 from jdbcstore.store.journal.batch_committer import BatchCommitter
 from jdbcstore.store.journal.shared_file_lock import SharedFileLocker
 from jdbcstore.store.journal.store_format import StoreOptions
@@ -278,11 +278,7 @@ class DirectoryAdapter(PersistenceAdapter, Generic[C, S, T]):
         self.reading()
 
     def size_bytes(self) -> int | None:
-        sizes = 0
-        for path in self.directory.rglob("*"):
-            with suppress(OSError):  # it was removed meanwhile
-                sizes += path.stat().st_size if path.is_file() else 0
-        return sizes
+        return bytes_in([self.directory])
 
     def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
         """As `SupportsEventLoop`."""

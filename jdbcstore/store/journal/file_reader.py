@@ -51,6 +51,7 @@ class FileReader:
         self._file_name = file_name
         self._lock = threading.Lock()
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
+        self._files_max = _FILES_MAX
 
     def read(self, number: int, offset: int, size: int) -> bytes:
         """So many bytes of a file from this offset on, fewer if it ends.
@@ -66,6 +67,18 @@ class FileReader:
             raise JournalDamaged(f"{name}:{offset}: there is no such file in the journal") from None
         with reading(name):
             return os.pread(opened.descriptor, size, offset)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Open these files and keep them open: they may be removed meanwhile.
+
+        Raises:
+            JournalDamaged: there is no such file.
+            StoreError: one cannot be opened.
+        """
+        listed = list(numbers)
+        self._files_max = max(self._files_max, len(listed))
+        for number in listed:
+            self.read(number, 0, 0)
 
     def forget(self, number: int) -> None:
         """A file is gone."""
@@ -89,7 +102,7 @@ class FileReader:
                 except OSError as error:
                     raise StoreError(f"cannot read {path.name}: {error.strerror or error}") from error
                 self._opened[number] = opened
-                if len(self._opened) > _FILES_MAX:
+                if len(self._opened) > self._files_max:
                     self._opened.popitem(last=False)
             else:
                 self._opened.move_to_end(number)

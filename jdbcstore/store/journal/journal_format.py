@@ -111,6 +111,10 @@ class JournalFormat(Protocol[LocationT]):
         what a broker has is cut off."""
 
     @property
+    def uses_blank_files(self) -> bool:
+        """Whether the last files, if nothing stands in them, are those that are written next; else they are removed."""
+
+    @property
     def file_head(self) -> bytes:
         """What a new file begins with, a batch by itself; it is there from the moment on when the file is. May be
         empty."""

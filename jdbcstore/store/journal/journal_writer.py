@@ -123,7 +123,7 @@ class JournalWriter(Generic[LocationT]):
             if found.last is not None or found.flaws:
                 tail, self._number = found, number
                 break
-            if self._format.ends_with_data:  # nothing but zeros: a broker that replays would stop there
+            if not self._format.uses_blank_files:
                 with writing(files[number].name):
                     self._disk.remove(files[number].name)
             else:

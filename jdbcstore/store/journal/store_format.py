@@ -29,6 +29,10 @@ class StoreFormat(JournalFormat[Location], Protocol):
         """As people call it."""
 
     @property
+    def scheme(self) -> str:
+        """As URLs call it."""
+
+    @property
     def removes_destinations(self) -> bool:
         """Whether one record makes the brokers of this format forget a destination with all that is in it. Otherwise
         its messages are removed one by one."""

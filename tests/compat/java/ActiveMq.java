@@ -75,6 +75,9 @@ public final class ActiveMq {
                 if (options.containsKey("journal_max_file_length")) {
                     journal.setJournalMaxFileLength(Integer.parseInt(option("journal_max_file_length")));
                 }
+                if (options.containsKey("checks_files")) {
+                    journal.setCheckForCorruptJournalFiles(true);
+                }
                 if (options.containsKey("compaction")) {
                     journal.setCheckpointInterval(100);
                     journal.setCleanupInterval(100);

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from jdbcstore.destination import Destination, Queue, Topic
+from jdbcstore.openwire import commands as wire
+from jdbcstore.openwire import marshal
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.blank_state import blank_state
 from jdbcstore.store.journal.amq.control_file import read_control_file
-from jdbcstore.store.journal.amq.journal import Journal
+from jdbcstore.store.journal.amq.journal import Journal, framed
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.amq.store_journal import StoreJournal
 from jdbcstore.store.journal.replay import replay
@@ -217,3 +219,17 @@ def test_without_the_list_of_subscriptions_none_is_taken_for_ended(directory: Pa
         found = served(adapter)
     assert found["topic://T.ONE c1:d1"] == expected(directory, "as_left")["durable_receive"]["d1"]
     assert "topic://T.ONE c1:d2" in found
+
+
+def test_what_is_younger_than_a_clean_reference_store_is_not_taken_for_ended(directory: Path) -> None:
+    """It lies behind where its broker ended, as the control file says; what is older and not listed has ended."""
+    info = wire.SubscriptionInfo(client_id="c9", destination=Topic("T.ONE"), subscription_name="young")
+    with (directory / "journal" / "data-4").open("ab") as file:
+        file.write(framed(marshal(info, 6)))
+    with AMQPersistenceAdapter(directory) as adapter:
+        found = set(served(adapter))
+    assert {name for name in found if name.startswith("topic:")} == {
+        f"topic://T.ONE {name}" for name in ("c1:d1", "c1:d2", "c9:young")
+    }
+    with AMQPersistenceAdapter(directory) as adapter:
+        assert set(served(adapter)) == found

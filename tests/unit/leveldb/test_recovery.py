@@ -243,3 +243,44 @@ def test_a_damaged_version_is_no_reason_to_refuse_a_log(directory: Path, expecte
     path.write_text("activemq_leveldb_store:2")
     with pytest.raises(ConfigurationError, match="only activemq_leveldb_store:1"):
         recover(directory)
+
+
+ZEROED = {"the first": [0], "one in the middle": [1], "the last": [3], "all": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("which", ZEROED)
+@pytest.mark.parametrize("has_index", [True, False])
+def test_files_of_zeros_are_told_and_what_is_written_then_stays(
+    directory: Path, which: str, has_index: bool, expected: dict[str, Any]
+) -> None:
+    """Files are made long before they are written; one of zeros that others follow is damaged."""
+    if not has_index:
+        for path in directory.glob("*.index"):
+            shutil.rmtree(path)
+    files = list(log_files(directory).values())
+    for number in ZEROED[which]:
+        files[number].write_bytes(bytes(files[number].stat().st_size))
+    is_told = has_index or which in ("the first", "one in the middle")
+    assert bool(recover(directory).state.damages) == is_told
+    sent: list[str] = []
+    for number in (1, 2, 3):
+        with open_store(f"leveldb:{directory}") as adapter:
+            store = adapter.queue_message_store(Queue("NEW"))
+            assert [str(one.message_id) for one in store.recover()] == sent
+            message = text_message(number, destination=Queue("NEW"))
+            store.add_message(message).result(30)
+            sent.append(str(message.message_id))
+            if number == 2:  # killed
+                copy = Path(shutil.copytree(directory, directory.with_name("killed"), ignore=_LOCK))
+        if number == 2:
+            shutil.rmtree(directory)
+            copy.rename(directory)
+    if which != "all" and 0 not in ZEROED[which]:
+        with open_store(f"leveldb:{directory}") as adapter:
+            found = [str(one.message_id) for one in adapter.queue_message_store(Queue("Q.ONE")).recover()]
+        assert found == expected["queues"]["queue://Q.ONE"]
+    if has_index and which == "all":
+        assert not any(base < 0x34565 for base in log_files(directory)), "nothing is written before a snapshot"
+
+
+_LOCK = shutil.ignore_patterns("lock")

@@ -51,6 +51,7 @@ class PositionFormat:
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = b""
     ends_with_data: Final = False
+    uses_blank_files: Final = True
     file_head: Final = b""
 
     def file_name(self, number: int) -> str:

@@ -39,6 +39,7 @@ class AMQFormat:
     """The AMQ store's `jdbcstore.store.journal.store_format.StoreFormat`."""
 
     name: Final = "an AMQ store"
+    scheme: Final = "amq"
     removes_destinations: Final = False
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX
@@ -46,6 +47,7 @@ class AMQFormat:
     end_mark: Final = b""
     #: A broker that replays stops where zeros begin, and does not start with an empty file.
     ends_with_data: Final = True
+    uses_blank_files: Final = False
     file_head: Final = bytes(_FILE_HEAD)
 
     def file_name(self, number: int) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.journal.amq.control_file import read_control_file
 from jdbcstore.store.journal.amq.decoding import subscription_text
 from jdbcstore.store.journal.amq.journal import FILE_BYTES_MAX, AMQLocation, Journal
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.commands import Command, Rollback, Subscription
 from jdbcstore.store.journal.records import CHUNK_BYTES, Record
 from jdbcstore.store.journal.replay import Replay
-from jdbcstore.store.journal.state import State
+from jdbcstore.store.journal.state import State, StoredTransaction
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["JOURNAL", "StoreJournal", "told_by_the_reference_store"]
@@ -66,20 +67,29 @@ class StoreJournal(Journal):
         store = self.reference_store
         if not store.is_clean or store.damage is not None or self.unreferred(state):
             return []
+        # Where its broker ended: what came behind is younger than the reference store.
+        control = read_control_file(self.directory)
+        last = (FILE_BYTES_MAX, 0) if control is None or control.last is None else control.last[:2]
         there = {(info.client_id, info.subscription_name, info.destination) for info, _ in store.subscriptions}
         gone: list[Command] = [
             Subscription(destination, text)
             for destination, stored in state.destinations.items()
             for text, one in stored.subscriptions.items()
-            if (one.info.client_id, one.info.subscription_name, destination) not in there
+            if (one.info.client_id, one.info.subscription_name, destination) not in there and one.location[:2] <= last
         ]
         if store.prepared is not None:
             gone += [
                 Rollback(xid)
-                for xid in state.prepared
-                if isinstance(xid, XATransactionId) and xid not in store.prepared
+                for xid, one in state.prepared.items()
+                if isinstance(xid, XATransactionId) and xid not in store.prepared and _begun(one) <= last
             ]
         return gone
+
+
+def _begun(transaction: StoredTransaction) -> tuple[int, int]:
+    """Where the first record of a transaction stands."""
+    places = [location[:2] for _, _, location in transaction.added]
+    return min([*places, *(location[:2] for location in transaction.acknowledged_at)], default=(0, 0))
 
 
 def told_by_the_reference_store(state: State) -> list[Command]:

@@ -57,12 +57,14 @@ class KahaDBFormat:
     """KahaDB's `jdbcstore.store.journal.store_format.StoreFormat`."""
 
     name: Final = "KahaDB"
+    scheme: Final = "kahadb"
     removes_destinations: Final = True
     file_pattern: Final = FILE_PATTERN
     number_max: Final = FILE_NUMBER_MAX
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = END_RECORD
     ends_with_data: Final = False
+    uses_blank_files: Final = True
     file_head: Final = b""
 
     def file_name(self, number: int) -> str:

@@ -118,6 +118,16 @@ class _Broker:
         return Journal(directory)
 
 
+class _OneOfSeveral(_Broker):
+    """Who wrote a directory that is only looked into; perhaps it is one of several stores."""
+
+    def correct(self, progress: Replay) -> None:
+        """Transactions over several stores ended as ``txStore`` says."""
+        outcomes = self._directory.absolute().parent / "txStore"
+        if outcomes.is_dir():
+            progress.decide(Journal(outcomes))
+
+
 def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -> None:
     """Leave the index that tells a broker in which OpenWire version the messages are, if it would not know."""
     configured = options.store_open_wire_version
@@ -148,5 +158,5 @@ def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
         StoreError: the journal cannot be read, or the index not be written.
     """
     scheduler = SchedulerJournal(directory, options)
-    before = _Broker(directory, directory, options, scheduler, None)
+    before = _OneOfSeveral(directory, directory, options, scheduler, None)
     return recovery.made_anew(path, directory, options, scheduler, before, is_written=False)[0]

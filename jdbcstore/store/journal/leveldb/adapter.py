@@ -18,13 +18,14 @@ from jdbcstore.errors import SchemaMismatch, StoreError
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, Expired, ExpiredPage, TransactionStore
-from jdbcstore.store.disk import make_directory
+from jdbcstore.store.disk import bytes_in, make_directory
 from jdbcstore.store.journal.directory_adapter import DirectoryAdapter
 from jdbcstore.store.journal.file_errors import writing
 from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.leveldb.committer import Committer
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
+from jdbcstore.store.journal.leveldb.index_reader import snapshots
 from jdbcstore.store.journal.leveldb.live import Live, LiveDestination, LiveMessage
 from jdbcstore.store.journal.leveldb.loading import Loaded, load
 from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LevelDBFormat
@@ -87,7 +88,8 @@ class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, Leve
         writer = self._writer = JournalWriter(self.log_directory, log_format, self.options)
         try:
             found = self._recover()
-            log_format.least = (found.snapshot or 0) if found.is_from_index else 0
+            # Also of a snapshot that is not believed: ActiveMQ, or the next start, may look behind it only.
+            log_format.least = max(snapshots(self.directory), default=0)
             # First: what a kill has left behind the last whole unit must never be read as part of a later one.
             writer.open()
             self.reader = MessageReader(self.log_directory, {*found.files, writer.end[0]})
@@ -291,6 +293,9 @@ class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, Leve
     @property
     def location(self) -> str:
         return f"leveldb:{self.directory}"
+
+    def size_bytes(self) -> int | None:
+        return bytes_in({self.directory, self.log_directory})
 
 
 def _waiting(where: LiveDestination, sequence: int) -> list[SubscriptionKey]:

@@ -290,10 +290,12 @@ class LevelDBFormat:
     file_bytes_max: Final = _FILE_BYTES_MAX
     end_mark: Final = b""
     ends_with_data: Final = False
+    #: Their names are positions, which may lie before a snapshot, or not where the log ends.
+    uses_blank_files: Final = False
     file_head: Final = b""
 
     def __init__(self) -> None:
-        #: Where a replay begins, if it begins with a snapshot: what is written before that is never read again.
+        #: Where the newest snapshot stands: what is written before that may never be read again.
         self.least = 0
 
     def file_name(self, number: int) -> str:

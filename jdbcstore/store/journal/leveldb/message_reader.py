@@ -41,6 +41,10 @@ class MessageReader:
         self._bases = [one for one in self._bases if one != base]
         self._files.forget(base)
 
+    def hold(self) -> None:
+        """Open all files: they may be removed while they are read. Raises `StoreError`, `JournalDamaged`."""
+        self._files.hold(self._bases)
+
     def close(self) -> None:
         """Let go of all files."""
         self._files.close()

@@ -26,7 +26,7 @@ from jdbcstore.destination import Destination, Topic
 from jdbcstore.errors import CodecError, ConfigurationError, StoreError
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.leveldb.index_reader import index_state, read_index, salvaged_index, snapshots
-from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LogScan, content, file_name, log_files
+from jdbcstore.store.journal.leveldb.log import FILE_PATTERN, LogFlaw, LogScan, content, file_name, log_files
 from jdbcstore.store.journal.leveldb.message_reader import MessageReader
 from jdbcstore.store.journal.leveldb.records import QUEUE, TOPIC
 from jdbcstore.store.journal.leveldb.salvage import Mentioned, adopt, forget_unknown
@@ -223,15 +223,24 @@ def _replay(found: Recovered) -> None:
                 _help_out(found, scan)
             state.apply(unit)
         found.ends[base] = base + scan.end
-        state.flawed(scan.flaws)
+        state.flawed(scan.flaws if following is None or base >= last else _in_the_middle(scan, base, following))
     if meets is not None:
-        _help_out(found, None)
+        _help_out(found, None, is_short=meets > found.end)
 
 
-def _help_out(found: Recovered, scan: LogScan | None) -> None:
+def _in_the_middle(scan: LogScan, base: int, following: int) -> list[LogFlaw]:
+    """What is left out of a file that others follow: it goes on to the next one, so nothing is missing at its end."""
+    flaws = [flaw._replace(at_the_end=False) for flaw in scan.flaws]
+    behind = max([scan.end, *(flaw.offset + flaw.length for flaw in flaws)])
+    if base + behind < following:
+        flaws.append(LogFlaw(base, behind, following - base - behind, "nothing is written here, and the log goes on"))
+    return flaws
+
+
+def _help_out(found: Recovered, scan: LogScan | None, *, is_short: bool = False) -> None:
     """The log was replayed up to the snapshot: what could not be read, the index knows."""
     state = found.state
-    if not state.damages and not (scan is not None and scan.flaws):
+    if not state.damages and not is_short and not (scan is not None and scan.flaws):
         return
     mentioned = _mentioned(found, found.snapshot)
     if not state.removals:  # no replay of ActiveMQ's has ended early
@@ -268,7 +277,7 @@ def _judge(found: Recovered) -> None:
     """What ActiveMQ would have made of it."""
     state, snapshot = found.state, found.snapshot
     if snapshot is not None and snapshot > found.end:
-        state.remark(
+        state.damaged(
             "short",
             f"the log ends at {found.end:#x}, before the index, which knows it up to {snapshot:#x}: messages that stood"
             " behind are lost",

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from jdbcstore.errors import CodecError
 from jdbcstore.openwire import marshal
 from jdbcstore.openwire.commands import ACK_STANDARD, MessageAck
 from jdbcstore.store.disk import DiskFile, force_directory, make_directory, move, remove_tree
@@ -186,7 +187,10 @@ def _transaction(
         message = where.messages.get(ack.sequence)
         if message is None:
             continue
-        meta = _xa_ack(transaction, ack, where, message, reader, wire_version)
+        try:
+            meta = _xa_ack(transaction, ack, where, message, reader, wire_version)
+        except CodecError:  # the message cannot be read: nobody gets it, whatever becomes of the transaction
+            continue
         record = EntryRecord(transaction.key, SEQUENCE.pack(ack.number), meta=meta.written())
         yield _key(transaction.key, record.key), record.written()  # whole, as ActiveMQ writes it
 

@@ -142,6 +142,11 @@ class State:
         if count <= _LISTED_MAX:
             self.remarks.append(text)
 
+    def damaged(self, kind: str, text: str) -> None:
+        """Something that cannot be read although it should be."""
+        self.remark(kind, text)
+        self.damages.append(text)
+
     # -- collections ---------------------------------------------------------------------------------------------
 
     def _add_collection(self, position: int, data: bytes) -> None:

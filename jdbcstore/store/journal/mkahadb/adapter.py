@@ -11,7 +11,8 @@ import heapq
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import fields
@@ -41,7 +42,7 @@ from jdbcstore.store.contract import (
     PreparedTransaction,
     TransactionStore,
 )
-from jdbcstore.store.disk import make_directory
+from jdbcstore.store.disk import bytes_in, make_directory
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.known import KnownDestination
@@ -53,7 +54,7 @@ from jdbcstore.store.journal.mkahadb.filters import (
     directory_name,
     filter_of,
     filters_of,
-    is_store,
+    stores_of,
 )
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 from jdbcstore.store.journal.mkahadb.outcomes import LOCAL_XA_FORMAT, Outcomes
@@ -63,7 +64,7 @@ from jdbcstore.store.journal.work import Acknowledge, Came, Decide, Meant, Prepa
 from jdbcstore.store.transactions import BufferedTransaction, BufferedTransactionStore
 from jdbcstore.store.unlocked import NoLocker
 
-__all__ = ["MKahaDBPersistenceAdapter"]
+__all__ = ["Child", "MKahaDBPersistenceAdapter"]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class _SharedLocker(NoLocker):
         return self._of_all.hold()
 
 
-class _Child(KahaDBPersistenceAdapter):
+class Child(KahaDBPersistenceAdapter):
     """One of the stores."""
 
     def __init__(self, parent: MKahaDBPersistenceAdapter, directory: Path, options: KahaDBOptions) -> None:
@@ -127,8 +128,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         names = [one.name for one in fields(KahaDBOptions)]
         self._of_child = KahaDBOptions(**{name: getattr(self.options, name) for name in names} | {"use_lock": False})
         self._filters: Final = filters_of(self.options.filters)
-        self._children: dict[str, _Child] = {}
-        self._where: dict[Destination, _Child] = {}
+        self._children: dict[str, Child] = {}
+        self._where: dict[Destination, Child] = {}
         self._numbering = threading.Lock()
         self._opening = threading.RLock()
         self._given = 0
@@ -165,9 +166,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def _open(self) -> None:
         self._is_broken, self._given = False, 0
         self._global_id = b"jdbcstore:" + secrets.token_hex(8).encode()
-        for path in sorted(self.directory.iterdir()):
-            if path.name != TX_STORE and is_store(path):
-                self._child(path.name)
+        for path in stores_of(self.directory):
+            self._child(path.name)
         if not self.options.per_destination:
             self._child(next((one for one in EVERYTHING if one in self._children), EVERYTHING[0]))
         self._outcomes.read()
@@ -175,12 +175,15 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self._outcomes.open(self._of_child, is_done=is_done)
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
-    def _child(self, name: str) -> _Child:
+    def _new_child(self, name: str) -> Child:
+        return Child(self, self.directory / name, self._of_child)
+
+    def _child(self, name: str) -> Child:
         """The store of a directory, opened."""
         with self._opening:
             child = self._children.get(name)
             if child is None:
-                child = _Child(self, self.directory / name, self._of_child)
+                child = self._new_child(name)
                 child.start()
                 self._children[name] = child
                 self.next_number(child.last_message_broker_sequence_id(), step=0)
@@ -235,7 +238,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             self._acquired_itself = False
             self.shared_locker.release()
 
-    def _opened(self) -> list[_Child]:
+    def _opened(self) -> list[Child]:
         if self._worker is None:
             raise StoreClosed("the store is stopped; start it first")
         return list(self._children.values())
@@ -254,7 +257,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 
     # -- destinations --------------------------------------------------------------------------------------------
 
-    def child_of(self, destination: Destination) -> _Child:
+    def child_of(self, destination: Destination) -> Child:
         """The store of a destination, which is made if it is not there."""
         self._opened()
         found = self._where.get(destination)
@@ -306,6 +309,13 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         for child in self._opened():
             child.delete_all_messages()
 
+    @property
+    def location(self) -> str:
+        return f"mkahadb:{self.directory}"
+
+    def size_bytes(self) -> int | None:
+        return bytes_in([self.directory])
+
     def checkpoint(self) -> None:
         for child in self._opened():
             child.checkpoint()
@@ -322,6 +332,14 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         return max((child.last_producer_sequence_id(producer_id) for child in self._opened()), default=-1)
 
+    def message_counts(self) -> dict[Destination, int]:
+        """How many messages each destination has."""
+        return _sums(child.message_counts() for child in self._opened())
+
+    def stored_bytes(self) -> dict[Destination, int]:
+        """How many bytes the messages of each destination take."""
+        return _sums(child.stored_bytes() for child in self._opened())
+
     # -- commits -------------------------------------------------------------------------------------------------
 
     def commit_together(self, commit: Commit) -> Completion[None]:
@@ -333,7 +351,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             )
         if commit.taken is not None:
             raise StoreError("a KahaDB directory is not loaded in bulk: send the messages to its broker")
-        children: dict[_Child, None] = {}
+        children: dict[Child, None] = {}
         for store in [one for one, _ in commit.adds] + [one for one, _ in commit.removes]:
             children[self.child_of_store(store)] = None
         for topic, _, _ in commit.acknowledged:
@@ -343,16 +361,16 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         child = next(iter(children), None) or self.any_child()
         return child.commit_together(commit)
 
-    def children(self) -> list[_Child]:
+    def children(self) -> list[Child]:
         """The stores that are open. Raises `StoreClosed`."""
         return self._opened()
 
-    def any_child(self) -> _Child:
+    def any_child(self) -> Child:
         """One for what belongs to no destination."""
         children = self._opened()
         return children[0] if children else self._child(EVERYTHING[0])
 
-    def child_of_store(self, store: MessageStore) -> _Child:
+    def child_of_store(self, store: MessageStore) -> Child:
         """The one that a store of messages is of. Raises `StoreError` when it is none of this adapter."""
         child = self._where.get(store.destination)
         if child is None:
@@ -405,7 +423,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 class _OverSeveral:
     """A commit over several stores."""
 
-    def __init__(self, adapter: MKahaDBPersistenceAdapter, commit: Commit, children: list[_Child]) -> None:
+    def __init__(self, adapter: MKahaDBPersistenceAdapter, commit: Commit, children: list[Child]) -> None:
         self._adapter = adapter
         self._commit = commit
         self._children = sorted(children, key=lambda one: one.directory)
@@ -413,7 +431,7 @@ class _OverSeveral:
 
     def submit(self) -> Completion[None]:
         """Number the messages and hand it over."""
-        prepared: dict[_Child, list[tuple[JournalMessageStore, Any, Any]]] = {child: [] for child in self._children}
+        prepared: dict[Child, list[tuple[JournalMessageStore, Any, Any]]] = {child: [] for child in self._children}
         for store, message in self._commit.adds:
             own = self._of(store).own(store)
             prepared[self._of(store)].append((own, message, own.prepare(message, self._xid)))
@@ -427,10 +445,10 @@ class _OverSeveral:
         self._adapter.run(lambda: self._do(work), completion, held.close)
         return completion
 
-    def _of(self, store: MessageStore) -> _Child:
+    def _of(self, store: MessageStore) -> Child:
         return next(child for child in self._children if child is self._adapter.child_of(store.destination))
 
-    def _parts(self, child: _Child, prepared: Sequence[tuple[JournalMessageStore, Any, Any]]) -> tuple[Any, Any, Any]:
+    def _parts(self, child: Child, prepared: Sequence[tuple[JournalMessageStore, Any, Any]]) -> tuple[Any, Any, Any]:
         adds = [own.add_of(message, made) for own, message, made in prepared if own.is_needed]
         # A second number, with which they become visible.
         numbers = []
@@ -462,7 +480,7 @@ class _OverSeveral:
         decide = [Decide(self._xid, numbers, commits=True), *(came if child is self._children[0] else ())]
         return PrepareAll(self._xid, adds, removes, acknowledged, child.wire_version), decide, late
 
-    def _do(self, work: list[tuple[_Child, Any, Any, Any]]) -> None:
+    def _do(self, work: list[tuple[Child, Any, Any, Any]]) -> None:
         for earlier in self._commit.follows:
             if (error := earlier.exception()) is not None:
                 raise TransientStoreError(f"not stored, because what it follows was not: {error}")
@@ -479,11 +497,11 @@ class _OverSeveral:
         self._adapter.done(self._xid)
 
 
-def _written(child: _Child, parts: Sequence[Any]) -> None:
+def _written(child: Child, parts: Sequence[Any]) -> None:
     child.committer.write(*parts, is_alone=True).result()
 
 
-def _force_periodic(children: Sequence[_Child]) -> None:
+def _force_periodic(children: Sequence[Child]) -> None:
     """A step over several stores is on the disk before the next one, also with ``PERIODIC``: else a power failure may
     keep the later step of one store without the earlier step of another. Raises `StoreError`, `LeaseLost`."""
     for child in children:
@@ -491,7 +509,14 @@ def _force_periodic(children: Sequence[_Child]) -> None:
             child.committer.force()
 
 
-def _order_of(children: Sequence[_Child]) -> ExitStack:
+def _sums(parts: Iterable[Mapping[Destination, int]]) -> dict[Destination, int]:
+    found: Counter[Destination] = Counter()
+    for part in parts:
+        found.update(part)
+    return found
+
+
+def _order_of(children: Sequence[Child]) -> ExitStack:
     """Nobody else gives numbers in these stores until it is closed, by whatever thread."""
     held = ExitStack()
     for child in children:
@@ -500,7 +525,7 @@ def _order_of(children: Sequence[_Child]) -> ExitStack:
     return held
 
 
-def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[_Child, Any]]) -> None:
+def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[Child, Any]]) -> None:
     """Prepare in each store, or in none. Raises `StoreError`, `LeaseLost`."""
     try:
         for child, part in parts:
@@ -524,7 +549,7 @@ class _TransactionStore(BufferedTransactionStore):
         )
         self._all = adapter
 
-    def _with(self, xid: XATransactionId) -> list[_Child]:
+    def _with(self, xid: XATransactionId) -> list[Child]:
         found = [child for child in self._all.children() if xid in child.reading().prepared()]
         return sorted(found, key=lambda one: one.directory)
 
@@ -552,9 +577,9 @@ class _TransactionStore(BufferedTransactionStore):
     def _prepare(self, transaction: BufferedTransaction) -> Completion[None]:
         xid = transaction.transaction_id
         assert isinstance(xid, XATransactionId)
-        parts: dict[_Child, BufferedTransaction] = {}
+        parts: dict[Child, BufferedTransaction] = {}
 
-        def part(child: _Child) -> BufferedTransaction:
+        def part(child: Child) -> BufferedTransaction:
             if child not in parts:
                 parts[child] = BufferedTransaction(child.transactions, xid)
             return parts[child]
@@ -573,7 +598,7 @@ class _TransactionStore(BufferedTransactionStore):
         return self._prepare_several(transaction, xid, sorted(parts, key=lambda one: one.directory))
 
     def _prepare_several(
-        self, transaction: BufferedTransaction, xid: XATransactionId, children: list[_Child]
+        self, transaction: BufferedTransaction, xid: XATransactionId, children: list[Child]
     ) -> Completion[None]:
         """Numbers are given in the order of the transaction, whichever store a message goes to."""
         made = []
@@ -585,7 +610,7 @@ class _TransactionStore(BufferedTransactionStore):
         completion: Completion[None] = Completion()
         held = _order_of(children)
         try:
-            adds: dict[_Child, list[Any]] = {child: [] for child in children}
+            adds: dict[Child, list[Any]] = {child: [] for child in children}
             for child, own, message, record in made:
                 adds[child].append(own.add_of(message, record))
             parts = [(child, self._part(transaction, xid, child, adds[child])) for child in children]
@@ -595,7 +620,7 @@ class _TransactionStore(BufferedTransactionStore):
         self._all.run(lambda: _prepared_in_each(xid, parts), completion, held.close)
         return completion
 
-    def _part(self, transaction: BufferedTransaction, xid: XATransactionId, child: _Child, adds: list[Any]) -> Any:
+    def _part(self, transaction: BufferedTransaction, xid: XATransactionId, child: Child, adds: list[Any]) -> Any:
         removes = [
             (child.own(store).known, Meant.of(one, child.format))
             for store, one in transaction.removes
@@ -635,7 +660,7 @@ class _TransactionStore(BufferedTransactionStore):
         return completion
 
 
-def _decided_in_each(work: Sequence[tuple[_Child, Decide]]) -> None:
+def _decided_in_each(work: Sequence[tuple[Child, Decide]]) -> None:
     for child, decide in work:
         _written(child, [decide])
     _force_periodic([child for child, _ in work])

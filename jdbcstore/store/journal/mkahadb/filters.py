@@ -13,12 +13,15 @@ from typing import Final
 
 from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.file_errors import reading
 
-__all__ = ["EVERYTHING", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of"]
+__all__ = ["EVERYTHING", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of", "stores_of"]
 
 #: ActiveMQ's names of the store for everything: since 5.9 or so, and before.
 EVERYTHING: Final = ("#210", "#20")
 TX_STORE: Final = "txStore"
+#: Directories with a journal that are no stores: outcomes, and scheduled messages.
+NO_STORES: Final = (TX_STORE, "scheduler")
 _NAME_CHARACTERS: Final = 64
 _KEPT: Final = re.compile(r"[0-9A-Za-z_.#-]")
 _PREFIX: Final = re.compile(r"(queue|topic)#3a#2f#2f(.*)")
@@ -71,3 +74,13 @@ def _said(pattern: Destination) -> tuple[int, int, int]:
 def is_store(directory: Path) -> bool:
     """Whether there are journals in it."""
     return directory.is_dir() and any(directory.glob("db-*.log"))
+
+
+def stores_of(directory: Path) -> list[Path]:
+    """The directories of the stores in one, in the order of their names.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with reading(str(directory)):
+        return sorted(path for path in directory.iterdir() if path.name not in NO_STORES and is_store(path))

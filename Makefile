@@ -10,7 +10,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer chaos chaos-proofs clean
+.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer celery-suite chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -44,6 +44,10 @@ benchmark-peer: test-servers .venv/.test ## compare with RabbitMQ on this machin
 	scripts/install-rabbitmq
 	$(BIN)/python -m benchmarks.peer $(ARGS)
 
+celery-suite: .venv/.test ## Celery's own integration tests, with our broker and with Redis; ARGS go to pytest
+	scripts/celery-suite jdbcstore $(ARGS)
+	scripts/celery-suite redis $(ARGS)
+
 chaos: test-servers .venv/.test ## break brokers and database under load, check that nothing is lost; ARGS='--help'
 	$(BIN)/python -m tests.failover.chaos $(ARGS)
 
@@ -59,6 +63,7 @@ lock: .venv/bin/python ## choose the newest versions anew: requirements.lock, re
 	$(BIN)/python -m pip install --quiet uv
 	$(LOCK) --upgrade --extra all --output-file requirements.lock >/dev/null
 	$(LOCK) --upgrade --extra test --constraint requirements.lock --output-file requirements-test.lock >/dev/null
+	printf 'pytest-rerunfailures\nredis\n' | $(COMPILE) --upgrade --no-deps --output-file scripts/celery-suite.lock - >/dev/null
 	echo 'patroni[etcd3,zookeeper,psycopg2-binary]' | $(COMPILE) --upgrade --output-file scripts/patroni.lock - >/dev/null
 
 clean: ## remove what was built; the test servers stay

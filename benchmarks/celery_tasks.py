@@ -1,4 +1,4 @@
-"""Celery's tasks a second over our broker, beside kombu's SQLAlchemy transport and RabbitMQ.
+"""Celery's tasks a second over our broker, beside kombu's transports for databases (SQLAlchemy, pgmq) and RabbitMQ.
 
 Each contestant does the same, one after the other, with publisher confirms and late acknowledgements:
 
@@ -6,11 +6,12 @@ Each contestant does the same, one after the other, with publisher confirms and 
 * **consumed**: one kombu consumer, prefetch 100, acknowledges each message;
 * **run**: one Celery worker (``-P solo``) runs tasks that do nothing, from its first to its last.
 
-RabbitMQ is Debian's, with a durable classic queue, started on a free port. kombu's pgmq transport is not among them:
-its extension of PostgreSQL is in no Debian package.
+RabbitMQ is Debian's, with a durable classic queue, started on a free port. pgmq is not the extension of PostgreSQL,
+which is in no Debian package, but the same functions in SQL, which its package for Python brings.
 
-Run ``python -m benchmarks.celery_tasks`` in a checkout with the test servers installed, and ``apt-get install
-rabbitmq-server`` for that one; it takes a minute or two. Absolute rates are the machine's; the ratios are what counts.
+Run ``python -m benchmarks.celery_tasks`` in a checkout with the test servers installed; ``scripts/install-rabbitmq``
+and ``pip install 'kombu[pgmq]'`` are for those two. It takes a minute or two. Absolute rates are the machine's; the
+ratios are what counts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +36,7 @@ import click
 from celery import Celery
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy import create_engine
 
 from benchmarks.contestants import database
 from tests.broker_process import BrokerProcess
@@ -42,6 +45,10 @@ from tests.waiting import wait_until
 
 THREADS: Final = 4
 PREFETCH: Final = 100
+_TRANSPORT_OPTIONS: Final = {
+    "amqp": {"confirm_publish": True},
+    "pgmq": {"init_extension": False},
+}
 _RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin")
 
 console = Console()
@@ -60,7 +67,7 @@ def application(url: str) -> Celery:
     """What programs and workers are made of."""
     app = Celery("benchmark", broker=url)
     app.conf.update(task_acks_late=True, task_ignore_result=True, worker_prefetch_multiplier=PREFETCH)
-    app.conf.broker_transport_options = {"confirm_publish": True} if url.startswith("amqp") else {}
+    app.conf.broker_transport_options = _TRANSPORT_OPTIONS.get(url.partition("://")[0], {})
 
     @app.task(name="nothing", shared=False)
     def nothing(n: int) -> None:
@@ -169,10 +176,26 @@ def sqlalchemy(kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def pgmq(kind: str, folder: Path) -> Iterator[str]:
+    """kombu's transport on PostgreSQL with pgmq's functions."""
+    try:
+        sql: str = import_module("pgmq.install").get_embedded_install_sql()
+    except ImportError:
+        raise click.ClickException("pgmq is not installed: pip install 'kombu[pgmq]'") from None
+    with database(kind, folder) as found:
+        engine = create_engine(found.url, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection, connection.connection.cursor() as cursor:
+            cursor.execute(sql)
+        place = engine.url.set(drivername="pgmq").render_as_string(hide_password=False)
+        engine.dispose()
+        yield place
+
+
+@contextmanager
 def rabbitmq(kind: str, folder: Path) -> Iterator[str]:
     """Debian's RabbitMQ, in the folder, with its Erlang port mapper."""
     if not _RABBITMQ.exists():
-        raise click.ClickException("RabbitMQ is not installed: apt-get install --no-install-recommends rabbitmq-server")
+        raise click.ClickException("RabbitMQ is not installed: scripts/install-rabbitmq")
     port = free_port()
     ports = {"RABBITMQ_NODE_PORT": port, "RABBITMQ_DIST_PORT": free_port(), "ERL_EPMD_PORT": free_port()}
     (folder / "rabbitmq.conf").write_text("loopback_users = none\n")
@@ -205,6 +228,7 @@ CONTESTANTS: Final = {
     "jdbcstore/postgresql": (jdbcstore, "postgresql", 1.0),
     "sqlalchemy/sqlite": (sqlalchemy, "sqlite", 0.25),
     "sqlalchemy/postgresql": (sqlalchemy, "postgresql", 0.25),
+    "pgmq/postgresql": (pgmq, "postgresql", 0.25),
     "rabbitmq": (rabbitmq, "", 1.0),
 }
 

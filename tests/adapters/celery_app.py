@@ -1,4 +1,7 @@
-"""The Celery application of the tests; ``TEST_BROKER`` and ``TEST_RESULTS`` say where. Run by real workers."""
+"""The Celery application of the tests. Run by real workers.
+
+``TEST_BROKER`` and ``TEST_RESULTS`` say where, ``TEST_HEARTBEAT_S`` how often a worker and its broker say something.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from celery import Celery
 
 app = Celery("tests", broker=os.environ.get("TEST_BROKER"), backend=os.environ.get("TEST_RESULTS"))
 app.conf.update(
+    broker_heartbeat=float(os.environ.get("TEST_HEARTBEAT_S", "120")),
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=4,

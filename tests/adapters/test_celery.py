@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -143,6 +144,46 @@ def test_the_task_of_a_worker_that_is_killed_runs_again(app: Celery, broker_url:
     with Worker(broker_url, tmp_path, "second", "-c", "1"):
         wait_until(lambda: {f"end {n}" for n in range(5)} <= set(lines(notes)))
     assert lines(notes).count("begin 0") == 2
+
+
+def test_a_task_that_takes_longer_than_heart_beats_runs_once(
+    app: Celery, broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_HEARTBEAT_S", "1")
+    notes = tmp_path / "notes"
+    with Worker(broker_url, tmp_path, "one", "-c", "1"):
+        for name, pause_s in (("long", 8.0), ("next", 0.0)):
+            task(app, "note", str(notes), name, pause_s).delay()
+        wait_until(lambda: "end next" in lines(notes))
+    assert lines(notes) == ["begin long", "end long", "begin next", "end next"]
+
+
+def test_the_tasks_of_a_worker_that_is_stopped_run_elsewhere_and_it_comes_back(
+    app: Celery, broker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_HEARTBEAT_S", "2")
+    notes = tmp_path / "notes"
+    with Worker(broker_url, tmp_path, "first", "-c", "1") as first:
+        for n in range(4):
+            task(app, "note", str(notes), str(n), 2.0).delay()
+        wait_until(lambda: "begin 0" in lines(notes))
+        first.signal(signal.SIGSTOP)
+        with Worker(broker_url, tmp_path, "second", "-c", "1") as second:
+            wait_until(lambda: {f"end {n}" for n in range(4)} <= set(lines(notes)), timeout_s=WAIT_S)
+            first.signal(signal.SIGCONT)
+            both = {first.name, second.name}
+            wait_until(lambda: {name for answer in app.control.ping(timeout=2) for name in answer} == both)
+        task(app, "note", str(notes), "last").delay()
+        wait_until(lambda: "end last" in lines(notes))
+
+
+def test_a_rate_limit_holds_tasks_back(app: Celery, worker: Worker) -> None:
+    answers = app.control.rate_limit("tests.adapters.celery_app.add", "2/s", reply=True, timeout=20)
+    assert answers == [{worker.name: {"ok": "new rate limit set successfully"}}]
+    began_s = time.monotonic()
+    results = [task(app, "add", n, 1).delay() for n in range(6)]
+    assert [result.get(timeout=WAIT_S) for result in results] == list(range(1, 7))
+    assert time.monotonic() - began_s >= 2
 
 
 def test_a_failover_under_load_loses_no_task(store: str, tmp_path: Path) -> None:

@@ -252,6 +252,17 @@ def test_messages_of_other_clients_are_messages(connect: Connect, address: Addre
     message.ack()
 
 
+def test_a_property_that_amqp_does_not_have_is_left_out(connect: Connect) -> None:
+    """A program may give any, and with RabbitMQ nobody hears of it, whatever it is."""
+    connection = connect()
+    publish(connection, "job", correlation_id="c1", message_id="m1", signal=object())
+    reader = Reader(connect())
+    assert reader.read(1) == ["job"]
+    properties = reader.messages[0].properties
+    assert (properties["correlation_id"], properties["message_id"]) == ("c1", "m1")
+    assert "signal" not in properties
+
+
 def test_virtual_hosts_do_not_see_each_other(connect: Connect, address: Address) -> None:
     one, two = connect("one"), connect("two")
     publish(one, "mine")

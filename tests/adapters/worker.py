@@ -75,6 +75,11 @@ class Worker:
             process.wait()
             raise AssertionError(f"the worker did not end\n{self.log()[-4000:]}") from None
 
+    def signal(self, number: signal.Signals) -> None:
+        """To the worker and its children."""
+        assert self._process is not None
+        os.killpg(self._process.pid, number)
+
     def log(self) -> str:
         """What it has said."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from amqp.basic_message import Message as BasicMessage
 from kombu.utils import json
 
 from jdbcstore.stomp.frames import Frame
@@ -32,6 +33,9 @@ _BROKERS_OWN: Final = {
     *("receipt", "transformation", "JMSXDeliveryCount", "scheduledJobId", "original-destination"),
 }
 
+#: What AMQP knows of a message, and what kombu adds.
+_PROPERTIES: Final = {name for name, _ in BasicMessage.PROPERTIES} | {"body_encoding", "delivery_info", "delivery_tag"}
+
 _PRIORITY_MAX: Final = 9
 _TRANSIENT: Final = 1
 #: Longer delays are the worker's business; the broker does not take them (`BrokerOptions.schedule_horizon_days`).
@@ -40,8 +44,9 @@ _DELAY_MS_LEAST: Final = 100
 
 
 def marshal(message: Payload) -> bytes:
-    """The body of the frame."""
-    text: str = json.dumps(message)
+    """The body of the frame, without properties that AMQP does not have: RabbitMQ drops them, whatever they are."""
+    properties = {name: value for name, value in message["properties"].items() if name in _PROPERTIES}
+    text: str = json.dumps({**message, "properties": properties})
     return text.encode()
 
 

@@ -84,12 +84,12 @@ class Workshop:
 
 
 @contextmanager
-def workshop() -> Iterator[Workshop]:
-    """Compile and make room; all of it is gone after the block."""
+def workshop(*, with_java: bool = True) -> Iterator[Workshop]:
+    """Compile and make room; all of it is gone after the block. Without ActiveMQ nothing needs Java."""
     with tempfile.TemporaryDirectory(prefix="jdbcstore-benchmark-") as text:
         folder = Path(text)
         folder.chmod(0o755)  # database servers may run as another user
-        yield Workshop(folder, compile_java(folder), compile_generator(folder))
+        yield Workshop(folder, compile_java(folder) if with_java else "", compile_generator(folder))
 
 
 @dataclass(frozen=True)

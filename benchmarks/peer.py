@@ -25,14 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import limit
-from benchmarks.contestants import Contestant, Database, Workshop, database, peak_memory_mib, workshop
+from benchmarks.contestants import Contestant, Database, Workshop, database, peak_memory_mib, processor_s, workshop
 from benchmarks.load import Figures, Scenario, run
 from benchmarks.rabbitmq import RabbitMQ
 from tests.servers.server import children
 
 _PEER: Final = "rabbitmq/quorum"
 _CLASSIC: Final = "rabbitmq/classic"
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 #: What each has done when it says "stored".
 DURABILITY: Final = {
@@ -96,7 +95,7 @@ class Contender:
 
     def processor_s(self) -> tuple[float, float]:
         """The processor time that the broker has used, and the broker with the database server, in seconds."""
-        broker = _processor_s(self.broker_pid)
+        broker = processor_s(self.broker_pid)
         return broker, broker if self.database_pid is None else broker + _of_all(self.database_pid)
 
 
@@ -187,18 +186,12 @@ def _turn(generator: Path, contender: Contender, scenario: Scenario, body_bytes:
     return Turn(figures, (broker_end_s - broker_s) / messages * 1e6, (all_end_s - all_s) / messages * 1e6)
 
 
-def _processor_s(pid: int, *, with_ended: bool = False) -> float:
-    """Of one process, with those of its children that have ended if that is wanted."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if with_ended else 13])) / _TICKS_PER_S
-
-
 def _of_all(pid: int) -> float:
     """Of all processes below this one."""
     seconds = 0.0
     for child in children(pid):
         try:
-            seconds += _processor_s(child, with_ended=True) + _of_all(child)
+            seconds += processor_s(child, with_ended=True) + _of_all(child)
         except (FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
             continue
     return seconds

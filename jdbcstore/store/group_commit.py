@@ -458,19 +458,25 @@ class GroupCommit(Generic[U]):
     def _run(self) -> None:
         target = self._target
         try:
-            idle_s: float | None = 0.0
-            is_over = False
-            while not is_over:
+            with self._at_work:
+                idle_s = self._rest_s()
+            while True:
                 self._waiting.wait(idle_s)
                 with self._at_work:
-                    is_over = not self._work()
-                    idle_s = target.idle_s()
-                    self._wakes_s = inf if idle_s is None else monotonic() + idle_s
+                    if not self._work():
+                        break
+                    idle_s = self._rest_s()
         except Abandoned:
             pass
         finally:
             with self._at_work:
                 target.leave()
+
+    def _rest_s(self) -> float | None:
+        """How long the thread may wait for work, which is known to an event loop from now on."""
+        idle_s = self._target.idle_s()
+        self._wakes_s = inf if idle_s is None else monotonic() + idle_s
+        return idle_s
 
     def _work(self) -> bool:
         """Commit what waits, or what was postponed, and look after the target; False at the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,8 +29,11 @@ __all__ = [
     "memory_mib",
     "opponents",
     "peak_memory_mib",
+    "processor_s",
     "workshop",
 ]
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 DATABASES = ("postgresql", "mariadb", "mysql", "sqlite")
 
@@ -84,12 +88,12 @@ class Workshop:
 
 
 @contextmanager
-def workshop() -> Iterator[Workshop]:
-    """Compile and make room; all of it is gone after the block."""
+def workshop(*, with_java: bool = True) -> Iterator[Workshop]:
+    """Compile and make room; all of it is gone after the block. Without ActiveMQ nothing needs Java."""
     with tempfile.TemporaryDirectory(prefix="jdbcstore-benchmark-") as text:
         folder = Path(text)
         folder.chmod(0o755)  # database servers may run as another user
-        yield Workshop(folder, compile_java(folder), compile_generator(folder))
+        yield Workshop(folder, compile_java(folder) if with_java else "", compile_generator(folder))
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,12 @@ def peak_memory_mib(pid: int) -> float:
 def memory_mib(pid: int) -> float:
     """The memory that a process has now, in MiB."""
     return _memory_mib(pid, "VmRSS:")
+
+
+def processor_s(pid: int, *, with_ended: bool = False) -> float:
+    """The processor time that a process has used, in seconds; with those of its children that have ended if wanted."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / _TICKS_PER_S
 
 
 def _memory_mib(pid: int, name: str) -> float:

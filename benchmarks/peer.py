@@ -1,9 +1,11 @@
-"""Compare our broker with RabbitMQ on this machine: all run at once, and take turns under the same load.
+"""Compare our broker with RabbitMQ and ActiveMQ on this machine: all run at once, and take turns under the same load.
 
 In every round each contestant does each scenario once, one after the other, so that what else the machine does hits
-all alike. The tables have medians and ranges over the rounds, the ratio of medians to RabbitMQ's quorum queue, and the
-processor time of each message: the broker's, and with it the database server's. Run ``make benchmark-peer``, or
-``python -m benchmarks.peer`` where Debian's rabbitmq-server is installed.
+all alike; and each of our stores is measured without a broker, one row and one commit at a time. The tables have
+medians and ranges over the rounds, the ratio of medians to RabbitMQ's quorum queue and to ActiveMQ on the same
+store (SQLite: to its KahaDB, MySQL: to its MariaDB), and the processor time of each message: the broker's, and with it
+the database server's. Run ``make benchmark-peer``, or ``python -m benchmarks.peer`` where Debian's rabbitmq-server is
+installed. ``python -m benchmarks.tables`` writes what ``--json`` has kept into the documentation.
 """
 
 from __future__ import annotations
@@ -11,30 +13,33 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.contestants import Contestant, Workshop, database, peak_memory_mib, workshop
+from benchmarks import limit
+from benchmarks.contestants import Contestant, Database, Workshop, database, peak_memory_mib, processor_s, workshop
 from benchmarks.load import Figures, Scenario, run
 from benchmarks.rabbitmq import RabbitMQ
 from tests.servers.server import children
 
 _PEER: Final = "rabbitmq/quorum"
 _CLASSIC: Final = "rabbitmq/classic"
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 #: What each has done when it says "stored".
 DURABILITY: Final = {
     _PEER: "confirmed after fdatasync of the write-ahead log, defaults; one node",
     _CLASSIC: "durable queue, persistent messages, confirmed after fsync, defaults; one node",
+    "activemq/postgresql": "COMMIT, fsync=on, synchronous_commit=on",
+    "activemq/mariadb": "COMMIT, innodb_flush_log_at_trx_commit=1",
+    "activemq/kahadb": "journalDiskSyncStrategy=ALWAYS (its default)",
     "jdbcstore/postgresql": "COMMIT, fsync=on, synchronous_commit=on",
     "jdbcstore/mariadb": "COMMIT, innodb_flush_log_at_trx_commit=1",
     "jdbcstore/mysql": "COMMIT, innodb_flush_log_at_trx_commit=1, no binary log",
@@ -42,9 +47,22 @@ DURABILITY: Final = {
     "jdbcstore/kahadb": "journalDiskSyncStrategy=ALWAYS, fdatasync of each batch",
 }
 
+#: Which ActiveMQ ours is compared with.
+ACTIVEMQ: Final = {
+    "jdbcstore/postgresql": "activemq/postgresql",
+    "jdbcstore/mariadb": "activemq/mariadb",
+    "jdbcstore/mysql": "activemq/mariadb",
+    "jdbcstore/sqlite": "activemq/kahadb",
+    "jdbcstore/kahadb": "activemq/kahadb",
+}
+_LONE: Final = "1 producer x 1 in flight"
+#: Runs before the first round: Java compiles what it has done often.
+_WARM_UPS: Final = 3
+_LIMIT_S: Final = 1.0
+
 #: What is sent in a round is received in it, so every round begins with a queue that is nearly empty.
 SCENARIOS: Final = [
-    Scenario("1 producer x 1 in flight", "send", 1, 1, 1500, 1.2),
+    Scenario(_LONE, "send", 1, 1, 1500, 1.2),
     Scenario("1 producer x 100 in flight", "send", 1, 100, 10_000, 1.5),
     Scenario("16 producers x 1 in flight", "send", 16, 1, 400, 1.2),
     Scenario("16 producers x 50 in flight", "send", 16, 50, 1000, 1.5),
@@ -65,6 +83,7 @@ class Contender:
         destination: the queue that is used.
         broker_pid: its process.
         database_pid: the process whose children are the database server, None without one.
+        limit_url: of an empty store of the same kind, on the same server or disk; None where it is not measured.
     """
 
     name: str
@@ -72,10 +91,11 @@ class Contender:
     destination: str
     broker_pid: int
     database_pid: int | None
+    limit_url: str | None = None
 
     def processor_s(self) -> tuple[float, float]:
         """The processor time that the broker has used, and the broker with the database server, in seconds."""
-        broker = _processor_s(self.broker_pid)
+        broker = processor_s(self.broker_pid)
         return broker, broker if self.database_pid is None else broker + _of_all(self.database_pid)
 
 
@@ -98,21 +118,35 @@ def main(only: tuple[str, ...], rounds: int, body_bytes: int, scale: float, json
     """Run all rounds and print the tables."""
     scenarios = [replace(one, messages=max(1, int(one.messages * scale))) for one in SCENARIOS]
     turns: dict[str, dict[str, list[Turn]]] = {}
-    with workshop() as shop, ExitStack() as stack:
-        contenders = list(_started(only or tuple(DURABILITY), shop, stack))
+    limits: dict[str, list[float]] = {}
+    names = only or tuple(DURABILITY)
+    with workshop(with_java=any(name.startswith("activemq/") for name in names)) as shop, ExitStack() as stack:
+        contenders = list(_started(names, shop, stack))
         for contender in contenders:
-            run(shop.generator, contender.port, replace(scenarios[3], name="warm-up"), "/queue/WARM", body_bytes)
+            for _ in range(_WARM_UPS):
+                run(shop.generator, contender.port, replace(scenarios[3], name="warm-up"), "/queue/WARM", body_bytes)
         for number in range(1, rounds + 1):
             for scenario in scenarios:
                 for contender in contenders:
                     with console.status(f"round {number}, {scenario.name}, {contender.name}"):
                         turn = _turn(shop.generator, contender, scenario, body_bytes)
                     turns.setdefault(scenario.name, {}).setdefault(contender.name, []).append(turn)
+                    if scenario.name == _LONE and contender.limit_url is not None:
+                        bound = limit.measure(contender.limit_url, body_bytes, 1, _LIMIT_S)
+                        limits.setdefault(contender.name, []).append(bound.rate)
         memory = {contender.name: peak_memory_mib(contender.broker_pid) for contender in contenders}
-    _print(scenarios, turns, memory, rounds)
+    found = {s: {name: [asdict(one) for one in some] for name, some in by.items()} for s, by in turns.items()}
+    kept = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "rounds": rounds,
+        "turns": found,
+        "limits": limits,
+        "memory_mib": memory,
+        "durability": {name: DURABILITY[name] for name in memory},
+    }
+    _print(kept)
     if json_file is not None:
-        found = {s: {name: [asdict(one) for one in some] for name, some in by.items()} for s, by in turns.items()}
-        json_file.write_text(json.dumps({"turns": found, "memory_mib": memory, "durability": DURABILITY}, indent=1))
+        json_file.write_text(json.dumps(kept, indent=1))
 
 
 def _started(names: tuple[str, ...], shop: Workshop, stack: ExitStack) -> Iterator[Contender]:
@@ -125,13 +159,23 @@ def _started(names: tuple[str, ...], shop: Workshop, stack: ExitStack) -> Iterat
             yield Contender(_CLASSIC, rabbit.stomp_port, "/queue/CLASSIC", rabbit.pid, None)
     for name in names:
         owner, _, store = name.partition("/")
-        if owner != "jdbcstore":
+        if owner == "rabbitmq":
             continue
         folder = shop.room(name)
         found = stack.enter_context(database(store, folder))
-        running = stack.enter_context(Contestant("jdbcstore", store, None).serving(folder, shop.class_path, found.url))
+        contestant = Contestant("jdbcstore" if owner == "jdbcstore" else "activemq", store, None)
+        running = stack.enter_context(contestant.serving(folder, shop.class_path, found.url))
         keeper = None if found.server is None else int((found.server.folder / "keeper.pid").read_text())
-        yield Contender(name, running.port, "/queue/BENCH", running.pid, keeper)
+        url = _limit_url(found, store, folder) if owner == "jdbcstore" else None
+        yield Contender(name, running.port, "/queue/BENCH", running.pid, keeper, url)
+
+
+def _limit_url(found: Database, store: str, folder: Path) -> str:
+    """Another store of the same kind, with nothing in it."""
+    if found.server is not None:
+        found.server.create_database("bound")
+        return found.server.url("bound")
+    return f"kahadb:{folder / 'bound'}" if store == "kahadb" else f"sqlite:///{folder / 'bound.db'}"
 
 
 def _turn(generator: Path, contender: Contender, scenario: Scenario, body_bytes: int) -> Turn:
@@ -142,54 +186,96 @@ def _turn(generator: Path, contender: Contender, scenario: Scenario, body_bytes:
     return Turn(figures, (broker_end_s - broker_s) / messages * 1e6, (all_end_s - all_s) / messages * 1e6)
 
 
-def _processor_s(pid: int, *, with_ended: bool = False) -> float:
-    """Of one process, with those of its children that have ended if that is wanted."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if with_ended else 13])) / _TICKS_PER_S
-
-
 def _of_all(pid: int) -> float:
     """Of all processes below this one."""
     seconds = 0.0
     for child in children(pid):
         try:
-            seconds += _processor_s(child, with_ended=True) + _of_all(child)
+            seconds += processor_s(child, with_ended=True) + _of_all(child)
         except (FileNotFoundError, ProcessLookupError):  # it has ended, and its parent counts it
             continue
     return seconds
 
 
-def _print(
-    scenarios: list[Scenario], turns: dict[str, dict[str, list[Turn]]], memory: dict[str, float], rounds: int
-) -> None:
-    console.print(
-        f"{platform.machine()}, {os.cpu_count()} cores, {platform.python_version()}, {rounds} rounds, medians"
-    )
-    for scenario in scenarios:
-        table = Table(title=f"{scenario.name} ({scenario.direction})", title_justify="left")
-        for column in ("broker", "msg/s", "range", "ratio", "goal", "broker µs", "+ database µs", "p50 ms", "p99 ms"):
-            table.add_column(column, justify="left" if column == "broker" else "right")
-        peer = turns[scenario.name].get(_PEER)
-        for name, some in turns[scenario.name].items():
-            rates = [one.figures.rate for one in some]
-            ratio = "" if peer is None else f"{median(rates) / median(one.figures.rate for one in peer):.2f}"
-            table.add_row(
+COLUMNS: Final = (
+    "broker",
+    "msg/s",
+    "range",
+    "to RabbitMQ",
+    "to ActiveMQ",
+    "broker µs",
+    "+ database µs",
+    "p50 ms",
+    "p99 ms",
+)
+
+
+def rows_of(kept: dict[str, Any], scenario: str) -> list[list[str]]:
+    """The table of one scenario.
+
+    Args:
+        kept: what ``--json`` keeps.
+        scenario: its name.
+
+    Returns:
+        A row for each contestant, a text for each of `COLUMNS`.
+    """
+    turns = kept["turns"][scenario]
+    middle = {name: median(one["figures"]["rate"] for one in some) for name, some in turns.items()}
+    rows = []
+    for name, some in turns.items():
+        rates = [one["figures"]["rate"] for one in some]
+        is_ours = name.startswith("jdbcstore")
+        rows.append(
+            [
                 name,
-                f"{median(rates):,.0f}",
+                f"{middle[name]:,.0f}",
                 f"{min(rates):,.0f}–{max(rates):,.0f}",
-                ratio,
-                f"{scenario.goal}" if name.startswith("jdbcstore") else "",
-                f"{median(one.broker_us for one in some):.0f}",
-                f"{median(one.all_us for one in some):.0f}",
-                _median_ms([one.figures.p50_ms for one in some]),
-                _median_ms([one.figures.p99_ms for one in some]),
-            )
-        console.print(table)
-    table = Table(title="what each has done when it says stored; peak memory of the broker", title_justify="left")
-    for column in ("broker", "durability", "MiB"):
-        table.add_column(column)
-    for name, mib in memory.items():
-        table.add_row(name, DURABILITY[name], f"{mib:,.0f}")
+                _ratio(middle, name, _PEER) if is_ours else "",
+                _ratio(middle, name, ACTIVEMQ[name]) if is_ours else "",
+                f"{median(one['broker_us'] for one in some):.0f}",
+                f"{median(one['all_us'] for one in some):.0f}",
+                _median_ms([one["figures"]["p50_ms"] for one in some]),
+                _median_ms([one["figures"]["p99_ms"] for one in some]),
+            ]
+        )
+    return rows
+
+
+def limit_rows_of(kept: dict[str, Any]) -> list[list[str]]:
+    """One message at a time, beside the store's own limit: broker, its rate, the limit's, the ratio."""
+    lone = kept["turns"].get(_LONE, {})
+    rows = []
+    for name, rates in kept["limits"].items():
+        rate, bound = median(one["figures"]["rate"] for one in lone[name]), median(rates)
+        rows.append([name, f"{rate:,.0f}", f"{bound:,.0f}", f"{rate / bound:.2f}"])
+    return rows
+
+
+def _ratio(rates: dict[str, float], name: str, peer: str) -> str:
+    return f"{rates[name] / rates[peer]:.2f}" if peer in rates else ""
+
+
+def _print(kept: dict[str, Any]) -> None:
+    console.print(f"{kept['machine']}, {kept['rounds']} rounds, medians")
+    for scenario in SCENARIOS:
+        title = f"{scenario.name} ({scenario.direction}); goal {scenario.goal} of RabbitMQ"
+        _print_table(title, COLUMNS, rows_of(kept, scenario.name))
+    _print_table(
+        "one row and one commit at a time", ("broker", "1 x 1 msg/s", "store alone", "ratio"), limit_rows_of(kept)
+    )
+    memory = [[name, kept["durability"][name], f"{mib:,.0f}"] for name, mib in kept["memory_mib"].items()]
+    _print_table(
+        "what each has done when it says stored; peak memory of the broker", ("broker", "durability", "MiB"), memory
+    )
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in {"broker", "durability"} else "right")
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
 
 

@@ -44,7 +44,7 @@ class CompletionBridge:
         failed: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self._loop = loop
-        self._thread = get_ident()
+        self._loop_thread = get_ident()
         self._after_burst = after_burst
         self._failed = failed
         self._finished: deque[Completion[Any]] = deque()
@@ -69,7 +69,7 @@ class CompletionBridge:
             self._woken = True
             try:
                 # What the loop has committed itself needs no other thread's way in.
-                wake = self._loop.call_soon if get_ident() == self._thread else self._loop.call_soon_threadsafe
+                wake = self._loop.call_soon if get_ident() == self._loop_thread else self._loop.call_soon_threadsafe
                 wake(self._drain)
             except RuntimeError:  # the loop is closed: the broker stopped, nobody is left to be told
                 log.debug("a completion arrived after the event loop was closed")

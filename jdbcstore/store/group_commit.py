@@ -26,10 +26,10 @@ Who learns what, and when:
 **The lone write.** To wake a thread and to be woken by it costs more than forcing one message to a good disk. So an
 event loop may join (`GroupCommit.join_loop`): what it submits is looked at once at the end of its turn, and if it is
 one small write, nobody is at work and the store can do it without waiting for anybody (`CommitTarget.is_brief`), the
-loop commits it itself. Everything else is the thread's, as ever, and gets the whole turn as one batch. The loop does
-so only while commits are short (`_BRIEF_S`): the first that is longer sends it back to the thread until a row of short
-ones has shown that the disk is well. What would have to wait, or to be tried again, is left to the thread
-(`Postponed`). The lock `_at_work` is held by whoever commits.
+loop commits it itself. Everything else is the thread's, as ever, and gets the whole turn as one batch, unless that is a
+long one (`_TURN_WRITES`). The loop does so only while commits are short (`_BRIEF_S`): the first that is longer sends it
+back to the thread until a row of short ones has shown that the disk is well. What would have to wait, or to be tried
+again, is left to the thread (`Postponed`). The lock `_at_work` is held by whoever commits.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ _BRIEF_COMMITS: Final = 16
 #: The most that a lone write may weigh, and its bytes.
 _LONE_WEIGHT: Final = 2
 _LONE_BYTES: Final = 64 << 10
+#: When so many wait the thread begins, though the turn is not over.
+_TURN_WRITES: Final = 64
 
 
 class Abandoned(BaseException):
@@ -413,6 +415,8 @@ class GroupCommit(Generic[U]):
             except RuntimeError:  # the loop is closed
                 self._is_turn_due = False
                 self._waiting.ring()
+        elif self._waiting.count == _TURN_WRITES:
+            self._waiting.ring()
 
     def _end_turn(self) -> None:
         """A turn of the loop has submitted something: commit it if it is alone and brief, else wake the thread."""
@@ -458,19 +462,25 @@ class GroupCommit(Generic[U]):
     def _run(self) -> None:
         target = self._target
         try:
-            idle_s: float | None = 0.0
-            is_over = False
-            while not is_over:
+            with self._at_work:
+                idle_s = self._rest_s()
+            while True:
                 self._waiting.wait(idle_s)
                 with self._at_work:
-                    is_over = not self._work()
-                    idle_s = target.idle_s()
-                    self._wakes_s = inf if idle_s is None else monotonic() + idle_s
+                    if not self._work():
+                        break
+                    idle_s = self._rest_s()
         except Abandoned:
             pass
         finally:
             with self._at_work:
                 target.leave()
+
+    def _rest_s(self) -> float | None:
+        """How long the thread may wait for work, which is known to an event loop from now on."""
+        idle_s = self._target.idle_s()
+        self._wakes_s = inf if idle_s is None else monotonic() + idle_s
+        return idle_s
 
     def _work(self) -> bool:
         """Commit what waits, or what was postponed, and look after the target; False at the end."""

@@ -24,6 +24,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import (
     _BRIEF_COMMITS,
     _BRIEF_S,
+    _TURN_WRITES,
     Abandoned,
     BatchLimits,
     CommitTarget,
@@ -615,3 +616,12 @@ def test_other_threads_do_not_wait_for_a_turn(brief: Numbers) -> None:
     thread.join()
     assert work.completion.result(WAIT_S) == 1
     assert not turns.due
+
+
+def test_a_long_turn_does_not_keep_the_thread_waiting(brief: Numbers) -> None:
+    turns = Turns(brief)
+    works = [Work(number) for number in range(_TURN_WRITES)]
+    for work in works:
+        brief.commits.submit(work)
+    assert [work.completion.result(WAIT_S) for work in works] == list(range(_TURN_WRITES))
+    turns.end()

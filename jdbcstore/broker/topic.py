@@ -231,11 +231,13 @@ class TopicConsumer(Consumer):
 class _Publication:
     """A message on its way to those who are there: it waits for its commit, and for those before it."""
 
-    __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "message", "publisher")
+    __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "is_stored", "message", "publisher")
 
-    def __init__(self, message: Message, publisher: Publisher | None) -> None:
+    def __init__(self, message: Message, publisher: Publisher | None, *, is_stored: bool = True) -> None:
         self.message = message
         self.publisher = publisher
+        #: Whether the store has it for durable subscriptions, or nobody has one.
+        self.is_stored = is_stored
         #: The durable subscriptions that have taken note of it.
         self.admitted: list[tuple[Lane, Delivery | None]] = []
         self.is_done = self.is_failed = False
@@ -258,8 +260,9 @@ class _Publication:
 class Topic:
     """One topic of the running broker: who gets its messages.
 
-    A persistent message is stored, once, if the topic has durable subscriptions. Those of them that are in use take
-    note of it, and the other subscribers get it when it is stored, each in the order of publication. If they are very
+    A persistent message is stored, once, if the topic has durable subscriptions; one that is not persistent only if
+    some of them are not in use, since those that are get it from memory. Of what is stored, those that are in use take
+    note, and the other subscribers get it when it is stored, each in the order of publication. If they are very
     many they get it in slices; what is published meanwhile waits, and so do those who publish it.
 
     Args:
@@ -346,8 +349,12 @@ class Topic:
         self.durable.clear()
 
     def keeps(self, message: Message) -> bool:
-        """Whether the message has to be stored."""
-        return message.persistent and bool(self.durable)
+        """Whether the message has to be stored: one that is not persistent for durable subscriptions that nobody uses
+        just now."""
+        if message.persistent or not self.durable:
+            return message.persistent and bool(self.durable)
+        in_use = sum([not subscription.has_ended for subscription in self.subscriptions.values()])
+        return len(self.durable) > in_use
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give every subscriber its copy, and answer when it is safe.
@@ -367,12 +374,12 @@ class Topic:
             return
         subscribers = len(self.consumers) + len(self.subscriptions)
         if self._publications or self._is_sending or subscribers > _SUBSCRIBERS_AT_ONCE:
-            publication = _Publication(message, publisher)
+            publication = _Publication(message, publisher, is_stored=False)
             publication.is_done = True
             self._publications.append(publication)
             self._advance(publication)
         else:
-            self._send(message, publisher)
+            self._send(message, publisher, is_stored=False)
         answer(None)
 
     def _stored(self, subject: tuple[_Publication, Answer], error: BaseException | None) -> None:
@@ -421,7 +428,7 @@ class Topic:
             first = publications.popleft()
             first.let_publisher_go()
             if not first.is_failed:
-                self._send(first.message, first.publisher)
+                self._send(first.message, first.publisher, is_stored=first.is_stored)
 
     def _sending(self) -> Iterator[None]:
         """Send what waits for nothing any more; a job. A message is for those who are there at its beginning."""
@@ -433,17 +440,18 @@ class Topic:
                 continue
             publication.hold_publisher()
             try:
-                yield from self._sending_one(publication.message, publication.publisher)
+                yield from self._sending_one(publication)
             finally:
                 publication.let_publisher_go()
 
-    def _sending_one(self, message: Message, publisher: Publisher | None) -> Iterator[None]:
+    def _sending_one(self, publication: _Publication) -> Iterator[None]:
+        message, publisher = publication.message, publication.publisher
         self.published += 1
         for consumer in list(self.consumers):
             if consumer in self.consumers:
                 consumer.publish(message, publisher)
             yield
-        if not message.persistent:
+        if not publication.is_stored:
             for subscription in list(self.subscriptions.values()):
                 if not subscription.has_ended:
                     subscription.offer(message)
@@ -454,11 +462,11 @@ class Topic:
         if self._publications and self._publications[0].is_done:  # only after a defect
             self._advance(self._publications[0])
 
-    def _send(self, message: Message, publisher: Publisher | None) -> None:
+    def _send(self, message: Message, publisher: Publisher | None, *, is_stored: bool) -> None:
         self.published += 1
         for consumer in self.consumers:
             consumer.publish(message, publisher)
-        if not message.persistent:
+        if not is_stored:
             for subscription in self.subscriptions.values():
                 subscription.offer(message)
 

@@ -58,7 +58,7 @@ def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], d
     return real, ours
 
 
-@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge"])
+@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge", "ClientJudge"])
 def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path, program: str) -> None:
     real, ours = both(class_path, program, tmp_path)
     assert ours.keys() == real.keys()

@@ -142,6 +142,7 @@ class TopicConsumer(Consumer):
             publisher.hold()
             if self._timer is None:
                 self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
+                self._broker.advisories.slow_consumer(self)
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""
@@ -276,6 +277,7 @@ class Topic:
 
     __slots__ = (
         "_broker",
+        "_is_advising",
         "_is_sending",
         "_publications",
         "_store",
@@ -299,6 +301,7 @@ class Topic:
         self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
+        self._is_advising = broker.policy_for(destination).advises_arrivals
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
         #: Whether one of them is on its way, and has come to only some of the subscribers.
@@ -446,7 +449,7 @@ class Topic:
 
     def _sending_one(self, publication: _Publication) -> Iterator[None]:
         message, publisher = publication.message, publication.publisher
-        self.published += 1
+        self._count(message)
         for consumer in list(self.consumers):
             if consumer in self.consumers:
                 consumer.publish(message, publisher)
@@ -457,13 +460,19 @@ class Topic:
                     subscription.offer(message)
                 yield
 
+    def _count(self, message: Message) -> None:
+        self.published += 1
+        if self._is_advising:
+            is_attended = bool(self.consumers or self.durable)
+            self._broker.advisories.arrived(message, self.destination, is_attended=is_attended)
+
     def _sent(self) -> None:
         self._is_sending = False
         if self._publications and self._publications[0].is_done:  # only after a defect
             self._advance(self._publications[0])
 
     def _send(self, message: Message, publisher: Publisher | None, *, is_stored: bool) -> None:
-        self.published += 1
+        self._count(message)
         for consumer in self.consumers:
             consumer.publish(message, publisher)
         if not is_stored:

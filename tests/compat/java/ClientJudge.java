@@ -64,6 +64,7 @@ public final class ClientJudge extends Judge {
         judge.destinations();
         judge.ending();
         judge.distributed();
+        judge.crowds();
         System.exit(0);
     }
 
@@ -1210,6 +1211,118 @@ public final class ClientJudge extends Judge {
             connection.close();
             found.add(rest(session()));
             return found;
+        });
+    }
+
+    // -- many at once, and the rest ------------------------------------------------------------------------------------
+
+    private void crowds() {
+        check("listeners of several sessions share a queue", () -> {
+            ActiveMQConnection connection = started("jms.prefetchPolicy.all=5");
+            List<String> heard = Collections.synchronizedList(new ArrayList<>());
+            CountDownLatch all = new CountDownLatch(300);
+            for (int number = 0; number < 4; number++) {
+                Session session = connection.createSession(false, number % 2 == 0 ? Session.AUTO_ACKNOWLEDGE : Session.DUPS_OK_ACKNOWLEDGE);
+                session.createConsumer(queue(session)).setMessageListener(message -> {
+                    heard.add(String.valueOf(attempt(() -> described(message))));
+                    all.countDown();
+                });
+            }
+            Session sender = session();
+            send(sender, queue(sender), numbered("m", 300));
+            boolean done = all.await(WAIT_MS, TimeUnit.MILLISECONDS);
+            connection.close();
+            List<String> expected = new ArrayList<>(Arrays.asList(numbered("m", 300)));
+            Collections.sort(expected);
+            Collections.sort(heard);
+            return Arrays.asList(done, heard.equals(expected), rest(session()));
+        });
+        check("a small prefetch of a topic, and much", () -> {
+            Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.prefetchPolicy.all=10");
+            MessageConsumer consumer = session.createConsumer(topic(session));
+            Session sender = session();
+            send(sender, topic(sender), numbered("m", 1000));
+            return texts(consumer, 1000).equals(Arrays.asList(numbered("m", 1000)));
+        });
+        check("topics and rollbacks", () -> {
+            ActiveMQConnection connection = started("jms.redeliveryPolicy.initialRedeliveryDelay=0");
+            Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+            MessageConsumer consumer = session.createConsumer(topic(session));
+            Session sender = session();
+            send(sender, topic(sender), "1", "2");
+            List<Object> found = new ArrayList<>(texts(consumer, 2));
+            session.rollback();
+            found.addAll(texts(consumer, 2));
+            session.commit();
+            return found;
+        });
+        check("a topic's message that is given up", () -> {
+            ActiveMQConnection connection = started("jms.redeliveryPolicy.maximumRedeliveries=0");
+            Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+            MessageConsumer consumer = session.createConsumer(topic(session));
+            Session sender = session();
+            TextMessage message = sender.createTextMessage("poison");
+            message.setStringProperty("mark", own(""));
+            sender.createProducer(topic(sender)).send(message);
+            List<Object> found = new ArrayList<>();
+            found.add(described(next(consumer)));
+            session.rollback();
+            Message got = dead(sender, own("")).receive(2000);
+            found.add(got == null ? "no dead letter" : described(got) + got.getJMSDeliveryMode());
+            return found;
+        });
+        check("values that producers must not have", () -> {
+            Session session = session();
+            MessageProducer producer = session.createProducer(queue(session));
+            Message message = session.createMessage();
+            return Arrays.asList(outcome(() -> producer.send(message, DeliveryMode.PERSISTENT, 11, 0)),
+                outcome(() -> producer.send(message, 7, 4, 0)), outcome(() -> producer.setTimeToLive(-5)),
+                outcome(() -> producer.send(null)), outcome(() -> producer.send(message, DeliveryMode.PERSISTENT, -1, 0)));
+        });
+        check("client ids that are none", () -> {
+            List<Object> found = new ArrayList<>();
+            for (String id : new String[] {"", " ", "a,b", "ü", new String(new char[300]).replace('\0', 'x')}) {
+                ActiveMQConnection connection = connection();
+                found.add(outcome(() -> {
+                    connection.setClientID(id);
+                    connection.start();
+                    connection.createSession(false, Session.AUTO_ACKNOWLEDGE).createTemporaryQueue();
+                }));
+                outcome(connection::close);
+            }
+            return found;
+        });
+        check("a durable connection consumer", () -> {
+            ActiveMQConnection connection = connection();
+            connection.setClientID(own(""));
+            connection.start();
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            CountDownLatch heard = new CountDownLatch(2);
+            session.setMessageListener(message -> heard.countDown());
+            javax.jms.ConnectionConsumer consumer = connection.createDurableConnectionConsumer(topic(session), "news", null,
+                () -> new javax.jms.ServerSession() {
+                    @Override
+                    public Session getSession() {
+                        return session;
+                    }
+
+                    @Override
+                    public void start() {
+                        session.run();
+                    }
+                }, 1);
+            Session sender = session();
+            send(sender, topic(sender), "1", "2");
+            boolean both = heard.await(WAIT_MS, TimeUnit.MILLISECONDS);
+            consumer.close();
+            return Arrays.asList(both, outcome(() -> session.unsubscribe("news")));
+        });
+        check("a consumer of several topics with a selector that nothing matches", () -> {
+            Session session = session();
+            MessageConsumer consumer = session.createConsumer(session.createTopic(own(".a") + "," + own(".b")), "JMSType = 'none'");
+            send(session, session.createTopic(own(".a")), "a");
+            send(session, session.createTopic(own(".b")), "b");
+            return consumer.receive(SILENCE_MS) == null;
         });
     }
 }

@@ -16,13 +16,20 @@ topic                          tells                                        data
 ``Producer.Queue.NAME``        a producer has come, or gone                 ProducerInfo or RemoveInfo; producerCount
 ``Expired.Queue.NAME``         a message has expired                        the message without its body
 ``MessageDLQd.Queue.NAME``     a message has become a dead letter           the same
+``MessageDelivered.Queue.NAME`` a message has arrived                       the same; orignalDestination
+``MessageConsumed.Queue.NAME`` a consumer is done with a message            the same; orignalDestination
+``SlowConsumer.Topic.NAME``    a subscriber holds its publishers back       its ConsumerInfo; consumerId
+``NoConsumer.Queue.NAME``      what has come while nobody is subscribed     none: it is the message itself
 ============================== ============================================ ==========================================
+
+The last four are made if the destination's policy asks for them (`DestinationPolicy`), which also says whether messages
+in advisories keep their bodies.
 
 JMS clients send to a temporary destination only if they were told that it is there. So each of their connections
 subscribes to the first two.
 
-Not made: those that a policy has to ask for (slow consumers, fast producers, full destinations, messages delivered,
-consumed and discarded, no consumers), and what concerns networks of brokers.
+Not made: what does not happen here (fast producers and full destinations: senders are held back by not reading from
+them; discarded messages), and what concerns networks of brokers.
 
 Source: ActiveMQ's AdvisoryBroker and AdvisorySupport.
 """
@@ -35,6 +42,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from jdbcstore.broker.delivery import Answer, Consumer
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.topic import Publisher, TopicConsumer
 from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
@@ -79,6 +87,9 @@ class AdvisoryHost(Host, Protocol):
 
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and many wait for it."""
+
+    def policy_for(self, destination: Destination) -> DestinationPolicy:
+        """The policy of a destination."""
 
     def count_consumers(self, destination: Destination) -> int:
         """How many consumers what this means has."""
@@ -208,6 +219,40 @@ class Advisories:
         """A message has become a dead letter."""
         self._tell_of("MessageDLQd", message, source)
 
+    # -- what a policy asks for --------------------------------------------------------------------------------------
+
+    def arrived(self, message: Message, source: Destination, *, is_attended: bool) -> None:
+        """A message has arrived, if its policy wants that to be told.
+
+        Args:
+            message: as it is kept or sent.
+            source: its queue or topic.
+            is_attended: whether anybody is subscribed there.
+        """
+        policy = self._host.policy_for(source)
+        if policy.advisory_for_delivery:
+            self._tell_of("MessageDelivered", message, source, partial(_origin, message, source))
+        if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or is_advisory(source)):
+            topic = _of("NoConsumer", source)
+            if self._is_heard(topic):
+                shown = message.copy()
+                shown.destination, shown.transaction_id = topic, None
+                self._host.publish(shown, None, _told)
+
+    def consumed(self, message: Message, source: Destination) -> None:
+        """A consumer is done with a message, and its policy wants that to be told."""
+        self._tell_of("MessageConsumed", message, source, partial(_origin, message, source))
+
+    def slow_consumer(self, consumer: Consumer) -> None:
+        """A subscriber of a topic begins to hold its publishers back: told if its policy wants that."""
+        info = self._consumers.get(consumer)
+        if info is not None and self._host.policy_for(consumer.destination).advisory_for_slow_consumers:
+            self._tell(
+                _of("SlowConsumer", consumer.destination),
+                lambda: info,
+                lambda: {"consumerId": str(info.consumer_id)},
+            )
+
     # -- who listens -------------------------------------------------------------------------------------------------
 
     def subscribed(self, consumer: TopicConsumer) -> None:
@@ -243,15 +288,19 @@ class Advisories:
     # -- the messages ------------------------------------------------------------------------------------------------
 
     def _tell(self, topic: Topic, make: Callable[[], _Subject], properties: Callable[[], _Properties] = dict) -> None:
-        if self._host.is_running and (topic in self._host.topics or self._host.has_to_open(topic)):
+        if self._is_heard(topic):
             self._host.publish(self._advisory(topic, make(), properties()), None, _told)
+
+    def _is_heard(self, topic: Topic) -> bool:
+        return self._host.is_running and (topic in self._host.topics or self._host.has_to_open(topic))
 
     def _tell_of(
         self, kind: str, message: Message, source: Destination, properties: Callable[[], _Properties] = dict
     ) -> None:
         def make() -> Message:
             told = message.copy()
-            told.content = None
+            if not self._host.policy_for(source).include_body_for_advisory:
+                told.content = None
             return told
 
         if not source.is_advisory:
@@ -316,6 +365,10 @@ def _of(kind: str, destination: Destination) -> Topic:
 def _info(destination: Destination, connection_id: str | None, operation: int) -> DestinationInfo:
     owner = None if connection_id is None else ConnectionId(connection_id)
     return DestinationInfo(connection_id=owner, destination=destination, operation_type=operation)
+
+
+def _origin(message: Message, source: Destination) -> _Properties:
+    return {"orignalMessageId": str(message.message_id), "orignalDestination": source.qualified_name}
 
 
 def _told(error: BaseException | None) -> None:

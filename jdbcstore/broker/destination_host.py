@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from jdbcstore.broker.delivery import Answer, Delivery, DeliveryAnswer
+from jdbcstore.broker.delivery import Answer, Consumer, Delivery, DeliveryAnswer
 from jdbcstore.broker.destination_policy import DestinationPolicy, RedeliveryPolicy
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.redeliveries import Redeliveries
@@ -13,11 +13,28 @@ from jdbcstore.destination import Queue as QueueName
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore, PersistenceAdapter, TopicMessageStore
 
-__all__ = ["DestinationHost"]
+__all__ = ["DestinationHost", "MessageAdvisories"]
+
+
+class MessageAdvisories(Protocol):
+    """Advisories about messages, as queues and topics make them (`jdbcstore.broker.advisories`)."""
+
+    def arrived(self, message: Message, source: Destination, *, is_attended: bool) -> None:
+        """A message has arrived; whether anybody is subscribed to its destination."""
+
+    def consumed(self, message: Message, source: Destination) -> None:
+        """A consumer is done with a message."""
+
+    def slow_consumer(self, consumer: Consumer) -> None:
+        """A subscriber of a topic begins to hold its publishers back."""
 
 
 class DestinationHost(Host, Protocol):
     """A running broker, as its queues and topics see it."""
+
+    @property
+    def advisories(self) -> MessageAdvisories:
+        """Told of what becomes of messages."""
 
     @property
     def redeliveries(self) -> Redeliveries:

@@ -129,6 +129,12 @@ class DestinationPolicy:
         message_groups_max: how many sets, or groups.
         all_consumers_exclusive_by_default: one consumer gets everything.
         consumers_before_dispatch_starts, time_before_dispatch_starts_ms: wait for so many consumers, at most so long.
+        advisory_for_delivery, advisory_for_consumed: whether it is told of each message that it has arrived, and that a
+            consumer is done with it (`jdbcstore.broker.advisories`).
+        advisory_for_slow_consumers: whether it is told that a subscriber of a topic holds its publishers back.
+        send_advisory_if_no_consumers: whether messages that are not persistent and come while nobody is subscribed are
+            shown to those who listen for them.
+        include_body_for_advisory: whether advisories about messages have their bodies.
         always_retroactive: new subscribers of a topic get what it has kept.
         gc_inactive_destinations, inactive_timeout_before_gc_ms: remove destinations that are empty and unused for so
             long.
@@ -159,11 +165,21 @@ class DestinationPolicy:
     all_consumers_exclusive_by_default: bool = False
     consumers_before_dispatch_starts: int = 0
     time_before_dispatch_starts_ms: int = 0
+    advisory_for_delivery: bool = False
+    advisory_for_consumed: bool = False
+    advisory_for_slow_consumers: bool = False
+    send_advisory_if_no_consumers: bool = False
+    include_body_for_advisory: bool = False
     always_retroactive: bool = False
     gc_inactive_destinations: bool = False
     inactive_timeout_before_gc_ms: int = 60_000
     send_duplicate_from_store_to_dlq: bool = False
     use_prefetch_extension: bool = True
+
+    @property
+    def advises_arrivals(self) -> bool:
+        """Whether anything may be told of a message that arrives."""
+        return self.advisory_for_delivery or self.send_advisory_if_no_consumers
 
     def __post_init__(self) -> None:
         _check_numbers(self, least=0)

@@ -300,12 +300,25 @@ class DurableSubscription(TopicSubscription):
 class KnownSubscription:
     """A durable subscription that is there, used or not."""
 
-    __slots__ = ("consumer", "delivered", "is_leaving", "key", "offline_since_s", "selector", "subscribed", "topics")
+    __slots__ = (
+        "consumer",
+        "delivered",
+        "is_leaving",
+        "key",
+        "no_local",
+        "offline_since_s",
+        "selector",
+        "subscribed",
+        "topics",
+    )
 
     def __init__(self, info: SubscriptionInfo, now_s: float) -> None:
         self.key = info.key
         self.subscribed = info.subscribed_destination
         self.selector = info.selector or None
+        #: Whether it leaves out what its own connection sends. None if nobody has said so since the store was opened:
+        #: tables do not keep it.
+        self.no_local: bool | None = None
         #: The topics whose stores have it.
         self.topics: dict[Destination, None] = {}
         self.consumer: DurableConsumer | None = None
@@ -362,6 +375,7 @@ class Durables:
                     if info.key in before:
                         known.delivered = before[info.key].delivered
                         known.offline_since_s = before[info.key].offline_since_s
+                        known.no_local = before[info.key].no_local
                 known.topics[name] = None
                 topic.durable.add(info.key)
                 yield
@@ -405,15 +419,24 @@ class Durables:
         if known is not None and known.selector is not None and selector == CONVERT_STRINGS + known.selector:
             selector = known.selector  # a JMS client's: to begin anew would lose what waits for it
         asked = SubscriptionInfo(key, destination, destination, selector)
-        if known is None or not known.is_like(asked):
+        no_local = consumer.interest.unwanted_connection is not None
+        is_another = known is not None and known.no_local is not None and known.no_local != no_local
+        if known is None or is_another or not known.is_like(asked):
             before, known = known, KnownSubscription(asked, self._broker.loop.time())
             known.topics.update({} if before is None else before.topics)
+        known.no_local = no_local
         self._remember(known)
         known.consumer = consumer
-        return self._subscribing(known, asked, consumer, answer)
+        return self._subscribing(known, asked, consumer, answer, is_another=is_another)
 
     def _subscribing(
-        self, known: KnownSubscription, asked: SubscriptionInfo, consumer: DurableConsumer, answer: Answer
+        self,
+        known: KnownSubscription,
+        asked: SubscriptionInfo,
+        consumer: DurableConsumer,
+        answer: Answer,
+        *,
+        is_another: bool,
     ) -> Iterator[None]:
         taken_up: list[DurableSubscription] = []
         answers = _Together(partial(self._subscribed, consumer, taken_up, answer))
@@ -423,6 +446,8 @@ class Durables:
                 if name is not None:
                     yield from self._broker.opening(name)
                     _check_open(consumer)
+                    if is_another and name in known.topics:  # to the store it would be the same one
+                        self._delete(known, name, answers)
                     self._cover(known, self._broker.topic(name), asked, answers, consumer, taken_up)
                 yield
                 _check_open(consumer)

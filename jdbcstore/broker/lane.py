@@ -79,6 +79,10 @@ class LaneQueue(DeliveryQueue, Protocol):
     """A queue as its lanes see it."""
 
     policy: DestinationPolicy
+    is_advising: bool
+
+    def advise(self, message: Message) -> None:
+        """Those who listen to advisories are told that a message has arrived."""
 
     @property
     def consumers(self) -> Iterable[Consumer]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 
 from jdbcstore.broker.delivery import Answer, Consumer, Delivery, by_lane
@@ -66,6 +67,8 @@ class Queue:
         self.last_used_s = broker.loop.time()
         self.enqueued = 0
         self.policy = broker.policy_for(destination)
+        #: Whether it has to be told of each message that it has arrived.
+        self.is_advising = self.policy.advises_arrivals
         self._broker = broker
         self._order = 0
         #: How many give back what they have, and are not done: nothing is delivered meanwhile.
@@ -177,6 +180,8 @@ class Queue:
         if 0 < message.expiration < self._broker.now_ms():
             self._arrived_too_late(message, answer)
             return
+        if self.is_advising:
+            answer = partial(self._arrived, message, answer)
         contents = self.contents
         lane = contents.persistent_lane(message) if message.persistent else contents.transient_lane(message)
         try:
@@ -196,6 +201,17 @@ class Queue:
             lane.added(delivery, error)
         finally:
             answer(error)
+
+    def _arrived(self, message: Message, answer: Answer, error: BaseException | None) -> None:
+        try:
+            if error is None:
+                self.advise(message)
+        finally:
+            answer(error)
+
+    def advise(self, message: Message) -> None:
+        """Those who listen to advisories are told that a message has arrived."""
+        self._broker.advisories.arrived(message, self.destination, is_attended=bool(self.consumers))
 
     def _arrived_too_late(self, message: Message, answer: Answer) -> None:
         self.removal.expired += 1

@@ -56,6 +56,8 @@ class Removal:
         self._contents = contents
         self._consumers = consumers
         self._counts = counts
+        #: Whether it has to be told of each message that a consumer is done with it.
+        self._is_advising = broker.policy_for(destination).advisory_for_consumed
 
     # -- acknowledged ------------------------------------------------------------------------------------------------
 
@@ -71,7 +73,8 @@ class Removal:
             self._removed((deliveries, answer), None)
             return
         self._broker.completions.expect(completion, self._removed, (deliveries, answer))
-        self._contents.unload(*deliveries)  # should the store refuse, they can be read again
+        if not self._is_advising:
+            self._contents.unload(*deliveries)  # should the store refuse, they can be read again
 
     def _removed(self, subject: tuple[Sequence[Delivery], DeliveryAnswer], error: BaseException | None) -> None:
         deliveries, answer = subject
@@ -94,6 +97,8 @@ class Removal:
             if delivery.lane is not None:
                 delivery.lane.removed(delivery)
             if delivery.message is not None:
+                if self._is_advising and delivery.consumer is not None:
+                    self._broker.advisories.consumed(delivery.message, self._destination)
                 self._contents.forget(delivery)
         self.dequeued += len(deliveries)
         self._consumers.done(deliveries)

@@ -242,8 +242,8 @@ class Router:
         ]
 
         def take_effect(error: BaseException | None) -> None:
-            for noted in written:
-                _stored(noted, error)
+            for noted, (_, message) in zip(written, adds, strict=True):
+                _stored(noted, error, message)
             if error is None:
                 self._scheduler.changed(along.jobs)
                 settle(acknowledged)
@@ -312,7 +312,7 @@ class Router:
         lane = self._host.queue(message.destination).contents.persistent_lane(message)
         lane.store  # noqa: B018  # counted before it is more
         lane.take_place()
-        return partial(_stored, (lane, None))
+        return lambda error: _stored((lane, None), error, None)
 
     def follow(self, messages: Sequence[Message], publisher: Publisher | None, answer: Answer) -> None:
         """Publish what is not in the store when a prepared transaction is committed, and keep what is for later."""
@@ -486,13 +486,16 @@ def _take_note(taker: Lane | Topic, message: Message, publisher: Publisher | Non
     return taker, taker.admit(message, visible=False)
 
 
-def _stored(noted: _Noted, error: BaseException | None) -> None:
+def _stored(noted: _Noted, error: BaseException | None, message: Message | None) -> None:
     taker, entry = noted
     if isinstance(taker, Topic):
         taker.admitted(entry, error)
-    else:
-        taker.added(entry, error)
-        taker.queue.enqueued += error is None
+        return
+    taker.added(entry, error)
+    if error is None:
+        taker.queue.enqueued += 1
+        if taker.queue.is_advising and message is not None:
+            taker.queue.advise(message)
 
 
 def _log_kept(error: BaseException | None) -> None:

@@ -142,6 +142,7 @@ class TopicConsumer(Consumer):
             publisher.hold()
             if self._timer is None:
                 self._timer = self._broker.loop.call_later(self._slow_s, self._too_slow)
+                self._broker.advisories.slow_consumer(self)
 
     def release(self, count: int = 1) -> None:
         """So many messages are acknowledged: send as many more."""
@@ -231,11 +232,13 @@ class TopicConsumer(Consumer):
 class _Publication:
     """A message on its way to those who are there: it waits for its commit, and for those before it."""
 
-    __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "message", "publisher")
+    __slots__ = ("admitted", "is_done", "is_failed", "is_holding", "is_stored", "message", "publisher")
 
-    def __init__(self, message: Message, publisher: Publisher | None) -> None:
+    def __init__(self, message: Message, publisher: Publisher | None, *, is_stored: bool = True) -> None:
         self.message = message
         self.publisher = publisher
+        #: Whether the store has it for durable subscriptions, or nobody has one.
+        self.is_stored = is_stored
         #: The durable subscriptions that have taken note of it.
         self.admitted: list[tuple[Lane, Delivery | None]] = []
         self.is_done = self.is_failed = False
@@ -258,8 +261,9 @@ class _Publication:
 class Topic:
     """One topic of the running broker: who gets its messages.
 
-    A persistent message is stored, once, if the topic has durable subscriptions. Those of them that are in use take
-    note of it, and the other subscribers get it when it is stored, each in the order of publication. If they are very
+    A persistent message is stored, once, if the topic has durable subscriptions; one that is not persistent only if
+    some of them are not in use, since those that are get it from memory. Of what is stored, those that are in use take
+    note, and the other subscribers get it when it is stored, each in the order of publication. If they are very
     many they get it in slices; what is published meanwhile waits, and so do those who publish it.
 
     Args:
@@ -273,6 +277,7 @@ class Topic:
 
     __slots__ = (
         "_broker",
+        "_is_advising",
         "_is_sending",
         "_publications",
         "_store",
@@ -296,6 +301,7 @@ class Topic:
         self.opening: Iterator[None] | None = None
         self.last_used_s = broker.loop.time()
         self._broker = broker
+        self._is_advising = broker.policy_for(destination).advises_arrivals
         self._store: TopicMessageStore | None = None
         self._publications: deque[_Publication] = deque()
         #: Whether one of them is on its way, and has come to only some of the subscribers.
@@ -346,8 +352,12 @@ class Topic:
         self.durable.clear()
 
     def keeps(self, message: Message) -> bool:
-        """Whether the message has to be stored."""
-        return message.persistent and bool(self.durable)
+        """Whether the message has to be stored: one that is not persistent for durable subscriptions that nobody uses
+        just now."""
+        if message.persistent or not self.durable:
+            return message.persistent and bool(self.durable)
+        in_use = sum([not subscription.has_ended for subscription in self.subscriptions.values()])
+        return len(self.durable) > in_use
 
     def publish(self, message: Message, publisher: Publisher | None, answer: Answer) -> None:
         """Give every subscriber its copy, and answer when it is safe.
@@ -367,12 +377,12 @@ class Topic:
             return
         subscribers = len(self.consumers) + len(self.subscriptions)
         if self._publications or self._is_sending or subscribers > _SUBSCRIBERS_AT_ONCE:
-            publication = _Publication(message, publisher)
+            publication = _Publication(message, publisher, is_stored=False)
             publication.is_done = True
             self._publications.append(publication)
             self._advance(publication)
         else:
-            self._send(message, publisher)
+            self._send(message, publisher, is_stored=False)
         answer(None)
 
     def _stored(self, subject: tuple[_Publication, Answer], error: BaseException | None) -> None:
@@ -421,7 +431,7 @@ class Topic:
             first = publications.popleft()
             first.let_publisher_go()
             if not first.is_failed:
-                self._send(first.message, first.publisher)
+                self._send(first.message, first.publisher, is_stored=first.is_stored)
 
     def _sending(self) -> Iterator[None]:
         """Send what waits for nothing any more; a job. A message is for those who are there at its beginning."""
@@ -433,32 +443,39 @@ class Topic:
                 continue
             publication.hold_publisher()
             try:
-                yield from self._sending_one(publication.message, publication.publisher)
+                yield from self._sending_one(publication)
             finally:
                 publication.let_publisher_go()
 
-    def _sending_one(self, message: Message, publisher: Publisher | None) -> Iterator[None]:
-        self.published += 1
+    def _sending_one(self, publication: _Publication) -> Iterator[None]:
+        message, publisher = publication.message, publication.publisher
+        self._count(message)
         for consumer in list(self.consumers):
             if consumer in self.consumers:
                 consumer.publish(message, publisher)
             yield
-        if not message.persistent:
+        if not publication.is_stored:
             for subscription in list(self.subscriptions.values()):
                 if not subscription.has_ended:
                     subscription.offer(message)
                 yield
+
+    def _count(self, message: Message) -> None:
+        self.published += 1
+        if self._is_advising:
+            is_attended = bool(self.consumers or self.durable)
+            self._broker.advisories.arrived(message, self.destination, is_attended=is_attended)
 
     def _sent(self) -> None:
         self._is_sending = False
         if self._publications and self._publications[0].is_done:  # only after a defect
             self._advance(self._publications[0])
 
-    def _send(self, message: Message, publisher: Publisher | None) -> None:
-        self.published += 1
+    def _send(self, message: Message, publisher: Publisher | None, *, is_stored: bool) -> None:
+        self._count(message)
         for consumer in self.consumers:
             consumer.publish(message, publisher)
-        if not message.persistent:
+        if not is_stored:
             for subscription in self.subscriptions.values():
                 subscription.offer(message)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from jdbcstore import Broker
+from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import (
     JdbcStoreError,
@@ -292,6 +293,21 @@ def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(ad
         assert error_of(other.send(early, "x"))[0] == "org.apache.activemq.DestinationDoesNotExistException"
         assert type(other.send(late, "x")) is c.Response
         assert "no temporary destination of connection" in error_of(other.ask(c.DestinationInfo(destination=early)))[1]
+
+
+def test_a_policy_asks_to_be_told_of_slow_subscribers(start_broker: StartBroker) -> None:
+    policy = DestinationPolicy(pattern=Topic("T"), advisory_for_slow_consumers=True)
+    address = start_broker(bind="openwire://127.0.0.1:0", policies=[policy], topic_pending_max=3)
+    with OpenWireClient(address) as slow, OpenWireClient(address) as listener, OpenWireClient(address) as publisher:
+        listener.subscribe(Topic("ActiveMQ.Advisory.SlowConsumer.Topic.T"))
+        slow.subscribe(Topic("T"), prefetch=1)
+        for _ in range(6):
+            publisher.write(publisher.message(Topic("T"), "x"))
+        told = listener.dispatch().message
+        assert told is not None
+        assert isinstance(told.data_structure, c.ConsumerInfo)
+        assert told.data_structure.consumer_id == slow.consumer_id()
+        assert told.properties["consumerId"] == str(slow.consumer_id())
 
 
 def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(address: Address) -> None:

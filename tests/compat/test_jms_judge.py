@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, open_store, running
+from jdbcstore.broker.destination_policy import DestinationPolicy
+from jdbcstore.destination import Queue, Topic
 from tests.compat.activemq import ActiveMQ, quick_start
 
 pytestmark = pytest.mark.timeout(300)
@@ -35,6 +37,20 @@ OTHERWISE: dict[str, dict[str, object]] = {
 }
 
 
+#: What ActiveMq.java asks for.
+ADVISING = [
+    DestinationPolicy(
+        pattern=pattern,
+        advisory_for_delivery=True,
+        advisory_for_consumed=True,
+        advisory_for_slow_consumers=True,
+        send_advisory_if_no_consumers=True,
+        include_body_for_advisory=not pattern.is_queue,
+    )
+    for pattern in (Queue("ADVISED.>"), Topic("ADVISED.>"))
+]
+
+
 def changed(name: str, result: object) -> object:
     """What ours is expected to answer where a real ActiveMQ answers so."""
     for place, other in OTHERWISE.get(name, {}).items():
@@ -50,7 +66,7 @@ def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], d
     options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
-        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options)) as (host, port),
+        running(Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=ADVISING)) as (host, port),
         ThreadPoolExecutor() as pool,
     ):
         urls = (activemq.url, f"tcp://{host}:{port}")
@@ -58,7 +74,7 @@ def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], d
     return real, ours
 
 
-@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge"])
+@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge", "ClientJudge"])
 def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path, program: str) -> None:
     real, ours = both(class_path, program, tmp_path)
     assert ours.keys() == real.keys()

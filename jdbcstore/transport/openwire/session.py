@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from jdbcstore.broker.client import Client
 from jdbcstore.broker.delivery import Consumer, Delivery
 from jdbcstore.broker.memory import Memory
+from jdbcstore.broker.phase import Phase
 from jdbcstore.broker.producers import Number
 from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.statistics import STATISTICS_PREFIX
@@ -228,6 +230,7 @@ class OpenWireSession(Conversation[Event]):
             message=message,
             redelivery_counter=delivery.redeliveries,
         )
+        message.broker_out_time = self._broker.now_ms()
         message_id = delivery.message_id
         if message_id.broker_sequence_id or delivery.lane is None:
             data = self._openwire.send(dispatch)
@@ -275,6 +278,8 @@ class OpenWireSession(Conversation[Event]):
 
     def closed(self) -> None:
         """The client is gone."""
+        if not self.client.is_closed:
+            return  # it was the one before
         self._openwire.close()  # the object may live on for a while
         self._unheard.clear()
         self._frames.clear()
@@ -308,12 +313,36 @@ class OpenWireSession(Conversation[Event]):
                 raise ProtocolError(f"this is connection {self.client.connection_id} already")
             self._respond(info)
             return
+        if self.client.phase is Phase.LEAVING:
+            self._begin_anew(info)
+            return
         self._is_stranger = False
         certificate = self._wire.peer_certificate
         subject_name = None if certificate is None else certificate.subject
         credentials = Credentials(info.user_name, info.password, subject_name, self._wire.is_encrypted)
         decided = partial(self._decided, info)
         self.client.open(info.client_id or None, credentials, decided, info.connection_id.value)
+
+    def _begin_anew(self, info: c.ConnectionInfo) -> None:
+        """The client has given its connection up, and opens another one over the same socket, as pools of connections
+        do: `ActiveMQConnection.cleanup`."""
+        last = self.client
+        if not last.has_all_answers():
+            self._again(info)
+            return
+        self.client = client = Client(self._broker, self, self._names)
+        self._broker.clients.add(client)
+        self._windows.clear()
+        client.hold()
+        last.hold()  # so that what stands behind the ConnectionInfo is not heard before it is answered
+
+        def gone(_: bool) -> None:
+            if not client.is_over:
+                self._do(type(self)._on_connection, info)
+            client.let_go()
+
+        last.when_gone(gone)
+        last.close()
 
     def _decided(self, info: c.ConnectionInfo, refusal: JdbcStoreError | None) -> None:
         if refusal is not None:
@@ -495,7 +524,8 @@ class OpenWireSession(Conversation[Event]):
             return
         if destination.is_temporary:
             if info.operation_type == _REMOVE:
-                self.client.temporaries.remove(destination)
+                if self._broker.knows_temporary(destination):  # it may be deleted twice
+                    self.client.temporaries.remove(destination)
             else:
                 self.client.temporaries.add(destination)
         self._respond(info)

@@ -7,6 +7,9 @@ import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
 import org.apache.activemq.broker.region.policy.PolicyEntry;
 import org.apache.activemq.broker.region.policy.PolicyMap;
+import org.apache.activemq.command.ActiveMQDestination;
+import org.apache.activemq.command.ActiveMQQueue;
+import org.apache.activemq.command.ActiveMQTopic;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
 import org.apache.activemq.store.PersistenceAdapter;
 import org.apache.activemq.store.jdbc.JDBCPersistenceAdapter;
@@ -150,7 +153,23 @@ public final class ActiveMq {
         every.setPrioritizedMessages(Boolean.parseBoolean(option("prioritized")));
         PolicyMap policy = new PolicyMap();
         policy.setDefaultEntry(every);
+        policy.setPolicyEntries(Arrays.asList(advising(new ActiveMQQueue("ADVISED.>")), advising(new ActiveMQTopic("ADVISED.>"))));
         return policy;
+    }
+
+    /** What asks for all advisories that there are; those of topics have bodies. */
+    private static PolicyEntry advising(ActiveMQDestination destination) {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setDestination(destination);
+        entry.setAdvisoryForConsumed(true);
+        entry.setAdvisoryForDelivery(true);
+        entry.setAdvisoryForDiscardingMessages(true);
+        entry.setAdvisoryForFastProducers(true);
+        entry.setAdvisoryForSlowConsumers(true);
+        entry.setAdvisoryWhenFull(true);
+        entry.setSendAdvisoryIfNoConsumers(true);
+        entry.setIncludeBodyForAdvisory(destination.isTopic());
+        return entry;
     }
 
     private String option(String name) {

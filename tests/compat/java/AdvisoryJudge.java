@@ -4,6 +4,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import javax.jms.DeliveryMode;
 import javax.jms.JMSException;
 import javax.jms.MapMessage;
 import javax.jms.Message;
@@ -11,6 +12,8 @@ import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.Queue;
 import javax.jms.Session;
+import javax.jms.TextMessage;
+import javax.jms.Topic;
 import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.command.ActiveMQMessage;
 import org.apache.activemq.command.ConnectionInfo;
@@ -35,6 +38,7 @@ public final class AdvisoryJudge extends Judge {
     public static void main(String[] arguments) {
         AdvisoryJudge judge = new AdvisoryJudge(arguments[0]);
         judge.advisories();
+        judge.policies();
         judge.statistics();
         System.exit(0);
     }
@@ -64,7 +68,7 @@ public final class AdvisoryJudge extends Judge {
             found.append(' ').append(body((Message) subject));
         }
         Map<String, Object> properties = properties(message);
-        for (String name : new String[] {"originBrokerId", "originBrokerName", "originBrokerURL", "orignalMessageId"}) {
+        for (String name : new String[] {"originBrokerId", "originBrokerName", "originBrokerURL", "orignalMessageId", "consumerId"}) {
             properties.computeIfPresent(name, (key, value) -> "there");
         }
         return message.getJMSType() + " " + found + " " + properties;
@@ -216,6 +220,89 @@ public final class AdvisoryJudge extends Judge {
             found.put(key, String.valueOf(answer.getObject(key)));
         }
         return found;
+    }
+
+    // -- what a policy asks for -------------------------------------------------------------------------------------
+
+    private static final String[] ASKED = {"MessageDelivered", "MessageConsumed", "NoConsumer", "SlowConsumer", "MessageDiscarded"};
+
+    /** Listeners to what a policy asks for about one destination. */
+    private static List<MessageConsumer> asked(Session session, String name) throws JMSException {
+        List<MessageConsumer> found = new ArrayList<>();
+        for (String kind : ASKED) {
+            found.add(listening(session, kind + "." + name));
+        }
+        return found;
+    }
+
+    private static Map<String, Object> told(List<MessageConsumer> listeners) throws JMSException {
+        Map<String, Object> found = new TreeMap<>();
+        for (int number = 0; number < ASKED.length; number++) {
+            List<String> told = new ArrayList<>();
+            MessageConsumer listener = listeners.get(number);
+            for (Message message = listener.receive(1000); message != null; message = listener.receive(SILENCE_MS)) {
+                told.add(message.getJMSDestination() + " " + (message instanceof TextMessage ? body(message) : told(message)));
+            }
+            found.put(ASKED[number], told);
+        }
+        return found;
+    }
+
+    private void policies() {
+        check("advisories of a queue that a policy asks for", () -> {
+            List<MessageConsumer> listeners = asked(session(), "Queue.ADVISED.Q");
+            Session session = session();
+            Queue queue = session.createQueue("ADVISED.Q");
+            MessageProducer producer = session.createProducer(queue);
+            producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
+            producer.send(session.createTextMessage("not persistent"));
+            send(session, queue, "persistent");
+            MessageConsumer consumer = session.createConsumer(queue);
+            texts(consumer, 2);
+            consumer.close();
+            Session transacted = started().createSession(true, Session.SESSION_TRANSACTED);
+            send(transacted, queue, "in a transaction");
+            transacted.commit();
+            MessageConsumer other = transacted.createConsumer(queue);
+            next(other);
+            transacted.rollback();
+            next(other);
+            transacted.commit();
+            return told(listeners);
+        });
+        check("advisories of a topic that a policy asks for", () -> {
+            List<MessageConsumer> listeners = asked(session(), "Topic.ADVISED.T");
+            ActiveMQConnection connection = connection();
+            connection.setClientID(own(""));
+            connection.start();
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            Topic topic = session.createTopic("ADVISED.T");
+            MessageProducer producer = session.createProducer(topic);
+            producer.setDeliveryMode(DeliveryMode.NON_PERSISTENT);
+            producer.send(session.createTextMessage("to nobody"));
+            MessageConsumer consumer = session.createConsumer(topic);
+            send(session, topic, "to somebody");
+            texts(consumer, 1);
+            consumer.close();
+            MessageConsumer durable = session.createDurableSubscriber(topic, "news");
+            send(session, topic, "to a durable subscription");
+            texts(durable, 1);
+            durable.close();
+            session.unsubscribe("news");
+            return told(listeners);
+        });
+        check("slow consumers that a policy asks for", () -> {
+            List<MessageConsumer> listeners = asked(session(), "Queue.ADVISED.S");
+            Session session = started("jms.prefetchPolicy.all=2").createSession(false, Session.CLIENT_ACKNOWLEDGE);
+            Queue queue = session.createQueue("ADVISED.S");
+            MessageConsumer consumer = session.createConsumer(queue);
+            send(session(), queue, "1", "2", "3", "4", "5", "6");
+            Object found = told(listeners).get("SlowConsumer");
+            for (int number = 0; number < 6; number++) {
+                next(consumer).acknowledge();
+            }
+            return found;
+        });
     }
 
     private void statistics() {

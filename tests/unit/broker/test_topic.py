@@ -12,7 +12,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.completion_bridge import CompletionBridge
 from jdbcstore.broker.delivery import Consumer, Delivery, Receiver
 from jdbcstore.broker.subscription_request import AcknowledgeMode
-from jdbcstore.broker.topic import TopicConsumer
+from jdbcstore.broker.topic import TopicConsumer, TopicSubscription
 from jdbcstore.store.memory import MemoryPersistenceAdapter, MemoryTopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -45,6 +45,18 @@ class Client:
         self.got.append(delivery.message_id.producer_sequence_id)
 
 
+class InUse:
+    """A durable subscription whose client is there, and takes nothing."""
+
+    has_ended = False
+
+    def admit(self, message: Message) -> None:
+        """It does not want it."""
+
+    def offer(self, message: Message) -> None:
+        """Nor this one."""
+
+
 def test_after_the_commit_and_in_order() -> None:
     async def scenario() -> None:
         store = SlowStore()
@@ -58,7 +70,9 @@ def test_after_the_commit_and_in_order() -> None:
         broker.completions = CompletionBridge(broker.loop, broker.turn)
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
-        topic.durable.add(SubscriptionKey("ann", "news"))
+        key = SubscriptionKey("ann", "news")
+        topic.durable.add(key)
+        topic.subscriptions[key] = cast(TopicSubscription, InUse())
         consumer = TopicConsumer(broker, cast(Receiver, client), "1", NAME, AcknowledgeMode.AUTO, 100)
         list(broker.subscribing(consumer))
 

@@ -22,7 +22,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 
 __all__ = ["POLICY_KINDS"]
 
-_ADVISORIES: Final = "advisories that a policy asks for are not made"
+_HELD_BACK: Final = "senders are held back, by not reading from them, and nobody is told"
 _DUPLICATES: Final = "what producers sent again is recognised by store.producer_memory_s"
 _CURSOR: Final = (
     "a queue keeps a window of its messages in memory, broker.window_messages_max, and reads the rest in pages"
@@ -108,11 +108,13 @@ _POLICY: Final = {
     ),
     "sendFailIfNoSpace": ignored("senders are held back, by not reading from them", "false", "false"),
     "sendFailIfNoSpaceAfterTimeout": ignored("senders are held back, by not reading from them", "-1", "-1"),
-    **ignored_all(
-        "advisoryForConsumed advisoryForDelivery advisoryForDiscardingMessages advisoryForFastProducers "
-        "advisoryForSlowConsumers advisoryWhenFull includeBodyForAdvisory sendAdvisoryIfNoConsumers",
-        _ADVISORIES,
-    ),
+    "advisoryForConsumed": _policy("advisory_for_consumed", "false", boolean),
+    "advisoryForDelivery": _policy("advisory_for_delivery", "false", boolean),
+    "advisoryForSlowConsumers": _policy("advisory_for_slow_consumers", "false", boolean),
+    "includeBodyForAdvisory": _policy("include_body_for_advisory", "false", boolean),
+    "sendAdvisoryIfNoConsumers": _policy("send_advisory_if_no_consumers", "false", boolean),
+    "advisoryForDiscardingMessages": ignored("no message is discarded", "false", "false"),
+    **ignored_all("advisoryForFastProducers=false advisoryWhenFull=false", _HELD_BACK),
     **ignored_all("enableAudit=true maxAuditDepth=10000 maxProducersToAudit=64 maxQueueAuditDepth=10000", _DUPLICATES),
     **ignored_all(
         "cursorMemoryHighWaterMark=70 pendingQueuePolicy useCache=true reduceMemoryFootprint=false "

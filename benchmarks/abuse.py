@@ -25,7 +25,7 @@ from benchmarks.contestants import memory_mib, peak_memory_mib
 from benchmarks.loop_attacks import LOOP_ATTACKS
 from benchmarks.memory_attacks import MEMORY_ATTACKS
 from tests.broker.client import Address, Client
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 
 __all__ = ["Outcome", "attack"]
 
@@ -61,7 +61,7 @@ def attack(attack: Attack, folder: Path, *, scale: float = 1.0, options: Mapping
     database = folder / "store.db"
     environment = {**attack.options, **(options or {})}
     # An attack may keep the broker from its database for longer than a lease lives.
-    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, environment=environment) as broker:
+    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, program=PROGRAM, environment=environment) as broker:
         target = Target(broker.address, database, scale)
         _warm_up(broker.address)
         idle_mib = memory_mib(broker.pid)

@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contestants import database
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.servers.server import CHECKOUT, free_port
 from tests.waiting import wait_until
 
@@ -157,7 +157,7 @@ def _run(url: str, notes: Path, folder: Path) -> tuple[float, float]:
 @contextmanager
 def jdbcstore(kind: str, folder: Path) -> Iterator[str]:
     """Our broker on a database."""
-    with database(kind, folder) as found, BrokerProcess(found.url, folder) as broker:
+    with database(kind, folder) as found, BrokerProcess(found.url, folder, program=PROGRAM) as broker:
         yield f"jdbcstore://127.0.0.1:{broker.port}/"
 
 

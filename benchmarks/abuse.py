@@ -26,7 +26,7 @@ from benchmarks.loop_attacks import LOOP_ATTACKS
 from benchmarks.memory_attacks import MEMORY_ATTACKS
 from benchmarks.openwire_attacks import OPENWIRE_ATTACKS
 from tests.broker.client import Address, Client
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.servers.server import free_port
 
 __all__ = ["Outcome", "attack"]
@@ -65,7 +65,8 @@ def attack(attack: Attack, folder: Path, *, scale: float = 1.0, options: Mapping
     # An attack may keep the broker from its database for longer than a lease lives.
     openwire = ("127.0.0.1", free_port())
     arguments = ("--bind", f"openwire://{openwire[0]}:{openwire[1]}")
-    with BrokerProcess(f"sqlite:///{database}?locker=none", folder, *arguments, environment=environment) as broker:
+    url = f"sqlite:///{database}?locker=none"
+    with BrokerProcess(url, folder, *arguments, program=PROGRAM, environment=environment) as broker:
         target = Target(broker.address, openwire, database, scale)
         _warm_up(broker.address)
         idle_mib = memory_mib(broker.pid)

@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,7 +39,7 @@ from rich.table import Table
 from sqlalchemy import create_engine
 
 from benchmarks.contestants import database
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.servers.server import CHECKOUT, free_port
 from tests.waiting import wait_until
 
@@ -164,7 +164,7 @@ def _run(url: str, notes: Path, folder: Path) -> tuple[float, float]:
 @contextmanager
 def jdbcstore(kind: str, folder: Path) -> Iterator[str]:
     """Our broker on a database."""
-    with database(kind, folder) as found, BrokerProcess(found.url, folder) as broker:
+    with database(kind, folder) as found, BrokerProcess(found.url, folder, program=PROGRAM) as broker:
         yield f"jdbcstore://127.0.0.1:{broker.port}/"
 
 
@@ -184,7 +184,7 @@ def pgmq(kind: str, folder: Path) -> Iterator[str]:
         raise click.ClickException("pgmq is not installed: pip install 'kombu[pgmq]'") from None
     with database(kind, folder) as found:
         engine = create_engine(found.url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection, connection.connection.cursor() as cursor:
+        with engine.connect() as connection, closing(connection.connection.cursor()) as cursor:
             cursor.execute(sql)
         place = engine.url.set(drivername="pgmq").render_as_string(hide_password=False)
         engine.dispose()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.load import compile_generator
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore, compile_java
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
@@ -199,5 +199,5 @@ def _activemq(folder: Path, class_path: str, url: str | None) -> Iterator[Runnin
 
 @contextmanager
 def _jdbcstore(folder: Path, url: str) -> Iterator[Running]:
-    with BrokerProcess(url, folder) as broker:
+    with BrokerProcess(url, folder, program=PROGRAM) as broker:
         yield Running(broker.port, broker.pid, url)

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from benchmarks.contestants import DATABASES, database
 from tests.broker.client import Address, Client
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.servers.server import DatabaseServer
 
 #: Between two attempts of a client to connect.
@@ -163,7 +163,7 @@ class Pair:
     """
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.brokers = [BrokerProcess(url, folder, "--name", f"node-{n}") for n in (1, 2)]
+        self.brokers = [BrokerProcess(url, folder, "--name", f"node-{n}", program=PROGRAM) for n in (1, 2)]
         self.addresses: list[Address] = [("127.0.0.1", broker.port) for broker in self.brokers]
 
     def __enter__(self) -> Pair:

@@ -23,7 +23,7 @@ from statistics import median
 import click
 
 from benchmarks.contestants import Contestant, database, memory_mib, workshop
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.compat.activemq import ActiveMQ, JdbcStore
 from tests.servers.server import free_port
 
@@ -70,7 +70,7 @@ def serving(broker: str, store: str, folder: Path, class_path: str) -> Iterator[
                 yield Served(broker, f"tcp://127.0.0.1:{activemq.openwire_port}", activemq.pid)
         else:
             port = free_port()
-            with BrokerProcess(found.url, folder, "--bind", f"openwire://127.0.0.1:{port}") as ours:
+            with BrokerProcess(found.url, folder, "--bind", f"openwire://127.0.0.1:{port}", program=PROGRAM) as ours:
                 yield Served(broker, f"tcp://127.0.0.1:{port}", ours.pid)
 
 

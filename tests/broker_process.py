@@ -23,8 +23,10 @@ from tests.launcher import Launched, Launcher
 from tests.servers.server import ServerFailed, free_port, is_at_work
 from tests.waiting import wait_until
 
-__all__ = ["BrokerProcess"]
+__all__ = ["PROGRAM", "BrokerProcess"]
 
+#: As users run it: for what measures the process or looks at it from outside.
+PROGRAM = (sys.executable, "-m", "jdbcstore")
 _launcher = Launcher()
 
 
@@ -39,6 +41,7 @@ class BrokerProcess:
         folder: for its log, and its working directory.
         arguments: more of the command line.
         program: how to run it; ``python -m jdbcstore`` is the default.
+        script: what takes the place of the program, and its first arguments.
         environment: variables that it has besides ours.
         is_tls: clients connect with TLS; the arguments name the certificate.
     """
@@ -49,6 +52,7 @@ class BrokerProcess:
         folder: Path,
         *arguments: str,
         program: Sequence[str] | None = None,
+        script: Sequence[str | Path] = (),
         environment: Mapping[str, str] | None = None,
         is_tls: bool = False,
     ) -> None:
@@ -62,7 +66,8 @@ class BrokerProcess:
         places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
         if url is not None:
             places += ["--url", url, "--bind", f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:{self.port}"]
-        self._arguments = ["broker", *places, *arguments]
+        self._script = Path(script[0]) if script else None
+        self._arguments = [*map(str, script[1:]), "broker", *places, *arguments]
         self._program = program
         self._url = url
         self._process: subprocess.Popen[bytes] | Launched | None = None
@@ -94,11 +99,12 @@ class BrokerProcess:
         """Start it."""
         with self.log_file.open("ab") as log:
             if self._program is None:
-                self._process = _launcher.launch(self._arguments, self._folder, self._environment, log)
+                self._process = _launcher.launch(self._arguments, self._folder, self._environment, log, self._script)
             if self._process is not None:
                 return
+            started = PROGRAM if self._script is None else (sys.executable, "-P", str(self._script))
             self._process = subprocess.Popen(
-                [*(self._program or (sys.executable, "-m", "jdbcstore")), *self._arguments],
+                [*(self._program or started), *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -40,6 +41,8 @@ _IMPORTED: Final = (
     "jdbcstore.transport.web.metrics",
     "uvloop",
 )
+#: Variables that neither the interpreter nor what is imported has read: they may differ.
+_READ_LATE: Final = ("JDBCSTORE_", "_JDBCSTORE_", "_CHAOS_", "PYTEST_CURRENT_TEST")
 _REQUEST_BYTES_MAX: Final = 200_000
 
 
@@ -103,18 +106,24 @@ class Launcher:
         self._environment: dict[str, str] = {}
 
     def launch(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], log: BinaryIO
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        log: BinaryIO,
+        script: Path | None = None,
     ) -> Launched | None:
-        """Run ``python -m jdbcstore`` with these arguments.
+        """Run ``python -m jdbcstore`` with these arguments, or a script.
 
         Args:
             arguments: those behind the name of the program.
             folder: its working directory.
             environment: all of its variables.
             log: where its output goes.
+            script: what is run as ``python -P SCRIPT``.
 
         Returns:
-            None if the environment is another one than that of the first call.
+            None if the environment is another one than that of the first call, apart from our own variables.
         """
         with self._lock:
             if self._requests is None:
@@ -124,8 +133,8 @@ class Launcher:
             assert self._requests is not None
             ours, theirs = socket.socketpair()
             with theirs:
-                request = json.dumps([list(arguments), str(folder), dict(environment)]).encode()
-                socket.send_fds(self._requests, [request], [log.fileno(), theirs.fileno()])
+                request = [None if script is None else str(script), list(arguments), str(folder), dict(environment)]
+                socket.send_fds(self._requests, [json.dumps(request).encode()], [log.fileno(), theirs.fileno()])
         return Launched(ours)
 
     def end(self) -> None:
@@ -149,12 +158,16 @@ class Launcher:
 
 
 def _lasting(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables without the one that pytest changes all the time."""
-    return {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
+    """The variables without those that only our program reads, and the one that pytest changes all the time."""
+    return {name: value for name, value in environment.items() if not name.startswith(_READ_LATE)}
 
 
-def _await_turn(requests: socket.socket) -> None:
-    """Fork for each request. Returns in a child that is ready to run the program; ends the process with its client."""
+def _await_turn(requests: socket.socket) -> str | None:
+    """Fork for each request; ends the process with its client.
+
+    Returns:
+        In a child that is ready to run a script, that; None if it is to run the program.
+    """
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
@@ -181,8 +194,7 @@ def _await_turn(requests: socket.socket) -> None:
                 os.close(end)
             for other in (requests, told, *launched.values()):
                 other.close()
-            _become(log, *json.loads(packet))
-            return
+            return _become(log, *json.loads(packet))
         os.close(log)
         launched[pid] = told
         told.send(b"%d\n" % pid)
@@ -200,20 +212,27 @@ def _tell_of_ended(launched: dict[int, socket.socket]) -> None:
                 continue
 
 
-def _become(log: int, arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+def _become(log: int, script: str | None, arguments: list[str], folder: str, environment: dict[str, str]) -> str | None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    main: Any = import_module("jdbcstore.__main__")
-    sys.argv = [main.__file__, *arguments]
-    sys.path.insert(0, folder)
+    if script is None:
+        main: Any = import_module("jdbcstore.__main__")
+        sys.argv = [main.__file__, *arguments]
+        sys.path.insert(0, folder)
+    else:
+        sys.argv = [script, *arguments]
+        sys.orig_argv = [sys.executable, "-P", *sys.argv]
+    return script
 
 
 if __name__ == "__main__":
     for module in _IMPORTED:
         import_module(module)
-    _await_turn(socket.socket(fileno=int(sys.argv[1])))
-    import_module("jdbcstore.cli").main()
+    if (script := _await_turn(socket.socket(fileno=int(sys.argv[1])))) is None:
+        import_module("jdbcstore.cli").main()
+    else:
+        runpy.run_path(script, run_name="__main__")

@@ -232,7 +232,7 @@ class Advisories:
         policy = self._host.policy_for(source)
         if policy.advisory_for_delivery:
             self._tell_of("MessageDelivered", message, source, partial(_origin, message, source))
-        if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or is_advisory(source)):
+        if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or source.is_advisory):
             topic = _of("NoConsumer", source)
             if self._is_heard(topic):
                 shown = message.copy()

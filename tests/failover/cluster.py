@@ -7,7 +7,6 @@ is done is written into the history.
 from __future__ import annotations
 
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -104,12 +103,11 @@ class Broker:
         self.is_wanted = self.is_paused = False
         folder.mkdir()
         self._history = history
-        program = (sys.executable, "-P", str(OBSERVED), str(folder))
         arguments = ["--name", name]
         if identity is not None:
             arguments += ["--tls-certificate", str(identity.certificate), "--tls-key", str(identity.key)]
         self._process = BrokerProcess(
-            url, folder, *arguments, program=program, environment=environment, is_tls=identity is not None
+            url, folder, *arguments, script=(OBSERVED, folder), environment=environment, is_tls=identity is not None
         )
 
     @property

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from jdbcstore.console.command_line import secrets_in
-from tests.broker_process import BrokerProcess
+from tests.broker_process import PROGRAM, BrokerProcess
 from tests.waiting import wait_until
 
 
@@ -33,8 +32,7 @@ def test_secrets_are_found(arguments: list[str], secrets: list[str]) -> None:
 
 def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:
     url = "postgresql://joe:topsecret@127.0.0.1:1/nowhere"
-    program = (sys.executable, "-m", "jdbcstore")  # what is forked has no command line of its own
-    broker = BrokerProcess(url, tmp_path, "--user", "ann:hers:too", "--name", "shown", program=program)
+    broker = BrokerProcess(url, tmp_path, "--user", "ann:hers:too", "--name", "shown", program=PROGRAM)
     broker.launch()
     try:
         shown = Path(f"/proc/{broker.pid}/cmdline")

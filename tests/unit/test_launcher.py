@@ -62,7 +62,27 @@ def test_another_environment_is_for_another_interpreter(launcher: Launcher, tmp_
     launch(launcher, tmp_path, "--version").wait(60)
     with (tmp_path / "log").open("ab") as log:
         assert launcher.launch(["--version"], tmp_path, {**ENVIRONMENT, "PYTHONPATH": "/"}, log) is None
-        pytest_says = {**ENVIRONMENT, "PYTEST_CURRENT_TEST": "another"}
-        same = launcher.launch(["--version"], tmp_path, pytest_says, log)
+        ours = {**ENVIRONMENT, "PYTEST_CURRENT_TEST": "another", "JDBCSTORE_CONFIG": "broker.toml"}
+        same = launcher.launch(["--version"], tmp_path, ours, log)
     assert same is not None
     assert same.wait(60) == 0
+
+
+def test_a_script_finds_what_it_would_find_when_started(launcher: Launcher, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\n"
+        "print(os.getcwd(), os.environ['_CHAOS_WITHOUT'], *sys.argv)\n"
+        "if sys.argv.pop() == 'once':\n"
+        "    os.execv(sys.executable, [*sys.orig_argv, 'again'])\n"
+        "sys.exit(7)\n"
+    )
+    with (tmp_path / "log").open("ab") as log:
+        environment = {**ENVIRONMENT, "_CHAOS_WITHOUT": "terms"}
+        launched = launcher.launch(["once"], tmp_path, environment, log, script)
+    assert launched is not None
+    assert launched.wait(60) == 7
+    assert (tmp_path / "log").read_text().splitlines() == [
+        f"{tmp_path} terms {script} once",
+        f"{tmp_path} terms {script} once again",
+    ]

@@ -59,6 +59,7 @@ def abort(url: str, job: str) -> None:
     Example:
         jdbcstore loads abort postgresql://user:secret@db/activemq batch-5b1c
     """
+    store_location(url).options.require_primary("who aborts a load")
     with _loads(url) as found:
         record = found.get(job)
     if record is None:

@@ -154,6 +154,7 @@ def release(url: str, holder: str, yes: bool) -> None:
             "the lock of a directory goes with the process of the master, there is nothing to release: see"
             f" 'jdbcstore lock status {url}', and end that process"
         )
+    store_location(url).options.require_primary("who clears a lease")
     with _looking(url) as look:
         report = look.report()
         if report.holder != holder:

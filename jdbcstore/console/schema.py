@@ -119,6 +119,8 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
     A database in a file makes the file that it opens. Who only looks gets an empty one in memory in its place.
     """
     url, options = store_options(text)
+    if creates:
+        options.require_primary("an upgrade of the tables")
     file = store_file(url)
     if file and not file.exists() and not creates:
         engine = create_engine(URL.create(url.drivername))

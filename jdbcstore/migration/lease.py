@@ -58,10 +58,11 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
 
     Raises:
         LockHeld: a broker or another migration has it.
-        ConfigurationError: it has messages or subscriptions of others.
+        ConfigurationError: it has messages or subscriptions of others, or the URL wants a standby.
         SchemaMismatch: its tables are too old.
         NotReplicated: it has fewer replicas than its options require.
     """
+    location.options.require_primary("a migration")
     names = location.options.table_names
     name = f"{HOLDER_PREFIX}{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     holder = f"{name}-{secrets.token_hex(6)}"  # of this run: what an earlier one still writes proves another

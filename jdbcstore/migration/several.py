@@ -11,9 +11,9 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.migration.contents import Contents, Damages, PreparedContents, StoredHere
-from jdbcstore.migration.journals import JournalContents, contents_of_journals, is_locked
+from jdbcstore.migration.journals import JournalContents, contents_of_journals, is_locked, may_open
 from jdbcstore.store.contract import ScheduledJob
-from jdbcstore.store.journal.mkahadb.filters import stores_of
+from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 from jdbcstore.subscription import SubscriptionInfo
 
 __all__ = ["SeveralContents", "contents_of_several"]
@@ -37,6 +37,8 @@ def contents_of_several(
     stores = stores_of(directory)
     if not stores:
         raise ConfigurationError(f"{directory} holds no KahaDB stores: give the directory with 'txStore' in it")
+    outcomes = len(list((directory / TX_STORE).glob("db-*.log")))
+    may_open(sum(len(list(path.glob("db-*.log"))) + outcomes for path in stores), directory)
     with ExitStack() as stack:
         opened: list[JournalContents] = []
         for path in stores:

@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -184,7 +184,7 @@ def pgmq(kind: str, folder: Path) -> Iterator[str]:
         raise click.ClickException("pgmq is not installed: pip install 'kombu[pgmq]'") from None
     with database(kind, folder) as found:
         engine = create_engine(found.url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection, connection.connection.cursor() as cursor:
+        with engine.connect() as connection, closing(connection.connection.cursor()) as cursor:
             cursor.execute(sql)
         place = engine.url.set(drivername="pgmq").render_as_string(hide_password=False)
         engine.dispose()

@@ -109,7 +109,8 @@ def test_a_child_that_outlives_its_program_keeps_neither_the_port_nor_clients_no
     ) as program:
         assert program.stdin is not None
         assert program.stdout is not None
-        wait_until(lambda: "kombu-" in holder_of(url), timeout_s=60)
+        wait_until(lambda: "kombu-" in holder_of(url))
+        wait_until(lambda: isinstance(address_or_reason(url), tuple))  # it listens a little later
         first = address_of(url)
         link = StompLink(first, LinkOptions(expect_ms=0))
         program.stdin.write("\n")
@@ -121,7 +122,7 @@ def test_a_child_that_outlives_its_program_keeps_neither_the_port_nor_clients_no
     try:
         with pytest.raises(LinkLost):  # at once, and not when it was silent for too long
             link.wait(lambda: False, 60)
-        wait_until(lambda: address_or_reason(url) != first and isinstance(address_or_reason(url), tuple), timeout_s=60)
+        wait_until(lambda: address_or_reason(url) != first and isinstance(address_or_reason(url), tuple))
         os.kill(child, 0)  # it is there
     finally:
         link.abort()

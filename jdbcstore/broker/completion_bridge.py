@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -32,7 +31,7 @@ class CompletionBridge:
     """Carries finished completions into the event loop, where each meets the handler that waits for it.
 
     Args:
-        loop: the event loop that all handlers run in, in this thread.
+        loop: the event loop that all handlers run in.
         after_burst: called once after the handlers of a burst; what they produced leaves the process then.
         failed: told the error of a write that failed, before its handler is.
     """
@@ -44,7 +43,6 @@ class CompletionBridge:
         failed: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self._loop = loop
-        self._loop_thread = get_ident()
         self._after_burst = after_burst
         self._failed = failed
         self._finished: deque[Completion[Any]] = deque()
@@ -68,9 +66,7 @@ class CompletionBridge:
         if not self._woken:
             self._woken = True
             try:
-                # What the loop has committed itself needs no other thread's way in.
-                wake = self._loop.call_soon if get_ident() == self._loop_thread else self._loop.call_soon_threadsafe
-                wake(self._drain)
+                self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop is closed: the broker stopped, nobody is left to be told
                 log.debug("a completion arrived after the event loop was closed")
 

@@ -21,7 +21,6 @@ from jdbcstore.broker.topic import Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.contract import SupportsEventLoop
 
 __all__ = ["MasterHost", "MasterService"]
 
@@ -93,8 +92,6 @@ class MasterService:
         broker = self._broker
         broker.producers.forget()
         await self._call(broker.adapter.start)
-        if isinstance(broker.adapter, SupportsEventLoop):
-            broker.adapter.join_loop(broker.loop.call_soon)
         destinations = await self._call(broker.adapter.destinations)
         await broker.slices.complete(self._loading(destinations))
         await broker.pauses.load(destinations, self._call)

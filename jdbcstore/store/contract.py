@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
@@ -54,7 +54,6 @@ __all__ = [
     "PersistenceAdapter",
     "PreparedTransaction",
     "ScheduledJob",
-    "SupportsEventLoop",
     "SupportsIntake",
     "SupportsLocking",
     "SupportsScheduling",
@@ -662,16 +661,3 @@ class SupportsLocking(Protocol):
 
     def locker(self) -> Locker:
         """The adapter's locker; its writer proves the locker's term in every commit."""
-
-
-@runtime_checkable
-class SupportsEventLoop(Protocol):
-    """A store that may commit in an event loop what is alone and takes no time."""
-
-    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """The calling thread runs an event loop: what it submits from now on is looked at when its turn is over, and
-        what is small, and alone, may be committed then and there. Until the store is stopped.
-
-        Args:
-            call_soon: the loop's: calls what it gets when this turn is over.
-        """

@@ -1,4 +1,4 @@
-"""Group commit: one thread commits, the same in every store that has one.
+"""Group commit: the one thread that commits, the same in every store that has one.
 
 Every write is a `Unit` put into a queue and answered through its `Completion`. The thread takes whatever has arrived
 while the last commit was under way and has it committed as one batch. There is no timer: a lone producer never waits
@@ -22,24 +22,16 @@ Who learns what, and when:
   the message, so nobody will ever ask for it. Both are answered, with the batch the add would have been in. If the
   process dies before, the sender has heard nothing and sends again.
 * **Nobody waits for ever.** `GroupCommit.abandon` tells everybody what is known, whatever the thread is stuck in.
-
-**The lone write.** To wake a thread and to be woken by it costs more than forcing one message to a good disk. So an
-event loop may join (`GroupCommit.join_loop`): what it submits is looked at once at the end of its turn, and if it is
-one small write, nobody is at work and the store can do it without waiting for anybody (`CommitTarget.is_brief`), the
-loop commits it itself. Everything else is the thread's, as ever, and gets the whole turn as one batch, unless that is a
-long one (`_TURN_WRITES`). The loop does so only while commits are short (`_BRIEF_S`): the first that is longer sends it
-back to the thread until a row of short ones has shown that the disk is well. What would have to wait, or to be tried
-again, is left to the thread (`Postponed`). The lock `_at_work` is held by whoever commits.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from math import inf
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from jdbcstore.errors import (
@@ -57,33 +49,17 @@ from jdbcstore.store.commit_numbers import CommitNumbers
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.write_queue import WriteQueue
 
-__all__ = ["Abandoned", "BatchLimits", "CommitTarget", "GroupCommit", "Postponed", "Unit"]
+__all__ = ["Abandoned", "BatchLimits", "CommitTarget", "GroupCommit", "Unit"]
 
 log = logging.getLogger(__name__)
 
 _ABANDONED: Final = "the store was closed without waiting for this to be written"
-#: A commit that takes longer is not for an event loop.
-_BRIEF_S: Final = 0.001
-#: So many in a row have to be short before one is.
-_BRIEF_COMMITS: Final = 16
-#: The most that a lone write may weigh, and its bytes.
-_LONE_WEIGHT: Final = 2
-_LONE_BYTES: Final = 64 << 10
-#: When so many wait the thread begins, though the turn is not over.
-_TURN_WRITES: Final = 64
 
 
 class Abandoned(BaseException):
     """Everybody has been told by `GroupCommit.abandon`: the thread has nothing to do any more, and ends.
 
     No `Exception`: it passes whoever has to deal with failures, on its way out of the thread.
-    """
-
-
-class Postponed(BaseException):
-    """This is not done in an event loop: it would have to wait. The thread does it, from the beginning.
-
-    No `Exception`, as `Abandoned`. Only for what was not sent, or was rolled back for sure.
     """
 
 
@@ -165,8 +141,7 @@ class BatchLimits(NamedTuple):
 
 
 class CommitTarget(ABC, Generic[U]):
-    """Where batches go: a database, a journal. All this is called in the thread of its `GroupCommit`, or for a lone
-    write by an event loop; never by both at once."""
+    """Where batches go: a database, a journal. All this is called in the thread of its `GroupCommit`."""
 
     @abstractmethod
     def attempt(self, batch: Sequence[U]) -> Callable[[], object] | None:
@@ -188,15 +163,7 @@ class CommitTarget(ABC, Generic[U]):
             StoreFull: there is no room; what makes some is tried again without the rest.
             StoreError: it is not durable. If trying its halves may help (`fails_alone`) that is done.
             Abandoned: as `GroupCommit.sending`.
-            Postponed: `GroupCommit.is_brief`, and this has to wait for something.
         """
-
-    def is_brief(self, unit: U) -> bool:
-        """Whether an attempt at this alone waits for nothing but the disk, and would be done in an event loop.
-
-        It may raise `Postponed` all the same. Asked by the loop's thread, when nobody commits.
-        """
-        return False
 
     def fails_alone(self, error: StoreError) -> bool:
         """Whether an attempt may have failed because of one bad unit among good ones."""
@@ -224,19 +191,9 @@ class GroupCommit(Generic[U]):
         limits: of one batch.
         name: of the thread.
         cancels: whether an add and its remove that both wait cancel out.
-        clock: how long commits take, in seconds.
     """
 
-    def __init__(
-        self,
-        target: CommitTarget[U],
-        limits: BatchLimits,
-        name: str,
-        *,
-        cancels: bool,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        self._clock = clock
+    def __init__(self, target: CommitTarget[U], limits: BatchLimits, name: str, *, cancels: bool) -> None:
         self._target = target
         self._limits = limits
         self._waiting: WriteQueue[U] = WriteQueue(cancels=cancels)
@@ -252,14 +209,6 @@ class GroupCommit(Generic[U]):
         #: says so here.
         self.is_sent = False
         self._abandoned = threading.Event()
-        self._at_work = threading.Lock()
-        self._loop_thread = 0
-        self._call_soon: Callable[[Callable[[], object]], object] | None = None
-        self._is_turn_due = False
-        #: Whether an event loop is committing: nothing may wait then.
-        self.is_brief = False
-        self._brief_commits = 0  # in a row
-        self._wakes_s = 0.0  # when the thread looks after the target, by `monotonic`
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # -- the callers' side ---------------------------------------------------------------------------------------
@@ -267,16 +216,6 @@ class GroupCommit(Generic[U]):
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
-
-    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """From now on what this thread submits is looked at once at the end of its turn.
-
-        Args:
-            call_soon: an event loop's that runs in this thread: calls what it gets when this turn is over. Nobody may
-                wait in this thread for something that it has submitted in the same turn.
-        """
-        self._loop_thread, self._call_soon = threading.get_ident(), call_soon
-        self._waiting.submitted = self._submitted
 
     def submit(self, unit: U) -> None:
         """Hand a unit to the thread. The caller submits adds in the order of their numbers.
@@ -318,10 +257,9 @@ class GroupCommit(Generic[U]):
 
     def has_settled(self, timeout_s: float) -> bool:
         """Wait until nothing is committed any more after `abandon`; False when it still is after `timeout_s`."""
-        if self.is_sent and self._at_work.acquire(timeout=timeout_s):
-            self._at_work.release()
-            return True
-        return not self.is_sent
+        if self.is_sent:
+            self._thread.join(timeout_s)
+        return not (self.is_sent and self._thread.is_alive())
 
     def has_ended(self, timeout_s: float) -> bool:
         """Wait until the thread is over; False when it still is not after `timeout_s`."""
@@ -401,99 +339,30 @@ class GroupCommit(Generic[U]):
             for unit in (unit for batch in groups for unit in batch):
                 unit.fail(StoreUnavailable(_ABANDONED))
             raise Abandoned
-        self._commit_in_hand(groups)
-
-    # -- an event loop -------------------------------------------------------------------------------------------
-
-    def _submitted(self) -> None:
-        if self._call_soon is None or threading.get_ident() != self._loop_thread:
-            self._waiting.ring()
-        elif not self._is_turn_due:
-            self._is_turn_due = True
-            try:
-                self._call_soon(self._end_turn)
-            except RuntimeError:  # the loop is closed
-                self._is_turn_due = False
-                self._waiting.ring()
-        elif self._waiting.count == _TURN_WRITES:
-            self._waiting.ring()
-
-    def _end_turn(self) -> None:
-        """A turn of the loop has submitted something: commit it if it is alone and brief, else wake the thread."""
-        self._is_turn_due = False
-        if self._brief_commits >= _BRIEF_COMMITS and self._at_work.acquire(blocking=False):
-            try:
-                if not self._commit_lone():
-                    self._waiting.ring()
-            finally:
-                self._at_work.release()
-        if self._waiting.count:
-            self._waiting.ring()
-
-    def _commit_lone(self) -> bool:
-        """Returns False if the thread has something to do that cannot wait."""
-        unit = self._waiting.first
-        if (
-            unit is None
-            or self._waiting.count > 1
-            or self._in_hand
-            or unit.is_alone
-            or unit.weight > _LONE_WEIGHT
-            or unit.size > _LONE_BYTES
-            or not self._target.is_brief(unit)
-        ):
-            return True
-        self._waiting.take()
-        self.is_brief = True
-        try:
-            self.commit_now([unit])
-        except Postponed:
-            self._brief_commits = 0
-            return False
-        except Abandoned:
-            return False
-        finally:
-            self.is_brief = False
-        idle_s = self._target.idle_s()
-        return idle_s is None or monotonic() + idle_s >= self._wakes_s
+        while groups:
+            self._commit_first(groups)
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         target = self._target
         try:
-            with self._at_work:
-                idle_s = self._rest_s()
             while True:
-                self._waiting.wait(idle_s)
-                with self._at_work:
-                    if not self._work():
-                        break
-                    idle_s = self._rest_s()
+                try:
+                    first = self._waiting.take(target.idle_s())
+                except queue.Empty:
+                    target.look_after()
+                    continue
+                if first is None:
+                    break
+                self.commit_now(*self._take(first))
+                target.look_after()
+            if not self._abandoned.is_set():
+                target.finish()
         except Abandoned:
             pass
         finally:
-            with self._at_work:
-                target.leave()
-
-    def _rest_s(self) -> float | None:
-        """How long the thread may wait for work, which is known to an event loop from now on."""
-        idle_s = self._target.idle_s()
-        self._wakes_s = inf if idle_s is None else monotonic() + idle_s
-        return idle_s
-
-    def _work(self) -> bool:
-        """Commit what waits, or what was postponed, and look after the target; False at the end."""
-        if self._in_hand:
-            self._commit_in_hand(self._in_hand)
-        elif (first := self._waiting.take()) is not None:
-            self.commit_now(*self._take(first))
-        elif self._waiting.is_closed:
-            if not self._abandoned.is_set():
-                self._target.finish()
-            return False
-        self._target.look_after()
-        return True
+            target.leave()
 
     def _take(self, first: U) -> list[list[U]]:
         """One batch: `first` and whatever else has arrived, within the limits. Behind it what needs one to itself."""
@@ -511,17 +380,13 @@ class GroupCommit(Generic[U]):
             units.append(unit)
             if weight >= weight_max or room <= 0:
                 break
-            unit = self._waiting.take()
+            unit = self._waiting.take_more()
         return batches if units else batches[1:]
-
-    def _commit_in_hand(self, batches: list[list[U]]) -> None:
-        while batches:
-            self._commit_first(batches)
 
     def _commit_first(self, batches: list[list[U]]) -> None:
         """Commit the first of some batches, or put its parts in its place if they are to be tried apart."""
         batch = batches[0]
-        began_s = self._clock()
+        began_s = perf_counter()
         try:
             # One after the other: what follows one that is let down here is let down, too.
             for unit in [unit for unit in batch if unit.follows]:
@@ -543,9 +408,7 @@ class GroupCommit(Generic[U]):
             self._fail(batches, batch, OutcomeUnknown(f"writing failed: {error!r}"))
         else:
             self._take_out(batches)
-            elapsed_s = self._clock() - began_s
-            self._brief_commits = self._brief_commits + 1 if elapsed_s < _BRIEF_S else 0
-            self.numbers.seconds.add(elapsed_s)
+            self.numbers.seconds.add(perf_counter() - began_s)
             self.numbers.writes.add(len(batch))
             self._tell(batch, settle)
 

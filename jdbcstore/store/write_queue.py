@@ -6,12 +6,11 @@ remove comes, neither is done. Each is answered once, and in the order of their 
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from jdbcstore.errors import StoreClosed, StoreError
 
@@ -45,13 +44,8 @@ class WriteQueue(Generic[W]):
     def __init__(self, *, cancels: bool) -> None:
         #: Whether nothing is accepted any more.
         self.is_closed = False
-        #: Called behind each submission; whoever replaces it sees to it that the bell is rung when it is time.
-        self.submitted: Callable[[], object] = self.ring
         self._refusal: StoreError | None = None
-        self._queue: Final[deque[W]] = deque()
-        # What the thread waits for. One stroke tells of all that was put before it; a needless one does no harm.
-        self._bell: Final[queue.SimpleQueue[None]] = queue.SimpleQueue()
-        self._is_rung = False
+        self._queue: queue.SimpleQueue[W | None] = queue.SimpleQueue()
         self._cancels = cancels
         # Adds that the thread has not taken yet, by number. Whoever takes one out decides what becomes of it: the
         # thread commits it, `submit_remove` cancels it. The lock makes taking it out and saying so one step.
@@ -69,8 +63,7 @@ class WriteQueue(Generic[W]):
         self._require_open()
         if self._cancels and (number := write.may_cancel):
             self._adds[number] = write
-        self._queue.append(write)
-        self.submitted()
+        self._queue.put(write)
         self._refuse_late()
 
     def submit_remove(self, numbers: Sequence[int], remove: Callable[[Sequence[int]], W]) -> None:
@@ -89,11 +82,10 @@ class WriteQueue(Generic[W]):
             adds = self._adds
             waiting = {number: adds[number] for number in numbers if number in adds} if adds else {}
             left = [number for number in numbers if number not in waiting] if waiting else numbers
-            self._queue.append(remove(left))  # though it be empty: it is answered behind the adds
+            self._queue.put(remove(left))  # though it be empty: it is answered behind the adds
             for number, add in waiting.items():
                 del adds[number]
                 add.cancel()  # it stays in the queue, and is answered in its place
-        self.submitted()
         self._refuse_late()
 
     def _require_open(self) -> None:
@@ -106,35 +98,26 @@ class WriteQueue(Generic[W]):
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
-    def ring(self) -> None:
-        """Have the thread look: `wait` returns."""
-        if not self._is_rung:
-            self._is_rung = True
-            self._bell.put(None)
+    def take(self, timeout_s: float | None = None) -> W | None:
+        """Wait for the next write; None at the end.
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Return when something waits, or is to be looked at, or when the time is over; at once at the end."""
-        if self._queue or self.is_closed:
-            return
-        with suppress(queue.Empty):
-            self._bell.get(timeout=timeout_s)
-            self._is_rung = False  # whoever comes from now on rings again
+        Raises:
+            queue.Empty: nothing came.
+        """
+        return self._taken(self._queue.get(timeout=timeout_s))
 
-    @property
-    def first(self) -> W | None:
-        """What `take` would return."""
+    def take_more(self) -> W | None:
+        """The next write if one waits already. At the end there is none, and `take` tells."""
         try:
-            return self._queue[0]
-        except IndexError:
+            write = self._queue.get_nowait()
+        except queue.Empty:
             return None
+        if write is None:
+            self._queue.put(None)
+        return self._taken(write)
 
-    def take(self) -> W | None:
-        """The next write, None if none waits. By one thread at a time."""
-        try:
-            write = self._queue.popleft()
-        except IndexError:
-            return None
-        if number := write.may_cancel:
+    def _taken(self, write: W | None) -> W | None:
+        if write is not None and (number := write.may_cancel):
             with self._cancelling:
                 self._adds.pop(number, None)
         return write
@@ -144,13 +127,13 @@ class WriteQueue(Generic[W]):
     @property
     def count(self) -> int:
         """How many wait, about."""
-        return len(self._queue)
+        return self._queue.qsize()
 
     def close(self) -> None:
         """Accept nothing any more; the thread takes what is there, and then the end."""
         with self._cancelling:
             self.is_closed = True
-        self.ring()
+            self._queue.put(None)
 
     def refuse(self, error: StoreError) -> None:
         """Fail what nobody will take any more; of two errors the first counts."""
@@ -161,7 +144,9 @@ class WriteQueue(Generic[W]):
     def _refuse_all(self, error: StoreError) -> None:
         with self._cancelling:
             self._adds.clear()
-        with suppress(IndexError):
+        with contextlib.suppress(queue.Empty):
             while True:
-                self._queue.popleft().fail(error)
-        self.ring()
+                late = self._queue.get_nowait()
+                if late is not None:
+                    late.fail(error)
+        self._queue.put(None)  # the thread's, it may have been among them

@@ -407,7 +407,7 @@ def test_a_batch_that_was_not_sent_yet_is_never_sent(tmp_path: Path) -> None:
     with mastered(f"sqlite:///{tmp_path / 'store.db'}") as (adapter, store):
         with one_batch():
             first = store.add_message(text_message(1))
-            wait_until(lambda: not adapter.writer.commits.waiting)
+            wait_until(lambda: adapter.writer.commits._waiting._queue.empty())
             message = text_message(2)
             second = store.add_message(message)
             adapter.abandon()

@@ -512,9 +512,6 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             size = connection.execute(text(query)).scalar() if query else None
         return None if size is None else int(size)
 
-    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        self.writer.commits.join_loop(call_soon)
-
     @property
     def commit_numbers(self) -> CommitNumbers | None:
         return None if self._engine is None else self.writer.commits.numbers

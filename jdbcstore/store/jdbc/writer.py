@@ -46,7 +46,7 @@ from jdbcstore.errors import (
     StoreUnavailable,
     TransientStoreError,
 )
-from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit, Postponed
+from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
 from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, OtherHistory, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import Line, line_of
@@ -65,11 +65,6 @@ _RECONNECT_FIRST_S: Final = 0.05
 _RECONNECT_MOST_S: Final = 1.0
 #: How often a batch is tried that was rolled back for others' sake: a deadlock, a timeout.
 _TRIES: Final = 2
-#: What a row takes of a database in a file, with its indexes, beside its bytes; and how much a loop may write before
-#: the thread tidies up, so that no commit of the loop has to.
-_PAGES_OF_ROW: Final = 8
-_PAGE_BYTES: Final = 4096
-_PAGES_MAX: Final = 2000
 
 
 class Writer(CommitTarget[Write]):
@@ -112,12 +107,6 @@ class Writer(CommitTarget[Write]):
         #: Whether it is known that no lost session of ours is still at work.
         self._is_alone = False
         self._outage_began: float | None = None
-        #: Whether a statement of this connection fails at once that meets a lock.
-        self._is_impatient = False
-        #: About how many pages lone writes have written since the database was tidied.
-        self._pages = 0
-        #: What is to be counted again, when no event loop waits for it.
-        self._uncertain: set[Container] = set()
 
     def start(self) -> None:
         """Connect and start the thread. Raises what the database says when it cannot be reached."""
@@ -137,23 +126,6 @@ class Writer(CommitTarget[Write]):
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
-    def is_brief(self, unit: Write) -> bool:
-        return self._dialect.commits_briefly and self._connection is not None and self._outage_began is None
-
-    def idle_s(self) -> float | None:
-        return 0.0 if self._uncertain or self._pages >= _PAGES_MAX else None
-
-    def look_after(self) -> None:
-        connection = self._connection
-        if connection is None or not (self._uncertain or self._pages >= _PAGES_MAX):
-            return
-        uncertain, self._uncertain, self._pages = self._uncertain, set(), 0
-        self._count_again(connection, uncertain)
-        try:
-            self._dialect.tidy(raw_connection(connection))
-        except Exception as error:  # noqa: BLE001  # a commit will do it
-            log.info("the database was not tidied error=%r", str(self._dialect.map_error(error)))
-
     def leave(self) -> None:
         if self.commits.is_abandoned:
             self._disconnect()
@@ -165,15 +137,12 @@ class Writer(CommitTarget[Write]):
         """Apply and commit; after a broken line connect again, look, and apply again, as long as the options allow."""
         connection, merged, removed = self._committed(batch)
         self._outage_began = None
-        if self.commits.is_brief:
-            self._pages += sum(_PAGES_OF_ROW + len(row[-1]) // _PAGE_BYTES for row in merged.adds) + _PAGES_OF_ROW
         return partial(self._settle, connection, batch, merged, removed)
 
     def _committed(self, writes: Sequence[Write]) -> tuple[Connection, Batch, int]:
         """The connection, what was committed, and how many rows its removes removed."""
         commits = self.commits
-        # Sent in a session that was lost, and not known since (or not in time for an event loop); it met its own rows.
-        in_doubt, collided = commits.is_sent, False
+        in_doubt = collided = False  # sent in a session that was lost, and not known since; it met its own rows
         tries, pause_s = _TRIES, _RECONNECT_FIRST_S
         while True:
             try:
@@ -208,8 +177,6 @@ class Writer(CommitTarget[Write]):
                     collided = True  # the lost session committed just after we had looked: look again, once
                     continue
                 if isinstance(mapped, TransientStoreError) and not isinstance(mapped, StoreFull):
-                    if commits.is_brief:
-                        raise Postponed from error
                     tries -= 1
                     if tries:
                         continue
@@ -237,8 +204,6 @@ class Writer(CommitTarget[Write]):
         Raises what the waiting senders are told when it takes too long.
         """
         self._disconnect()
-        if self.commits.is_brief:
-            raise Postponed from error
         now = time.monotonic()
         if self._outage_began is None:
             self._outage_began = now
@@ -306,13 +271,9 @@ class Writer(CommitTarget[Write]):
         if not batch:
             return 0
         faults.point("writer.before_commit")
-        raw = raw_connection(connection)
-        if self.commits.is_brief != self._is_impatient:
-            self._is_impatient = self.commits.is_brief
-            self._dialect.be_impatient(raw, self._is_impatient)
         self.commits.sending()
         with self._line:
-            removed = self._dialect.write(raw, batch, self._fence)
+            removed = self._dialect.write(raw_connection(connection), batch, self._fence)
         faults.point("writer.after_commit")
         return removed
 
@@ -364,9 +325,6 @@ class Writer(CommitTarget[Write]):
         self._removed(removed)
 
     def _count_again(self, connection: Connection, containers: set[Container]) -> None:
-        if self.commits.is_brief:
-            self._uncertain |= containers
-            return
         statement = text(self._dialect.statements.container_count)
         try:
             for container in containers:
@@ -391,7 +349,6 @@ class Writer(CommitTarget[Write]):
                     raise ConnectionLost(str(self._dialect.map_error(error))) from error
                 raise
             self._line = line_of(self._connection)
-            self._is_impatient = False
         return self._connection
 
     def _connected(self) -> Connection:

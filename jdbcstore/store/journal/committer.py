@@ -111,13 +111,6 @@ class Committer(BatchCommitter[Part, Location]):
 
     # -- in the thread -------------------------------------------------------------------------------------------
 
-    def is_brief(self, unit: Write[Part]) -> bool:
-        lock = self._index.lock
-        if unit.task is not None or not self._writer.has_room(unit.size) or not lock.acquire(blocking=False):
-            return False
-        lock.release()
-        return True
-
     def idle_s(self) -> float | None:
         if self.commits.broken is not None:
             return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -279,10 +278,6 @@ class DirectoryAdapter(PersistenceAdapter, Generic[C, S, T]):
 
     def size_bytes(self) -> int | None:
         return bytes_in([self.directory])
-
-    def join_loop(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """As `SupportsEventLoop`."""
-        self.committer.commits.join_loop(call_soon)
 
     @property
     def commit_numbers(self) -> CommitNumbers | None:

@@ -44,8 +44,6 @@ _LOG: Final = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
 #: What is written anew at once.
 _CHUNK_BYTES: Final = 4 << 20
-#: What a small batch has beside the sizes of its parts, at most.
-_BATCH_BYTES: Final = 4096
 
 LocationT = TypeVar("LocationT")
 
@@ -228,11 +226,6 @@ class JournalWriter(Generic[LocationT]):
     def end(self) -> tuple[int, int]:
         """File and offset where the next batch is written, unless it begins a new file."""
         return self._number, self._offset
-
-    def has_room(self, size: int) -> bool:
-        """Whether about so many bytes fit into the file that is written, so that no other has to be begun."""
-        end = self._offset + size + _BATCH_BYTES + len(self._end_mark)
-        return self._file is not None and end <= self.options.journal_max_file_length_bytes
 
     def append(self, payloads: Sequence[bytes]) -> list[LocationT]:
         """Write one batch with one write. `sync` makes it safe.

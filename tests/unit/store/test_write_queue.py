@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,8 +13,6 @@ import pytest
 from jdbcstore.errors import StoreClosed, StoreError, StoreUnavailable
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.write_queue import WriteQueue
-
-WAIT_S = 10.0
 
 
 @dataclass
@@ -44,35 +42,10 @@ def test_in_the_order_of_their_submission(waiting: WriteQueue[Write]) -> None:
     writes = [Write(), Write(1), Write()]
     for write in writes:
         waiting.submit(write)
-    assert waiting.first is writes[0]
-    assert [waiting.take(), waiting.take(), waiting.take()] == writes
-    assert waiting.first is waiting.take() is None
-
-
-def test_whoever_waits_hears_of_what_comes_and_of_the_end(waiting: WriteQueue[Write]) -> None:
-    heard: list[Write | None] = []
-
-    def listen() -> None:
-        while not waiting.is_closed or waiting.count:
-            waiting.wait(WAIT_S)
-            heard.append(waiting.take())
-
-    thread = threading.Thread(target=listen)
-    thread.start()
-    writes = [Write() for _ in range(1000)]
-    for write in writes:
-        waiting.submit(write)
-    began_s = monotonic()
-    waiting.close()
-    thread.join()
-    assert monotonic() - began_s < WAIT_S
-    assert [one for one in heard if one is not None] == writes
-
-
-def test_waiting_has_an_end(waiting: WriteQueue[Write]) -> None:
-    waiting.wait(0.001)
-    waiting.ring()
-    waiting.wait()
+    assert [waiting.take(), waiting.take_more(), waiting.take_more()] == writes
+    assert waiting.take_more() is None
+    with pytest.raises(queue.Empty):
+        waiting.take(0.001)
 
 
 def test_a_remove_cancels_an_add_that_waits(waiting: WriteQueue[Write]) -> None:
@@ -86,7 +59,7 @@ def test_a_remove_cancels_an_add_that_waits(waiting: WriteQueue[Write]) -> None:
     assert remove is not None
     assert remove.removes == [5], "answered behind the adds, and only for what is left"
     submit_remove(waiting, 7)
-    assert [waiting.take(), waiting.take()] == [Write(removes=[7]), None]
+    assert [waiting.take(), waiting.take_more()] == [Write(removes=[7]), None]
 
 
 def test_nothing_is_cancelled_when_nothing_is_accepted(waiting: WriteQueue[Write]) -> None:
@@ -120,7 +93,7 @@ def test_the_end_comes_behind_what_was_submitted(waiting: WriteQueue[Write]) -> 
     waiting.submit(write)
     waiting.close()
     assert waiting.take() is write
-    assert waiting.take() is None
+    assert waiting.take_more() is None
     assert waiting.take() is None
     with pytest.raises(StoreClosed):
         waiting.submit(Write())
@@ -164,7 +137,7 @@ def test_whoever_submits_while_it_ends_is_answered(waiting: WriteQueue[Write]) -
     threads = [threading.Thread(target=submit) for _ in range(4)]
     for thread in threads:
         thread.start()
-    taken = waiting.take()
+    taken = waiting.take(10)
     waiting.refuse(StoreUnavailable("over"))
     for thread in threads:
         thread.join()

@@ -55,8 +55,6 @@ class Dialect:
     blob_length = "LENGTH(MSG)"
     #: Whether there is a server, to which a line may break.
     has_server = True
-    #: Whether a commit of one row waits for nothing but a file of this machine, so that an event loop may do it.
-    commits_briefly = False
     #: Whether removed rows have to be vacuumed by somebody.
     needs_vacuum = False
     #: How to delete rows that are named by the primary key, looking at no other row.
@@ -353,12 +351,6 @@ class Dialect:
     def rollback(self, connection: DBAPIConnection) -> None:
         """Make a connection usable again after `write` failed."""
         connection.rollback()
-
-    def be_impatient(self, connection: DBAPIConnection, is_impatient: bool) -> None:
-        """Fail at once when somebody else holds a lock, or wait for him again; where `commits_briefly`."""
-
-    def tidy(self, connection: DBAPIConnection) -> None:
-        """Do now, and where nobody waits for it, what commits do from time to time; where `commits_briefly`."""
 
     def vacuum(self, connection: Connection) -> None:
         """Give the room of removed rows back to the table."""

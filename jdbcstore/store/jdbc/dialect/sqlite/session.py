@@ -37,7 +37,6 @@ class SQLiteDialect(SQLiteStatements):
     """SQLite 3.35 and newer, one file."""
 
     has_server = False
-    commits_briefly = True
     gains_by_rebuilding = True
     locked_codes = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
     no_table_words = ("no such table",)
@@ -87,14 +86,6 @@ class SQLiteDialect(SQLiteStatements):
             connection.execute(text(names.term_next), {"holder": parameters["holder"]})
         connection.exec_driver_sql("COMMIT")
         return taken
-
-    def be_impatient(self, connection: DBAPIConnection, is_impatient: bool) -> None:
-        raw: Any = connection
-        raw.execute(f"PRAGMA busy_timeout={0 if is_impatient else int(self.options.query_timeout_s * 1000)}")
-
-    def tidy(self, connection: DBAPIConnection) -> None:
-        raw: Any = connection
-        raw.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection

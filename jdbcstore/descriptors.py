@@ -1,9 +1,9 @@
 """Files and sockets that a process does not share with the children that it forks.
 
-A program with a broker inside of it may fork: Celery's pool, gunicorn, `multiprocessing`. Nothing of the broker runs in
-the child, but its descriptors are there. When the parent is killed, what the child has open stays open: the port would
-go on taking connections that nobody answers, clients would wait for the silent broker, and the lock that tells of its
-life would be kept. So a child puts ``/dev/null`` in the place of each. The numbers stay taken, since objects of the
+A program with a broker inside of it may fork: Celery's pool, gunicorn, ``multiprocessing``. Nothing of the broker runs
+in the child, but its descriptors are there. When the parent is killed, what the child has open stays open: the port
+would go on taking connections that nobody answers, clients would wait for the silent broker, and the lock that tells of
+its life would be kept. So a child puts ``/dev/null`` in the place of each. The numbers stay taken, since objects of the
 parent will close them some day.
 """
 

@@ -379,7 +379,7 @@ def test_destinations_are_limited_but_those_that_nobody_uses_make_room(
     start_broker: StartBroker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "jdbcstore.broker.broker._TIDY_S", -1.0
+        "jdbcstore.broker.destination_map._TIDY_S", -1.0
     )  # the clock of the loop may stand still for a millisecond
     client = open_client(start_broker(destinations_max=3))
     for number in range(3):

@@ -325,7 +325,7 @@ class OpenWireSession(Conversation[Event]):
 
     def _begin_anew(self, info: c.ConnectionInfo) -> None:
         """The client has given its connection up, and opens another one over the same socket, as pools of connections
-        do: `ActiveMQConnection.cleanup`."""
+        do: ``ActiveMQConnection.cleanup``."""
         last = self.client
         if not last.has_all_answers():
             self._again(info)

@@ -38,6 +38,7 @@ OTHERS: Final = {
     "console/kahadb.py": "a picture that the user asked for",
     "console/migrate.py": "a report that the user asked for",
     "console/user.py": "the file of users",
+    "management/diagnosis.py": "a picture for the console",
     "pipeline/folders.py": "files of Hadoop, where it is forced",
     "pipeline/report/figures.py": "figures that the user asked for",
     "pipeline/report/reporter.py": "the same",

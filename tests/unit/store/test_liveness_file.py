@@ -76,13 +76,14 @@ def test_a_zombie_is_dead(folder: Path) -> None:
         assert liveness_file.is_dead(HOLDER)
 
 
-def test_a_forked_child_that_lives_on_counts_as_the_holder(folder: Path) -> None:
+def test_a_forked_child_that_lives_on_does_not_count_as_the_holder(folder: Path) -> None:
     with process("import os; child = os.fork(); child or time.sleep(600); print('here', flush=True); "
                  "time.sleep(600)", folder) as running:  # fmt: skip
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
         try:
             kill(running)
-            assert not liveness_file.is_dead(HOLDER)
+            assert len(children) == 1
+            assert liveness_file.is_dead(HOLDER)
         finally:
             for child in children:
                 os.kill(int(child), signal.SIGKILL)

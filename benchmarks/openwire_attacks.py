@@ -110,8 +110,7 @@ def unfinished(target: Target) -> None:
     for client in clients:
         _write(client, [struct.pack(">i", size)])
     for _ in range(15):
-        for client in clients:
-            _write(client, [b"\x18" * (size // 16)])
+        clients = [client for client in clients if _write(client, [b"\x18" * (size // 16)])]
 
 
 def transactions(target: Target) -> None:

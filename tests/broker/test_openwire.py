@@ -373,8 +373,8 @@ def test_what_a_client_caches_is_counted_and_limited(start_broker: StartBroker, 
             assert brokers[0].memory.kept - before > 50_000
             answer: object = None
             for name in names[100:]:
-                client.write(c.BrokerInfo(broker_id=name))
-                client.write(c.SessionInfo(command_id=7, response_required=True, session_id=client.session_id))
+                question = c.SessionInfo(command_id=7, response_required=True, session_id=client.session_id)
+                client.write_bytes(client.bytes_of(c.BrokerInfo(broker_id=name)) + client.bytes_of(question))
                 answer = client.read()
                 if isinstance(answer, c.ConnectionError):
                     break

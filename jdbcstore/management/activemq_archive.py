@@ -27,6 +27,7 @@ from jdbcstore.destination import Destination, Queue
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.message import Message
 from jdbcstore.openwire.codec import marshal, unmarshal_message
+from jdbcstore.store.journal.leveldb.varints import varint
 
 __all__ = ["ArchiveWriter", "ArchivedMessage", "archived_messages"]
 
@@ -78,7 +79,7 @@ class ArchiveWriter:
         for message in messages:
             self.messages += 1
             size = message.size
-            value = b"\0" + _varint(_OPENWIRE_VERSION) + marshal(message, _OPENWIRE_VERSION)
+            value = b"\0" + varint(_OPENWIRE_VERSION) + marshal(message, _OPENWIRE_VERSION)
             entry: Record = {1: 1, 2: self.messages, 3: self.messages, 4: size}
             if message.redelivery_counter:
                 entry[6] = message.redelivery_counter
@@ -192,15 +193,6 @@ def _placed(
 # -- protocol buffers --------------------------------------------------------------------------------------------------
 
 
-def _varint(number: int) -> bytes:
-    written = bytearray()
-    while number > 0x7F:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
-
-
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     number = 0
     for count, byte in enumerate(data[place : place + 10]):
@@ -214,10 +206,10 @@ def _framed(record: Record) -> bytes:
     body = bytearray()
     for field, value in record.items():
         if isinstance(value, int):
-            body += _varint(field << 3 | _VARINT) + _varint(value & (1 << 64) - 1)
+            body += varint(field << 3 | _VARINT) + varint(value & (1 << 64) - 1)
         else:
-            body += _varint(field << 3 | _BYTES) + _varint(len(value)) + value
-    return _varint(len(body)) + bytes(body)
+            body += varint(field << 3 | _BYTES) + varint(len(value)) + value
+    return varint(len(body)) + bytes(body)
 
 
 def _record(data: bytes) -> Record:

@@ -181,7 +181,8 @@ def test_what_was_left_long_ago_is_tidied_up_and_nothing_else(folder: Path) -> N
         kill(running)
         fresh = folder / "fresh"
         fresh.touch(0o600)
-        liveness_file.LivenessFile("one more").stop()
+        with process("sign.stop(); print('here', flush=True)", folder):
+            pass  # one that has not tidied up before
         assert not left.exists()
         assert fresh.exists()
         assert len(list(folder.iterdir())) == 3

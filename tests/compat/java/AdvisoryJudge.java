@@ -40,7 +40,6 @@ public final class AdvisoryJudge extends Judge {
         judge.advisories();
         judge.policies();
         judge.statistics();
-        System.exit(0);
     }
 
     private static MessageConsumer listening(Session session, String topic) throws JMSException {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import pymysql
@@ -130,7 +131,7 @@ def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
         cluster.wait_for(f"{master.name} stops before a commit", master.stop_before_commit())
         time.sleep(cluster.lease_s * 0.5)  # no earlier: it would be done when the lease runs out
         _keep_busy(cluster, member, changes)
-        cluster.wait_for(f"{other.name} has the lock", lambda other=other: other.state in ("recovering", "master"))
+        cluster.wait_for(f"{other.name} has the lock", partial(_has_lock, other))
         is_behind = _term(member) == term
         master.proceed()
         _wait_until_whole(cluster)
@@ -226,6 +227,10 @@ def _keep_busy(cluster: Cluster, member: Member, changes: int) -> None:
     with other.session("chaos") as execute:
         for _ in range(changes):
             execute("UPDATE chaos_slow SET a = a + 100000")
+
+
+def _has_lock(broker: Broker) -> bool:
+    return broker.state in ("recovering", "master")
 
 
 def _term(member: Member) -> object:

@@ -63,11 +63,12 @@ class FileWindow:
 
     def is_blank(self, offset: int, end_mark: bytes = b"") -> bool:
         """Whether only zeros follow, and perhaps the end mark in the last bytes, as in an unused file."""
-        while offset < self.size:
-            data = self.peek(offset, self._chunk_bytes)
+        end = self.size
+        if end - len(end_mark) >= offset and self.peek(end - len(end_mark), len(end_mark)) == end_mark:
+            end -= len(end_mark)  # looked at alone: it may begin in one chunk and end in the next
+        while offset < end:
+            data = self.peek(offset, min(self._chunk_bytes, end - offset))
             offset += self._chunk_bytes
-            if offset >= self.size:
-                data = data.removesuffix(end_mark)
             if data.count(0) != len(data):
                 return False
         return True

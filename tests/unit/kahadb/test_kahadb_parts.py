@@ -62,6 +62,12 @@ def test_parts_are_the_whole(data: bytes, distance: int) -> None:
     assert all(stop - start >= distance for start, stop in pairwise(starts))
 
 
+@pytest.mark.parametrize("zeros", range(90, 110))
+def test_the_end_mark_of_an_unused_file_may_be_read_in_two_chunks(zeros: int) -> None:
+    records, damages, _ = in_parts(bytes(zeros) + END, 1)
+    assert (records, damages) == ([], [])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_large_journal_in_parts(seed: int) -> None:
     """Longer than what is read at once, with a journal in each tenth message and each twentieth batch damaged."""

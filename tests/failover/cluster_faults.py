@@ -14,6 +14,7 @@ from typing import Final
 import psycopg2
 
 from tests.failover.cluster import Cluster
+from tests.failover.history import What
 from tests.servers.patroni import PatroniCluster, PatroniNode
 
 __all__ = ["KINDS"]
@@ -21,8 +22,10 @@ __all__ = ["KINDS"]
 #: Of a failover with all that belongs to it: Patroni's ttl, a rewind, a copy at worst.
 _WHOLE_S: Final = 240.0
 _WAITING: Final = "FROM pg_stat_activity WHERE datname = 'chaos' AND wait_event = 'SyncRep'"
-#: For so long waits are ended again and again.
-_CANCELLING_S: Final = 3.0
+#: What clients had just said or heard when a line was cut may have been under way.
+_UNDER_WAY_S: Final = 0.2
+#: For so many leases waits are ended again and again, at most.
+_CANCELLING_LEASES: Final = 1.5
 
 
 def kill_primary(cluster: Cluster, size: float, side: bool) -> None:
@@ -116,9 +119,7 @@ def cut_replication(cluster: Cluster, size: float, side: bool) -> None:
 def cut_broker(cluster: Cluster, size: float, side: bool) -> None:
     """Cut the master off from the primary alone, both ways or only what that answers; it reaches the standbys."""
     nodes, primary = _nodes(cluster), _primary(cluster)
-    cluster.wait_for("there is a master", cluster.master)
-    master = cluster.master()
-    assert master is not None
+    master, _ = cluster.pair()
     line = master.lines[nodes.nodes.index(primary)]
     line.pause_one_way(answers=True) if side else line.cut()
     time.sleep((0.5 + size * 2) * cluster.lease_s)
@@ -133,9 +134,7 @@ def cut_one_way(cluster: Cluster, size: float, side: bool) -> None:
     """
     nodes, primary, standby = _nodes(cluster), _primary(cluster), _standby(cluster)
     number, other = nodes.nodes.index(primary), nodes.nodes.index(standby)
-    cluster.wait_for("there is a master and all others wait", cluster.is_whole)
-    waiting = cluster.standbys()[0]
-    master = next(broker for broker in cluster.brokers if broker is not waiting)
+    master, waiting = cluster.pair()
     between = (
         [master.lines[number]],
         [master.lines[other]],
@@ -182,16 +181,25 @@ def switch_over(cluster: Cluster, size: float, side: bool) -> None:
 def cancel_commits(cluster: Cluster, size: float, side: bool) -> None:
     """End the waits of commits for a standby that does not have them; then the primary dies, and with it what it had.
 
-    The waits are cancelled, or end with their sessions.
+    The waits are cancelled, or end with their sessions. It goes on until an acknowledgement has a receipt whose message
+    came before, and comes again if the standbys do not have it, or until no lease runs any more.
     """
     nodes, primary = _nodes(cluster), _primary(cluster)
     line = nodes.replication_lines[nodes.nodes.index(primary)]
     primary.pause_patroni()  # it would choose another standby, or none, and that be the one to replace it
+    events = cluster.history.events
+    came = {event.mark for event in events if event.what is What.DELIVERED}
     line.cut()
+    known, cut = len(events), time.monotonic()
     cluster.wait_for("a commit waits", lambda: primary.execute(f"SELECT 1 {_WAITING}"))
     end = "pg_terminate_backend" if side else "pg_cancel_backend"
-    until = time.monotonic() + _CANCELLING_S
-    while time.monotonic() < until:
+    until = time.monotonic() + _CANCELLING_LEASES * cluster.lease_s
+
+    def is_done() -> bool:
+        later = (event for event in events[known:] if event.at > cut + _UNDER_WAY_S)
+        return any(event.what is What.ACKED and event.mark in came for event in later)
+
+    while time.monotonic() < until and not is_done():
         primary.execute(f"SELECT {end}(pid) {_WAITING} AND query NOT LIKE '%pg_logical_emit_message%'")
         time.sleep(0.05)
     primary.kill()
@@ -205,9 +213,7 @@ def lose_term(cluster: Cluster, size: float, side: bool) -> None:
     """Let a broker take over on a primary that dies before a standby has the new term; another broker comes next."""
     nodes, primary = _nodes(cluster), _primary(cluster)
     line = nodes.replication_lines[nodes.nodes.index(primary)]
-    cluster.wait_for("there is a master", cluster.master)
-    former, successor = cluster.master(), cluster.standbys()[0]
-    assert former is not None
+    former, successor = cluster.pair()
     line.cut()
     former.kill()
     cluster.wait_for("the standby is master", lambda: successor.state == "master")

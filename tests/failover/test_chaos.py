@@ -6,6 +6,7 @@ And the proof of the proof: without fencing the same harness finds that two mast
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ OF_LINES = {"cut_master", "drop_connections", "slow_master", "hold_line", "freez
 LEFT_OUT = {"mariadb": OF_BROKERS, "mysql": OF_BROKERS | OF_LINES}
 #: Rows of an old term arrive when the new one has begun: held up in the network, or in the master itself.
 LATE = [Fault("late_statements", 0.5, True, 1.0), Fault("pause_before_commit", 0.5, True, 1.0)]
+#: Of normal life after each fault.
+REST_S = 0.2
 
 #: Runs without fences until both faults did their harm in one.
 ATTEMPTS = 3
@@ -32,7 +35,7 @@ def once(database: str) -> list[Fault]:
     """Each kind of fault once, those of `LATE` as they are there. `make chaos` goes on for as long as one likes."""
     kinds = [kind for kind in kinds_for(database) if kind not in LEFT_OUT.get(database, ())]
     late = {fault.kind: fault for fault in LATE}
-    return [late.get(fault.kind, fault) for fault in plan(SEED, 200, kinds)[: len(kinds)]]
+    return [replace(late.get(fault.kind, fault), rest_s=REST_S) for fault in plan(SEED, 200, kinds)[: len(kinds)]]
 
 
 def test_every_kind_of_fault_is_done_on_a_server() -> None:

@@ -24,11 +24,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+_LOOK_AGAIN_S = 0.005
 
 
 def main(argument: str) -> int:
@@ -56,9 +58,8 @@ def main(argument: str) -> int:
     write_pid(folder)
     server = start(order, folder, libc)
     guard_is_alive = wait(server, guard, wake_read, order["stop_signal"])
-    kill_children()
     status = server.wait()
-    reap()
+    kill_children()
     if not guard_is_alive:
         shutil.rmtree(folder, ignore_errors=True)
     return status
@@ -125,18 +126,20 @@ def reap_orphans(server_pid: int) -> None:
 
 
 def kill_children() -> None:
-    """Kill what outlived the server: a killed PostgreSQL leaves its backends to notice by themselves."""
-    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+    """Kill what outlived the server, again and again until nobody is left.
 
-
-def reap() -> None:
-    """Wait until no child of this process is left."""
+    A killed PostgreSQL leaves its backends to notice by themselves, and what is killed may have started something just
+    now: that is our child only then.
+    """
     while True:
+        for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
         try:
-            os.wait()
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         except ChildProcessError:
             return
+        time.sleep(_LOOK_AGAIN_S)
 
 
 if __name__ == "__main__":

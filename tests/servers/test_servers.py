@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,39 @@ def test_the_server_ends_with_the_process_it_was_started_for(kind: str, tmp_path
     folder, keeper_pid = json.loads(run.stdout)
     assert has_ended(keeper_pid, timeout_s=20)
     assert not Path(folder).exists()
+
+
+class Restless(DatabaseServer):
+    """A program whose child is another one's parent, as Patroni is while it starts its server."""
+
+    stop_signal = signal.SIGTERM
+
+    def initialise(self) -> None:
+        """Nothing."""
+
+    def prepare(self) -> None:
+        """Nothing."""
+
+    def command(self) -> Sequence[str]:
+        """Three shells, one in the other."""
+        return ["sh", "-c", "sh -c 'sh -c \"echo \\$\\$ >innermost; sleep 600; true\"; true'; true"]
+
+    def ping(self) -> None:
+        """Raise until the innermost one runs."""
+        self.innermost()
+
+    def innermost(self) -> int:
+        """Its process."""
+        return int((self.folder / "innermost").read_text())
+
+
+def test_a_killed_server_takes_with_it_whom_its_children_have_started() -> None:
+    with Restless() as server:
+        innermost = server.innermost()
+        began_s = time.monotonic()
+        server.kill()
+        assert time.monotonic() - began_s < 10
+    assert has_ended(innermost, timeout_s=0)
 
 
 def has_ended(pid: int, timeout_s: float) -> bool:

@@ -142,6 +142,8 @@ class JournalDirectory(AnyJournal):
         if self._store is not None:
             yield from self._store.subscriptions()
         yield from rolled_back(found) if self.is_amq else found
+        if self._store is not None:
+            self.damages += self._store.lost()
 
     def correct(self, progress: Replay) -> None:
         """Apply what a reference store beside the journal knows better; only that of a local directory is read."""

@@ -125,8 +125,13 @@ class AnyJournal(ABC):
     #: What was found so far; complete when `records` was read to its end.
     damages: list[Damage]
     damages_unlisted: int
-    #: The last batch that was read; None when none was.
-    last_batch: BatchPlace | None = None
+    #: The number of the file and the batch that were read last.
+    last_read: tuple[int, Batch] | None = None
+
+    @property
+    def last_batch(self) -> BatchPlace | None:
+        """The last batch that was read; None when none was."""
+        return None if self.last_read is None else self.last_read[1].place(self.last_read[0])
 
     @abstractmethod
     def opened(self, number: int) -> AbstractContextManager[BinaryIO]:
@@ -146,12 +151,12 @@ class AnyJournal(ABC):
         Raises:
             StoreError: a file cannot be read.
         """
-        self.damages, self.damages_unlisted, self.last_batch = [], 0, None
+        self.damages, self.damages_unlisted, self.last_read = [], 0, None
         for number in self.files:
             with self.opened(number) as source:
                 file = self.file(source, number, chunk_bytes=chunk_bytes)
                 for batch in file.batches():
-                    self.last_batch = batch.place(number)
+                    self.last_read = number, batch
                     yield number, file, batch
                 self.damages += file.damages
                 self.damages_unlisted += file.damages_unlisted

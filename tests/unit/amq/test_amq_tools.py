@@ -12,7 +12,9 @@ import pytest
 
 from jdbcstore.cli import main
 from jdbcstore.destination import Queue
+from jdbcstore.errors import StoreError
 from jdbcstore.message import TextMessage
+from jdbcstore.migration import migrate
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.testing.messages import text_message
@@ -140,3 +142,23 @@ def test_an_archive_is_shown(directory: Path, capsys: pytest.CaptureFixture[str]
     assert journal("dump", archive, "--command", "AddMessage", "--limit", "1") == 0
     assert capsys.readouterr().out.startswith("data-2:")
     assert checked(directory, capsys)[0] == 0  # files may be missing: a broker removes those that it does not need
+
+
+@pytest.mark.parametrize("name", ["data-1", "data-4"])
+@pytest.mark.parametrize("left_bytes", [None, 0, 20])
+def test_a_file_that_is_gone_or_shorter_is_told(
+    directory: Path, capsys: pytest.CaptureFixture[str], name: str, left_bytes: int | None
+) -> None:
+    """The reference store and the control file know that it was there: a migration does not pass over it."""
+    path = directory / "journal" / name
+    if left_bytes is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:left_bytes])
+    code, found = checked(directory, capsys)
+    assert code == 1
+    assert any(name in finding["place"] for finding in found["findings"])
+    with pytest.raises(StoreError, match=name):
+        migrate(f"amq:{directory}", f"kahadb:{directory.parent / 'target'}", is_dry=True)
+    skipped = migrate(f"amq:{directory}", f"kahadb:{directory.parent / 'target'}", skips_damage=True)
+    assert any(name in damage for damage in skipped.damages)

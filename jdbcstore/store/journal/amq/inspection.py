@@ -133,8 +133,18 @@ def inspect(directory: Path | str, *, messages: bool = True) -> Inspection:
 
 
 def _damages(found: Inspection, journal: StoreJournal) -> None:
-    last = max(journal.files, default=0)
+    last, lost = max(journal.files, default=0), journal.lost()
+    for damage in lost:
+        found.add(
+            "lost",
+            damage,
+            "what stood there is lost",
+            "A broker of that time has references that lead nowhere, or acknowledged messages again.",
+            "Restore the file from a backup, or go on with what is left (jdbcstore migrate --skip-damage).",
+        )
     for damage in [*journal.damages, *found.state.damages]:
+        if damage in lost:
+            continue
         if damage.at_the_end and damage.file == last:
             found.notes.append(f"{damage}: what was being written when the broker ended; it is cut off when one starts")
             continue

@@ -39,6 +39,7 @@ from jdbcstore.store.journal.commands import (
     Trace,
 )
 from jdbcstore.store.journal.file_window import FileWindow
+from jdbcstore.store.journal.journal_format import BatchPlace
 from jdbcstore.store.journal.records import CHUNK_BYTES, DAMAGES_MAX, Batch, Damage, Location, Record
 
 __all__ = [
@@ -113,9 +114,18 @@ class AMQDamage(Damage):
 
 
 class _Together(Batch):
-    """A batch of this store, with a record in front; any other one is a single record."""
+    """A batch of this store, with a record in front."""
 
     __slots__ = ()
+
+
+class _Single(Batch):
+    """A record outside of such a batch. The format has no checksum for it: ours is made when somebody asks."""
+
+    __slots__ = ()
+
+    def place(self, number: int) -> BatchPlace:
+        return BatchPlace(number, self.offset, zlib.crc32(memoryview(self.data)[self.start : self.end]))
 
 
 def framed(payload: bytes) -> bytes:
@@ -190,7 +200,7 @@ class JournalFile:
         """
         self.damages, self.damages_unlisted, self.append_offset = [], 0, self._start
         window = self._new_window()
-        size, head, head_size = window.size, _HEAD.unpack_from, _HEAD.size
+        size, head, head_size, new = window.size, _HEAD.unpack_from, _HEAD.size, tuple.__new__
         data, base, o = window.data, self._start, 0
         while base + o + FRAME_SIZE <= size:
             if o + BATCH_HEAD_SIZE > len(data):
@@ -225,7 +235,7 @@ class JournalFile:
                             data, base, o = window.at(found, min(BATCH_HEAD_SIZE, size - found))
                             continue
                     self.append_offset = base + end
-                    yield Batch(base + o, data, o, end, zlib.crc32(memoryview(data)[o:end]))
+                    yield new(_Single, (base + o, data, o, end, 0))
                     o = end
                     continue
             if not length and not kind and window.is_blank(base + o):
@@ -317,13 +327,28 @@ class JournalFile:
         for batch in self.batches():
             yield from self.records_of(batch)
 
+    def record_of(self, batch: _Single) -> Record | None:
+        """What a record outside of batches says, if that is anything. One that is no command is listed as damage."""
+        offset, data, o, end, _ = batch
+        if data[o + 4] != _USER:
+            return None
+        try:
+            command = self._decoder.decode(data, o + _HEAD.size, end - 3)
+        except Malformed as error:
+            self._damaged(offset, offset + end - o, f"a record that cannot be read: {error}")
+            return None
+        return None if command is None else (tuple.__new__(AMQLocation, (self.number, offset, end - o)), command)
+
     def records_of(self, batch: Batch) -> Iterator[Record]:
         """The records of one batch of this file. One that is no command is listed as damage."""
+        if isinstance(batch, _Single):
+            if (record := self.record_of(batch)) is not None:
+                yield record
+            return
         number, new, unpack = self.number, tuple.__new__, _HEAD.unpack_from
         offset, data, o, end, _ = batch
-        is_ours = isinstance(batch, _Together)
-        decode = self._decoder.decode_together if is_ours else self._decoder.decode
-        base = offset + (BATCH_HEAD_SIZE if is_ours else 0) - o
+        decode = self._decoder.decode_together
+        base = offset + BATCH_HEAD_SIZE - o
         while o + FRAME_SIZE <= end:
             size, kind, _, mark = unpack(data, o)
             stop = o + size
@@ -405,13 +430,13 @@ class AMQJournal(records.AnyJournal):
         return JournalFile(source, number, chunk_bytes=chunk_bytes, start=start, salvages=self.salvages)
 
     def batches(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[tuple[int, JournalFile, Batch]]:
-        self.damages, self.damages_unlisted, self.ends_early, self.last_batch = [], 0, [], None
+        self.damages, self.damages_unlisted, self.ends_early, self.last_read = [], 0, [], None
         decoder, last = Decoder(), max(self.files, default=0)
         for number in self.files:
             with self.opened(number) as source:
                 file = JournalFile(source, number, chunk_bytes=chunk_bytes, decoder=decoder, salvages=self.salvages)
                 for batch in file.batches():
-                    self.last_batch = batch.place(number)
+                    self.last_read = number, batch
                     yield number, file, batch
                 self.damages += file.damages
                 self.damages_unlisted += file.damages_unlisted
@@ -419,7 +444,15 @@ class AMQJournal(records.AnyJournal):
                     self.ends_early.append(AMQLocation(number, file.append_offset, 0))
 
     def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
-        return rolled_back(super().records(chunk_bytes=chunk_bytes))
+        return rolled_back(self._records(chunk_bytes))
+
+    def _records(self, chunk_bytes: int) -> Iterator[Record]:
+        for _, file, batch in self.batches(chunk_bytes=chunk_bytes):
+            if type(batch) is _Single:
+                if (record := file.record_of(batch)) is not None:
+                    yield record
+            else:
+                yield from file.records_of(batch)
 
 
 class Journal(AMQJournal, records.DirectoryJournal):

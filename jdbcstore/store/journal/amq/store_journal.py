@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -10,10 +9,11 @@ from typing import Final
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.store.journal.amq.control_file import read_control_file
 from jdbcstore.store.journal.amq.decoding import subscription_text
-from jdbcstore.store.journal.amq.journal import FILE_BYTES_MAX, AMQLocation, Journal
+from jdbcstore.store.journal.amq.journal import FILE_BYTES_MAX, AMQDamage, AMQLocation, Journal, file_name
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.commands import Command, Rollback, Subscription
-from jdbcstore.store.journal.records import CHUNK_BYTES, Record
+from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.records import CHUNK_BYTES, Damage, Record
 from jdbcstore.store.journal.replay import Replay
 from jdbcstore.store.journal.state import State, StoredTransaction
 from jdbcstore.subscription import SubscriptionKey
@@ -38,7 +38,34 @@ class StoreJournal(Journal):
         self.reference_store = read_reference_store(Path(directory))
 
     def records(self, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Record]:
-        return itertools.chain(self.subscriptions(), super().records(chunk_bytes=chunk_bytes))
+        yield from self.subscriptions()
+        yield from super().records(chunk_bytes=chunk_bytes)
+        self.damages += self.lost()
+
+    def lost(self) -> list[Damage]:
+        """What was there, as the reference store and the control file tell: files that are gone, and the end of the
+        journal.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        lost: list[Damage] = [
+            AMQDamage(number, 0, 0, "the file is gone, and the reference store refers to messages in it")
+            for number in sorted(self.reference_store.files - set(self.files))
+            if self.reference_store.is_clean
+        ]
+        control = read_control_file(self.directory)
+        if control is None or control.last is None:
+            return lost
+        number, offset, size, _ = control.last
+        path = self.files.get(number)
+        with reading(file_name(number)):
+            there = 0 if path is None else path.stat().st_size
+        if there < offset + size:
+            lost.append(
+                AMQDamage(number, there, offset + size, "the journal ends before its last record, see data-control")
+            )
+        return lost
 
     def subscriptions(self) -> Iterator[Record]:
         """The durable subscriptions of the reference store, as records in front of the first."""

@@ -41,6 +41,10 @@ def refuse_what_is_no_leveldb_store(directory: Path) -> None:
         raise ConfigurationError(f"{directory} is no directory: give the one that holds {VERSION_FILE}")
     names = {path.name for path in directory.iterdir()}
     if any(_KAHADB.fullmatch(name) for name in names):
+        if is_leveldb(directory):
+            raise ConfigurationError(
+                f"{directory} holds a KahaDB journal (db-1.log, ...) beside a LevelDB store: move one of them elsewhere"
+            )
         raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...): use kahadb:{directory}")
     if "kr-store" in names or "journal" in names or any(_AMQ.fullmatch(name) for name in names):
         raise ConfigurationError(f"{directory} looks like an AMQ store (ActiveMQ 5.0 to 5.8), not like a LevelDB store")

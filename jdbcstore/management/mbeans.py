@@ -3,8 +3,8 @@
 Names are those of ActiveMQ since 5.8: ``org.apache.activemq:type=Broker,brokerName=B`` and behind it
 ``,destinationType=Queue,destinationName=Q``. Attributes that mean nothing here are there where tools fail without them,
 with the value of a broker that has nothing of it; what is not listed is not there. Operations are found by their names,
-with or without a signature. Names, errors and what ``browse`` tells are as Jolokia tells them of an ActiveMQ: what it has
-answered is in ``tests/vectors/jolokia.json``.
+with or without a signature. Names, errors and what ``browse`` tells are as Jolokia tells them of an ActiveMQ, whose
+answers are in ``tests/vectors/jolokia.json``.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -117,11 +117,9 @@ def _publish(app: Celery, tasks: int) -> None:
         for n in range(count):
             app.tasks["nothing"].apply_async((n,))
 
-    threads = [threading.Thread(target=send, args=(tasks // THREADS,)) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(THREADS) as threads:
+        for sent in [threads.submit(send, tasks // THREADS) for _ in range(THREADS)]:
+            sent.result()  # else what failed to be sent would be waited for as long as patience lasts
 
 
 def _consume(app: Celery, tasks: int) -> None:

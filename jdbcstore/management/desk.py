@@ -90,6 +90,7 @@ class Desk:
             self.broker.queue(destination)
         else:
             self.broker.topic(destination)
+        self.observation.outdate()
 
     def check_unused(self, destination: Destination) -> None:
         """Raise ProtocolError if somebody uses a destination, so that it cannot be deleted."""
@@ -115,6 +116,7 @@ class Desk:
             broker.remove_queue(destination)
         else:
             broker.remove_topic(destination)
+        self.observation.outdate()
         await self._completed(broker.adapter.remove_destination(destination))  # type: ignore[arg-type]  # no temporary
 
     # -- messages ------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 Names are those of ActiveMQ since 5.8: ``org.apache.activemq:type=Broker,brokerName=B`` and behind it
 ``,destinationType=Queue,destinationName=Q``. Attributes that mean nothing here are there where tools fail without them,
 with the value of a broker that has nothing of it; what is not listed is not there. Operations are found by their names,
-with or without a signature.
+with or without a signature. Names, errors and what ``browse`` tells are as Jolokia tells them of an ActiveMQ, whose
+answers are in ``tests/vectors/jolokia.json``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jdbcstore.destination import parse_destination
-from jdbcstore.errors import ConfigurationError, UnknownDestination
-from jdbcstore.management.described import described
+from jdbcstore.errors import CodecError, ConfigurationError, UnknownDestination
+from jdbcstore.java_text import java_text
+from jdbcstore.management.described import described, shown_time
 from jdbcstore.management.filters import EVERYTHING, Filter
 from jdbcstore.management.management import Management
 from jdbcstore.management.operations import Operation
 from jdbcstore.management.views import DestinationView
-from jdbcstore.message import TextMessage
+from jdbcstore.message import Message, TextMessage
+from jdbcstore.primitives import java_type
 
 __all__ = ["DOMAIN", "BeanNotFound", "Beans", "MemberNotFound", "ObjectName"]
 
@@ -39,7 +43,7 @@ class BeanNotFound(ConfigurationError):
 
 
 class MemberNotFound(ConfigurationError):
-    """An MBean has no such attribute or operation."""
+    """An MBean has no such attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +92,18 @@ class ObjectName:
             key in others and _covers(value, others[key]) for key, value in mine.items()
         )
 
+    @property
+    def canonical(self) -> ObjectName:
+        """The same name with its properties in the order of their keys."""
+        return replace(self, properties=tuple(sorted(self.properties)))
+
     def __str__(self) -> str:
         parts = [f"{key}={value}" for key, value in self.properties]
         return f"{self.domain}:" + ",".join([*parts, "*"] if self.is_open else parts)
+
+
+#: What ActiveMQ writes in a name of an MBean for characters of a destination's name.
+_ENCODED: Final = str.maketrans({**dict.fromkeys(":,'\"", "_"), "?": "&qe;", "=": "&amp;", "*": "&ast;"})
 
 
 def _covers(pattern: str, text: str) -> bool:
@@ -104,12 +117,17 @@ class Beans:
 
     Args:
         face: of the broker, for that person.
+        is_canonical: whether answers have the properties of names in the order of their keys, or in ActiveMQ's order.
     """
 
-    def __init__(self, face: Management) -> None:
+    def __init__(self, face: Management, *, is_canonical: bool = True) -> None:
         self._face = face
-        self._broker_name = face.master().name
-        self._root = (("type", "Broker"), ("brokerName", self._broker_name))
+        self._is_canonical = is_canonical
+        self._root = (("type", "Broker"), ("brokerName", face.master().name))
+
+    def text(self, name: ObjectName) -> str:
+        """A name as answers have it."""
+        return str(name.canonical if self._is_canonical else name)
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -129,16 +147,12 @@ class Beans:
         ]
         exact = asked.get("destinationName", "*")
         if "*" not in exact and asked.get("destinationType") in _KINDS.values():
-            name = ObjectName(
-                DOMAIN, (*self._root, ("destinationType", asked["destinationType"]), ("destinationName", exact))
-            )
-            if pattern.matches(name):
-                try:
-                    found.append((name, self._face.destination(f"{asked['destinationType'].lower()}://{exact}")))
-                except UnknownDestination:
-                    return found
+            name = self._name(asked["destinationType"], exact)
+            if pattern.matches(name) and (view := await self._view(asked["destinationType"], exact)) is not None:
+                found.append((name, view))
             return found
         if pattern.is_open or "destinationName" in asked:
+            await self._face.freshen()
             rows, _ = await self._face.destinations(count=_DESTINATIONS_MAX)
             for number, view in enumerate(rows, 1):
                 name = self.name_of(view)
@@ -149,35 +163,63 @@ class Beans:
                 await _let_others_work(number)
         return found
 
+    async def _view(self, kind: str, encoded: str) -> DestinationView | None:
+        """A destination, by its name or by what its MBean is named for it."""
+        prefix = f"{kind.lower()}://"
+        try:
+            return self._face.destination(prefix + encoded)
+        except UnknownDestination:
+            if "_" not in encoded and "&" not in encoded:
+                return None
+        await self._face.freshen()
+        rows, _ = await self._face.destinations(kind=kind.lower(), count=_DESTINATIONS_MAX)
+        for number, view in enumerate(rows, 1):
+            if view.name.removeprefix(prefix).translate(_ENCODED) == encoded:
+                return view
+            await _let_others_work(number)
+        return None
+
     def name_of(self, view: DestinationView) -> ObjectName:
         """The name of a destination's MBean."""
-        return self._name(_KINDS[view.kind], view.name.partition("://")[2])
+        return self._name(_KINDS[view.kind], view.name.partition("://")[2].translate(_ENCODED))
 
     def _name(self, kind: str, plain: str) -> ObjectName:
         return ObjectName(DOMAIN, (*self._root, ("destinationType", kind), ("destinationName", plain)))
 
     # -- attributes ----------------------------------------------------------------------------------------------
 
-    async def read(self, name: ObjectName, wanted: Sequence[str]) -> Any:
-        """Attributes: a value if one is wanted, a mapping of names if several are, or none in particular; of a pattern
-        a mapping by names of MBeans, of the first thousand that there are.
+    async def read(
+        self, name: ObjectName, wanted: str | Sequence[str] | None = None, *, ignores_errors: bool = False
+    ) -> Any:
+        """Attributes; of a pattern a mapping by names of MBeans, of the first thousand that there are.
+
+        Args:
+            name: of one MBean, or a pattern.
+            wanted: of one attribute, which gives its value; of several, which gives a mapping; None for all.
+            ignores_errors: whether one of several that is not there is told with the others.
 
         Raises:
             BeanNotFound, MemberNotFound: there is none.
+            ConfigurationError: of all MBeans that the pattern covers none has one of these attributes.
         """
+        names = [wanted] if isinstance(wanted, str) else wanted
         found = await self._found(name, _SHOWN_MAX)
         if not found:
-            raise BeanNotFound(f"No MBean with ObjectName {name} found")
+            raise BeanNotFound(
+                f"No MBean with pattern {name} found for reading attributes" if name.is_pattern else str(name)
+            )
+        if not name.is_pattern:
+            attributes = await self._attributes(*found[0])
+            return _chosen(attributes, wanted, ignores_errors=ignores_errors)
         values: dict[str, Any] = {}
         for number, (bean, view) in enumerate(found, 1):
             await _let_others_work(number)
             attributes = await self._attributes(bean, view)
-            if name.is_pattern:
-                chosen = {key: attributes[key] for key in wanted if key in attributes} if wanted else attributes
-                if chosen:
-                    values[str(bean)] = chosen
-            else:
-                return _chosen(bean, attributes, wanted)
+            chosen = attributes if names is None else {key: attributes[key] for key in names if key in attributes}
+            if chosen:
+                values[self.text(bean)] = chosen
+        if not values:
+            raise ConfigurationError(f"No matching attributes [{', '.join(names or ())}] found on MBeans of {name}")
         return values
 
     async def _attributes(self, bean: ObjectName, view: DestinationView | None) -> Mapping[str, Any]:
@@ -189,13 +231,15 @@ class Beans:
         return await self._of_broker()
 
     async def _of_broker(self) -> Mapping[str, Any]:
+        await self._face.freshen()
         face, broker = self._face, self._face.broker()
         rows, _ = await face.destinations(count=_DESTINATIONS_MAX)
         memory = face.memory() if face.rights.may_see_everything else None
         up_ms = max(broker.looked_ms - broker.started_ms, 0)
         used, limit = (0, 1) if memory is None else (memory.messages, memory.messages_max)
         names = {
-            kind: [{"objectName": str(self.name_of(view))} for view in rows if view.kind == kind] for kind in _KINDS
+            kind: [{"objectName": self.text(self.name_of(view))} for view in rows if view.kind == kind]
+            for kind in _KINDS
         }
         return {
             "BrokerName": broker.name,
@@ -254,18 +298,25 @@ class Beans:
         """Call an operation; what it returns is what ActiveMQ's does.
 
         Raises:
-            BeanNotFound, MemberNotFound: there is none, with so many arguments.
+            BeanNotFound: there is none.
+            ConfigurationError: it has no such operation, or not with so many arguments.
             JdbcStoreError: as the face.
         """
-        found = await self._found(name)
-        if len(found) != 1 or name.is_pattern:
-            raise BeanNotFound(f"No MBean with ObjectName {name} found")
+        found = [] if name.is_pattern else await self._found(name)
+        if len(found) != 1:
+            raise BeanNotFound(str(name))
         view = found[0][1]
         plain = operation.partition("(")[0]
         table = _OF_BROKER if view is None else _OF_QUEUE if view.kind == "queue" else _OF_TOPIC
         call = table.get((plain, len(arguments)))
         if call is None:
-            raise MemberNotFound(f"No operation {operation} with {len(arguments)} arguments on MBean {name} exists")
+            counts = [count for known, count in table if known == plain]
+            if not counts:
+                raise ConfigurationError(f"No operation {plain} found on MBean {name.canonical}")
+            raise ConfigurationError(
+                f"Invalid number of operation arguments. Operation {operation} on {name} requires "
+                f"{' or '.join(map(str, counts))} parameters, not {len(arguments)} as given"
+            )
         return await call(self._face, "" if view is None else view.name, *arguments)
 
     async def listed(self) -> Mapping[str, Any]:
@@ -284,7 +335,7 @@ class Beans:
                 for key, value in (await self._attributes(bean, view)).items()
             }
             shown = {key: ops[0] if len(ops) == 1 else ops for key, ops in operations.items()}
-            beans[str(bean).partition(":")[2]] = {"op": shown, "attr": attributes, "desc": "jdbcstore"}
+            beans[self.text(bean).partition(":")[2]] = {"op": shown, "attr": attributes, "desc": "jdbcstore"}
         return {DOMAIN: beans}
 
 
@@ -300,13 +351,18 @@ def _java_type(value: object) -> str:
     return "long" if isinstance(value, int) else "java.lang.String" if isinstance(value, str) else "java.lang.Object"
 
 
-def _chosen(bean: ObjectName, attributes: Mapping[str, Any], wanted: Sequence[str]) -> Any:
-    for name in wanted:
-        if name not in attributes:
-            raise MemberNotFound(f"No such attribute: {name} of {bean}")
-    if len(wanted) == 1:
-        return attributes[wanted[0]]
-    return {name: attributes[name] for name in wanted} if wanted else attributes
+def _chosen(attributes: Mapping[str, Any], wanted: str | Sequence[str] | None, *, ignores_errors: bool) -> Any:
+    if wanted is None:
+        return attributes
+    values: dict[str, Any] = {}
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        if name in attributes:
+            values[name] = attributes[name]
+        elif isinstance(wanted, str) or not ignores_errors:
+            raise MemberNotFound(f"No such attribute: {name}")
+        else:
+            values[name] = f"ERROR: No such attribute: {name} (class javax.management.AttributeNotFoundException)"
+    return values[wanted] if isinstance(wanted, str) else values
 
 
 # -- what operations do ------------------------------------------------------------------------------------------------
@@ -325,33 +381,55 @@ async def _purge(face: Management, queue: str) -> None:
 
 async def _browse(face: Management, queue: str, selector: str = "") -> list[Any]:
     page = await face.browse(queue, Filter(selector or ""), None, _BROWSED_MAX)
-    return [_composite(described(view.message)) for view in page.messages]
+    return [_composite(view.message) for view in page.messages]
 
 
-def _composite(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as ActiveMQ's ``browse`` describes it."""
+#: Java types of properties, and where ``browse`` shows those of this type.
+_TYPED: Final = {
+    name: f"{name.capitalize()}Properties"
+    for name in ("boolean", "byte", "short", "int", "long", "float", "double", "string")
+}
+
+
+def _composite(message: Message) -> dict[str, Any]:
+    """A message as ActiveMQ's ``browse`` describes it; the body is always the text of it, however it is kept."""
+    shown = described(message)
+    typed: dict[str, dict[str, Any]] = {column: {} for column in _TYPED.values()}
+    properties = shown["properties"]
+    with suppress(CodecError):  # which the text of the properties says then
+        for name, value in message.properties.items():
+            typed[_TYPED.get(java_type(value), "StringProperties")][name] = java_text(value)
     return {
         "JMSMessageID": shown["messageId"],
         "JMSDestination": shown["destination"],
         "JMSCorrelationID": shown["correlationId"],
         "JMSReplyTo": shown["replyTo"],
         "JMSType": shown["type"],
-        "JMSTimestamp": shown["sent"],
-        "JMSExpiration": shown["expires"],
+        "JMSTimestamp": _second(message.timestamp),
+        "JMSExpiration": message.expiration,
         "JMSPriority": shown["priority"],
         "JMSDeliveryMode": "PERSISTENT" if shown["persistent"] else "NON-PERSISTENT",
         "JMSRedelivered": shown["redelivered"],
         "JMSXGroupID": shown["group"],
+        "JMSXGroupSeq": message.group_sequence,
+        "JMSXUserID": message.user_id,
         "OriginalDestination": shown["originalDestination"],
-        "PropertiesText": str(shown["properties"]),
-        "StringProperties": shown["properties"],
+        "BrokerPath": ",".join(map(str, message.broker_path or ())) or "null",
+        "PropertiesText": str(properties),
+        **typed,
         "Text": shown["body"],
     }
 
 
+def _second(epoch_ms: int) -> str | None:
+    """A date as Jolokia writes it: to the second, UTC."""
+    text = shown_time(epoch_ms)
+    return text and f"{text[:19].replace(' ', 'T')}Z"
+
+
 async def _get_message(face: Management, queue: str, message_id: str) -> Any:
     message = await face.message(queue, message_id=message_id)
-    return None if message is None else _composite(described(message))
+    return None if message is None else _composite(message)
 
 
 async def _send(face: Management, queue: str, *arguments: Any) -> str:
@@ -430,7 +508,8 @@ def _creating(prefix: str) -> Callable[..., Awaitable[Any]]:
 
 def _deleting(prefix: str) -> Callable[..., Awaitable[Any]]:
     async def delete(face: Management, _: str, name: str) -> None:
-        await face.delete_destination(f"{prefix}{name}")
+        with suppress(UnknownDestination):  # as there: scripts clean up what may be gone
+            await face.delete_destination(f"{prefix}{name}")
 
     return delete
 

@@ -148,6 +148,8 @@ class Observation:
         ] = {}
         self._terms: deque[TermView] = deque(maxlen=_TERMS_MAX)
         self._tasks: list[asyncio.Task[None]] = []
+        #: Whether somebody has made or deleted a destination since the last round began.
+        self._is_outdated = False
         self._freshening = asyncio.Lock()
         #: The histogram of commits when the last sample was taken.
         self._commits_before: Sequence[int] = ()
@@ -195,11 +197,15 @@ class Observation:
                 log.exception("defect in looking at the destinations")
             await asyncio.sleep(min(max(_ROUND_S, self.round_s / _PART_MAX), _PAUSE_MOST_S))
 
+    def outdate(self) -> None:
+        """An operator has made or deleted a destination: who looks next wants to see that."""
+        self._is_outdated = True
+
     async def freshen(self) -> None:
         """Make a round, unless one was made just now: who asks often costs no more than who asks now and then."""
         async with self._freshening:
             age_s = (self._broker.now_ms() - self.looked_ms) / 1000
-            if age_s > max(_FRESH_S, self.round_s / _PART_OF_QUESTIONS_MAX):
+            if self._is_outdated or age_s > max(_FRESH_S, self.round_s / _PART_OF_QUESTIONS_MAX):
                 await self.look()
 
     async def look(self) -> None:
@@ -209,6 +215,7 @@ class Observation:
             self.destinations, self.totals = {}, Totals()
             return
         self.round_s = 0.0
+        self._is_outdated = False
         found: dict[Destination, DestinationView] = {}
         moved: list[Queue] = []
         await broker.slices.complete(self._looking(found, moved))

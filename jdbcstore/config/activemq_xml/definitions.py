@@ -62,7 +62,7 @@ _CONFIGURER_SETTINGS: Final = frozenset(
     }
 )
 #: Files that the distribution imports, which have nothing for a broker in them.
-_NOT_OURS: Final = {"jetty": "no web console", "camel": "no Camel routes"}
+_NOT_OURS: Final = {"jetty": "web_bind (--web-bind) serves our console", "camel": "no Camel routes"}
 _FILES_MAX: Final = 50
 
 

@@ -198,8 +198,8 @@ def test_check_shows_what_would_be_used(tmp_path: Path, capsys: pytest.CaptureFi
         "store.url = postgresql://joe:***@db:5432/activemq  (activemq.xml:5 bean ds url)",
         "store.locker = database  (activemq.xml:8 <jdbcPersistenceAdapter> without a locker)",
         "broker.bind = 0.0.0.0:61613  (activemq.xml:9 <transportConnector> uri)",
-        'warning: activemq.xml:7: <broker> useJmx="true" is not used: there is no JMX; health_bind answers health'
-        " checks, jdbcstore stats tells what is in a store",
+        'warning: activemq.xml:7: <broker> useJmx="true" is not used: there is no JMX; web_bind serves the'
+        " MBeans that tools read at /api/jolokia, metrics and a console",
         "no errors, 1 warning",
     ]
 

@@ -260,7 +260,8 @@ def test_errors_in_imported_files_have_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "why"), [("jetty.xml", "no web console"), ("${activemq.conf}/camel.xml", "no Camel routes")]
+    ("resource", "why"),
+    [("jetty.xml", "web_bind (--web-bind) serves our console"), ("${activemq.conf}/camel.xml", "no Camel routes")],
 )
 def test_what_the_distribution_imports_is_not_read(tmp_path: Path, resource: str, why: str) -> None:
     (warning,) = warnings(read(tmp_path, document(beans=POSTGRESQL + f'<import resource="{resource}"/>')))

@@ -20,7 +20,7 @@ from jdbcstore.config.activemq_xml.vocabulary.entry import (
 
 __all__ = ["BROKER_KINDS", "STOMP_URI", "TLS_URI"]
 
-_JMX: Final = "there is no JMX; health_bind answers health checks, jdbcstore stats tells what is in a store"
+_JMX: Final = "there is no JMX; web_bind serves the MBeans that tools read at /api/jolokia, metrics and a console"
 _SCHEDULED: Final = "scheduled messages are in the store: of a KahaDB in the folder scheduler in its directory"
 _DISK: Final = "the store may take the whole disk; when that is full, senders get an ERROR"
 _THREADS: Final = "threads are not chosen here"

@@ -134,7 +134,7 @@ class Access:
     def check_remove(self, destination: Destination) -> None:
         """Raise NotAuthorized if it may not remove a destination."""
         if self.permissions is not None:
-            self.permissions.check(Action.ADMIN, destination)
+            self.permissions.check(Action.ADMIN, destination, "remove")
 
     def may_receive(self, destination: Destination) -> bool:
         """Whether a subscription to a wildcard gets what is in this destination."""

@@ -90,6 +90,32 @@ def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers
     assert said[-3:] == ["missing 0", "unknown 0", "left 0"]
 
 
+@pytest.mark.parametrize("store", ["sqlite:///{}/a.db", "kahadb:{}/k"])
+def test_branches_are_whole_or_not_at_all_when_brokers_are_killed_in_the_middle_of_them(
+    class_path: str, tmp_path: Path, store: str
+) -> None:
+    port = free_port()
+    bind = f"openwire://127.0.0.1:{port}"
+    broker = BrokerProcess(None, tmp_path, "--url", store.format(tmp_path), "--bind", bind)
+    url = f"failover:(tcp://127.0.0.1:{port})?initialReconnectDelay=20&maxReconnectDelay=100"
+    said: list[str] = []
+    with (
+        broker,
+        subprocess.Popen(
+            ["java", *quick_start(class_path), QUIET, "-cp", class_path, "XaFailover", url, "Q", "120"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as client,
+    ):
+        assert client.stdout is not None
+        for line in client.stdout:
+            said.append(line.strip())
+            if said[-1] in ("branch 30", "branch 60", "branch 90"):
+                broker.kill()
+                broker.start()
+    assert said[-4:] == ["in doubt 0", "missing []", "unexpected []", "twice []"], said
+
+
 def test_failover_clients_go_from_a_java_broker_to_ours_and_back(
     class_path: str, tmp_path: Path, postgresql_url: str
 ) -> None:

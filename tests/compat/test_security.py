@@ -16,9 +16,20 @@ from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import quick_start
 from tests.compat.test_activemq_xml import JavaBroker
+from tests.compat.test_jms_judge import changed, judged
 from tests.servers.server import free_port
 
 QUESTIONS = 3000
+
+#: What ours tells Java clients otherwise, by the place in the check's answer.
+OTHERWISE: dict[str, dict[str, object]] = {
+    "destinations are not removed by everybody": {  # a real one forgets to ask
+        "0": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://READ.A",
+        "1": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://WRITE.A",
+    },
+    "an asynchronous send that is denied": {"4": "done"},  # to receive from a queue that bob has removed there
+    "a transaction with what is denied": {"2": "throws javax.jms.TransactionRolledBackException"},
+}
 
 FILE = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
     xsi:schemaLocation="http://www.springframework.org/schema/beans
@@ -42,7 +53,10 @@ FILE = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="
             admin="temps"/></tempDestinationAuthorizationEntry>
       </authorizationMap></map></authorizationPlugin>
     </plugins>
-    <transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:{port}"/></transportConnectors>
+    <transportConnectors>
+      <transportConnector name="stomp" uri="stomp://127.0.0.1:{port}"/>
+      <transportConnector name="openwire" uri="tcp://127.0.0.1:{openwire_port}"/>
+    </transportConnectors>
   </broker>
 </beans>
 """
@@ -144,18 +158,24 @@ def test_both_let_in_and_deny_alike(class_path: str, tmp_path: Path) -> None:
     (tmp_path / "users.properties").write_text("admin=a\nbob=b\nlone=l\n")
     (tmp_path / "groups.properties").write_text("admins=admin\ntemps=admin\nusers=bob\n")
     for name, authentication in (("simple", SIMPLE), ("jaas", JAAS)):
-        port = free_port()
-        (tmp_path / "activemq.xml").write_text(FILE.format(authentication=authentication, port=port))
+        port, openwire_port = free_port(), free_port()
+        file = FILE.format(authentication=authentication, port=port, openwire_port=openwire_port)
+        (tmp_path / "activemq.xml").write_text(file)
+        program = "SecurityJudge" if authentication is SIMPLE else None  # it asks for the users of that one
         with JavaBroker(class_path, tmp_path, port, f"-Djava.security.auth.login.config={tmp_path}/login.config"):
             theirs = list(said(port))
+            theirs_to_java = judged(class_path, program, f"tcp://127.0.0.1:{openwire_port}") if program else {}
         with BrokerProcess(None, tmp_path, "--config", str(tmp_path / "activemq.xml")):
             ours = list(said(port))
+            ours_to_java = judged(class_path, program, f"tcp://127.0.0.1:{openwire_port}") if program else {}
         told = [
             f"{name} {step}: ActiveMQ {their!r}, ours {our!r}"
             for step, their, our in zip(itertools.chain(LOGINS, STEPS), theirs, ours, strict=True)
             if their != our
         ]
         assert told == [], "\n".join(told)
+        assert ours_to_java == {check: changed(check, result, OTHERWISE) for check, result in theirs_to_java.items()}
+        assert "check ended" not in str(ours_to_java)
 
 
 def answer_to(login: dict[str, str], port: int) -> str:

@@ -155,11 +155,18 @@ class Permissions:
         """Whether the principal may do it, with every part of a composite."""
         return all(self._may(action, element) for element in destination.elements())
 
-    def check(self, action: Action, destination: Destination) -> None:
-        """Raise NotAuthorized if the principal may not do it."""
+    def check(self, action: Action, destination: Destination, words: str | None = None) -> None:
+        """Raise NotAuthorized if the principal may not do it.
+
+        Args:
+            action: which right it takes.
+            destination: with what.
+            words: what it is, for the error; None for what mostly takes this right.
+        """
         for element in destination.elements():
             if not self._may(action, element):
-                raise NotAuthorized(f"User {self.principal.name} is not authorized to {_WORDS[action]}: {element}")
+                words = words or _WORDS[action]
+                raise NotAuthorized(f"User {self.principal.name} is not authorized to {words}: {element}")
 
     def check_send(self, destination: Destination) -> None:
         """Raise NotAuthorized if the principal may not send there, or may not create what is not there."""

@@ -18,7 +18,8 @@ help: ## what can be made
 broker: .venv/.broker ## run the broker, with ARGS
 	@JDBCSTORE_WEB_BIND=$${JDBCSTORE_WEB_BIND-127.0.0.1:8161} exec $(BIN)/jdbcstore broker $(ARGS)
 
-test: test-servers lint docs ## install the test servers, lint, build the documentation, run every test; ARGS go to pytest
+test: test-servers .venv/.test ## install the test servers, lint, build the documentation, run every test; ARGS go to pytest
+	$(MAKE) --jobs=2 --output-sync lint docs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
 
 check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest

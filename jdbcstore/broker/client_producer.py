@@ -125,15 +125,16 @@ class ClientProducer:
             self._client.complete(request)
             return
         singles = self._division.singles(message, destination)
-        if len(singles) == 1 and destination.is_queue:
-            answer = self._answer(self._client, request, message.size + WRITE_BYTES)
-            self._broker.publish(message, self._client, answer)
+        single = singles[0] if len(singles) == 1 else None
+        if single is not None and single.destination is not None and single.destination.is_queue:
+            answer = self._answer(self._client, request, single.size + WRITE_BYTES)
+            self._broker.publish(single, self._client, answer)
             return
         answer = self._answer(self._client, request, self._division.size_of(singles))
         if self._division.needs_preparing(singles):
             self._prepare(singles, partial(self._broker.commit, singles, [], self._client, answer))
-        elif len(singles) == 1:
-            self._broker.publish(message, self._client, answer)
+        elif single is not None:
+            self._broker.publish(single, self._client, answer)
         else:
             self._broker.commit(singles, [], self._client, answer)
 

@@ -60,6 +60,8 @@ def consumer_for(broker: ClientHost, client: Subscriber, wanted: SubscriptionReq
 def _check_destination(broker: ClientHost, client: Subscriber, wanted: SubscriptionRequest) -> bool:
     """Whether it is about queues. Raises ProtocolError if a consumer cannot have that."""
     elements = wanted.destination.elements()
+    if not elements:
+        raise ProtocolError(f"Cannot subscribe to '{wanted.label}': nothing stands between its commas")
     parts_max = broker.options.composite_parts_max
     if len(elements) > parts_max:
         raise ProtocolError(

@@ -32,9 +32,11 @@ class MessageDivision:
         One that is to be sent later is divided then.
 
         Raises:
-            ProtocolError: one of them cannot be sent to, or they are more than may be stored at once.
+            ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
         elements = destination.elements()
+        if not elements:
+            raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
         for element in elements:
             self._check_target(element)
         if self._broker.scheduler.takes(message):
@@ -43,7 +45,7 @@ class MessageDivision:
         if len(elements) > 1:
             self._check_parts(message, len(elements))
         singles = message.divided()
-        if len(elements) > 1 or not destination.is_queue:
+        if len(elements) > 1 or not elements[0].is_queue:
             self.check_copies(singles)
         return singles
 

@@ -81,8 +81,10 @@ class Scheduler:
     def begin(self) -> None:
         """The broker is master now."""
         self.end()
-        self._why_not = "this broker's store keeps no scheduled messages"
         adapter = self._broker.adapter
+        self._why_not = (
+            f"the store {adapter.location} keeps none; a KahaDB directory or a database does ('jdbcstore migrate')"
+        )
         if not self._broker.options.scheduler_support or not isinstance(adapter, SupportsScheduling):
             return
         try:

@@ -137,8 +137,8 @@ def archive(
     settings: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Write messages of the store at URL to Parquet files, by destination and day. Each message is archived once:
-    run it again for what is new, also after a crash.
+    """Write messages of the store at URL, or of a directory, to Parquet files, by destination and day. Each message is
+    archived once: run it again for what is new, also after a crash.
 
     \b
     Examples:
@@ -146,8 +146,10 @@ def archive(
         jdbcstore pipeline archive sqlite:///data/jdbcstore.db --output /archive --what dead --remove
     """
     from jdbcstore.config.inspection import check_url
+    from jdbcstore.pipeline.directories import has_journal
 
-    check_url(url)
+    if not has_journal(url):
+        check_url(url)
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.archive import archive as run
         from jdbcstore.pipeline.archive.selection import DEAD_LETTER_QUEUES, Selection

@@ -87,7 +87,7 @@ def remove(url: str, job_ids: tuple[str, ...], everything: bool) -> None:
 
 def _job_store(adapter: PersistenceAdapter) -> JobStore:
     if not isinstance(adapter, SupportsScheduling):
-        raise ConfigurationError("this store keeps no scheduled messages")
+        raise ConfigurationError(f"the store {adapter.location} keeps no scheduled messages")
     return adapter.job_store()
 
 

@@ -29,9 +29,8 @@ from jdbcstore.store.journal.commands import AddMessage, Trace, UpdateMessage
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, what_it_is
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.kahadb.pagefile import PageFile
+from jdbcstore.store.journal.kahadb.scheduler import DIRECTORY, replay_scheduler
 from jdbcstore.store.journal.kahadb.scheduler import ScheduledJob as StoredJob
-from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
-from jdbcstore.store.journal.kahadb.scheduler_journal import DIRECTORY
 from jdbcstore.store.journal.known import named_destination
 from jdbcstore.store.journal.records import AnyJournal, AnyJournalFile, Damage, DirectoryJournal, Location, Record
 from jdbcstore.store.journal.replay import Replay

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jdbcstore.config.inspection import is_journal
@@ -14,9 +13,9 @@ from jdbcstore.migration import migrate as migrate_alone
 from jdbcstore.migration.journal_rows import journal_plan
 from jdbcstore.migration.locations import location_of
 from jdbcstore.migration.table_rows import table_plan
+from jdbcstore.pipeline.directories import path_of, scheme_of
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.journal.amq.adapter import is_amq_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +30,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _KAHADB: Final = "kahadb:"
-_AMQ: Final = "amq:"
 
 
 class SparkWorkers:
@@ -78,8 +76,8 @@ def migrate(
 
     Args:
         spark: the session.
-        source: the URL of a SQL store, or a KahaDB directory, or ``amq:DIRECTORY``, which one
-            process reads. No broker may be running on it.
+        source: the URL of a SQL store, or a directory: of a KahaDB store, or of mKahaDB, an AMQ
+            store or LevelDB, which one process reads. No broker may be running on it.
         target: the URL of a SQL store, whose tables are made when they are missing, or ``kahadb:DIRECTORY``, which one
             process writes, and Spark has nothing to do.
         watch: shows how far it is.
@@ -93,8 +91,8 @@ def migrate(
     """
     began = time.monotonic()
     watch = watch or Watch(spark, is_quiet=True)
-    if source.startswith(_AMQ) or (is_journal(source) and is_amq_store(Path(source))):
-        origin = f"{_AMQ}{source.removeprefix(_AMQ)}"
+    if is_journal(source) and (scheme := scheme_of(source)) != _KAHADB:
+        origin = f"{scheme}{path_of(source)}"
         return migrate_alone(origin, target, is_dry=is_dry, skips_damage=skips_damage, showing=watch.showing)
     if target.startswith(_KAHADB):
         # A journal has one writer.

@@ -36,7 +36,6 @@ from jdbcstore.transport.seats import Seats
 from jdbcstore.transport.tcp import Socket, set_keep_alive
 from jdbcstore.transport.tls import ServerTls
 from jdbcstore.transport.tls_transport import Handshakes, TlsTransport, peer_name
-from jdbcstore.transport.websocket import Origins, WebSocketTransport
 from jdbcstore.transport.wire import TransportSession, Wire
 
 if TYPE_CHECKING:
@@ -284,7 +283,6 @@ class SocketServer:
         self._watch: PeerWatch | None = None
         self._undecided = Undecided()
         self._seats = Seats(broker.options.connections_max, broker.options.connections_per_address_max)
-        self._origins = Origins(broker.options.websocket_origins)
         self.arrivals = Arrivals(broker.loop)
         #: Nobody is accepted any more.
         self.is_over = False
@@ -359,7 +357,11 @@ class SocketServer:
             timeout_s = self._broker.options.connect_timeout_s
             return lambda: Detection(self._broker.loop, connections, self._seats, self._undecided, timeout_s)
         if protocol is Protocol.WS:
-            return lambda: WebSocketTransport(connections[Protocol.STOMP](), self._origins)
+            # Its library takes a while to import, which a broker without such a listener needs not wait for.
+            from jdbcstore.transport.websocket import Origins, WebSocketTransport
+
+            origins = Origins(self._broker.options.websocket_origins)
+            return lambda: WebSocketTransport(connections[Protocol.STOMP](), origins)
         return connections[protocol]
 
     def _is_room(self) -> bool:

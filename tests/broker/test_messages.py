@@ -171,6 +171,15 @@ def test_a_composite_reaches_every_element(client: Client) -> None:
     assert {m.headers["original-destination"] for m in messages} == {"/queue/A,/queue/B,/topic/C"}
 
 
+@pytest.mark.parametrize("single", ["/queue/A", "/topic/A"])
+@pytest.mark.parametrize("composite", ["{0},{0}", "{0},", ",{0}", "{0} ,, {0}"])
+def test_a_composite_of_one_destination_is_that_destination(client: Client, single: str, composite: str) -> None:
+    client.subscribe(single)
+    client.publish(composite.format(single), "x")
+    message = client.message()
+    assert (message.body, message.headers["destination"]) == (b"x", single)
+
+
 def test_order_is_kept(client: Client) -> None:
     client.subscribe("/queue/A")
     for number in range(500):

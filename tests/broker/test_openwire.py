@@ -67,6 +67,29 @@ def test_a_pull_is_answered_with_a_message_or_with_none(address: Address) -> Non
         assert client.text() == "three"
 
 
+@pytest.mark.parametrize("kind", [Queue, Topic])
+@pytest.mark.parametrize("name", ["A,A", "A,", ",A", "A,,A"])
+def test_a_composite_of_one_destination_is_that_destination(
+    address: Address, kind: type[Queue] | type[Topic], name: str
+) -> None:
+    with OpenWireClient(address) as client:
+        client.subscribe(kind("A"))
+        client.send(kind(name), "x")
+        message = client.dispatch().message
+        assert message is not None
+        assert (message.destination, message.original_destination) == (kind("A"), kind(name))
+
+
+@pytest.mark.parametrize("kind", [Queue, Topic])
+def test_a_composite_of_nothing_is_refused(address: Address, kind: type[Queue] | type[Topic]) -> None:
+    with OpenWireClient(address) as client:
+        for answer in (client.send(kind(", ,"), "x"), client.subscribe(kind(","), number=2)):
+            assert error_of(answer)[1].endswith("nothing stands between its commas")
+        client.subscribe(A)
+        client.send(A, "the connection goes on")
+        assert client.text() == "the connection goes on"
+
+
 def test_a_changed_prefetch_counts_at_once(address: Address) -> None:
     with OpenWireClient(address) as client:
         client.subscribe(A, prefetch=0)

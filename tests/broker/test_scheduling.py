@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +16,7 @@ from jdbcstore.store.contract import JobStore, SupportsScheduling
 from tests.broker.client import Address, Client, Frame
 from tests.broker.conftest import VERSIONS, OpenClient, StartBroker
 from tests.broker.test_receipts import commits_fail, commits_held
+from tests.waiting import wait_until
 
 #: Longer than any test.
 LATER = "3600000"
@@ -438,9 +438,10 @@ def test_what_became_due_while_the_broker_was_away_is_sent_when_it_is_back(
 
     with running(Broker(store(), BrokerOptions(bind="127.0.0.1:0"))) as address, Client(address) as client:
         client.connect()
-        schedule(client, "later", delay=50, persistent="false")
+        schedule(client, "later", delay=2000, persistent="false")  # the broker is gone by then
+        due_s = time.time() + 2
         schedule(client, "much later", delay=LATER)
-    threading.Event().wait(0.1)  # the time that it is late
+    wait_until(lambda: time.time() > due_s)
     adapter = store()
     client = open_client(start_broker(adapter))
     client.subscribe("/queue/A")

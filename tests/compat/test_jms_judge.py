@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +13,17 @@ from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, Topic
 from tests.compat.activemq import ActiveMQ, quick_start
+from tests.compat.virtual_machine import run_program
 
-pytestmark = pytest.mark.timeout(300)
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+pytestmark = pytest.mark.timeout(600)
 
 
 def judged(class_path: str, program: str, url: str) -> dict[str, Any]:
     """What a program has found out about a broker, by the check."""
-    done = subprocess.run(
-        ["java", *quick_start(class_path), "-cp", class_path, program, url],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
-    return {line["name"]: line["result"] for line in map(json.loads, done.stdout.splitlines())}
+    command = ["java", *quick_start(class_path), QUIET, "-cp", class_path]
+    printed = run_program(command, program, [url], timeout_s=250)
+    return {line["name"]: line["result"] for line in map(json.loads, printed.splitlines())}
 
 
 #: What ours answers otherwise, and says so in docs/openwire.md.
@@ -61,22 +57,22 @@ def changed(name: str, result: object) -> object:
     return result
 
 
-def both(class_path: str, program: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a program finds out about a real ActiveMQ, and about ours, at the same time."""
+@pytest.fixture(scope="module")
+def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Where a real ActiveMQ is, and where ours."""
+    folder = tmp_path_factory.mktemp("judged")
     options = BrokerOptions(bind="openwire://127.0.0.1:0", broker_name="activemq", statistics_support=True)
     with (
         ActiveMQ(class_path, folder, "kahadb") as activemq,
         running(Broker(open_store(f"sqlite:///{folder}/store.db"), options, policies=ADVISING)) as (host, port),
-        ThreadPoolExecutor() as pool,
     ):
-        urls = (activemq.url, f"tcp://{host}:{port}")
+        yield activemq.url, f"tcp://{host}:{port}"
+
+
+@pytest.mark.parametrize("program", ["AdvisoryJudge", "JmsJudge", "ClientJudge", "UsageJudge"])
+def test_a_java_program_hears_the_same_of_both(class_path: str, urls: tuple[str, str], program: str) -> None:
+    with ThreadPoolExecutor() as pool:
         real, ours = pool.map(lambda url: judged(class_path, program, url), urls)
-    return real, ours
-
-
-@pytest.mark.parametrize("program", ["JmsJudge", "AdvisoryJudge", "ClientJudge"])
-def test_a_java_program_hears_the_same_of_both(class_path: str, tmp_path: Path, program: str) -> None:
-    real, ours = both(class_path, program, tmp_path)
     assert ours.keys() == real.keys()
     expected = {name: changed(name, result) for name, result in real.items()}
     assert {name: (result, expected[name]) for name, result in ours.items() if result != expected[name]} == {}

@@ -8,6 +8,7 @@ import pytest
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.contract import Commit
 from jdbcstore.store.disk import DiskFile
 from jdbcstore.testing import (
@@ -63,3 +64,37 @@ def test_each_step_over_several_stores_is_on_the_disk_before_the_next_also_when_
     in_both = [(a, False), (b, False), (a, True), (b, True)]
     decided = [(outcome, False), (outcome, True)]
     assert [step for step in steps if step[0] in (a, b, outcome)] == [*in_both, *decided, *in_both, *decided]
+
+
+def test_each_filter_has_options_of_its_own(tmp_path: Path) -> None:
+    """Files are as long as the filter of the store says, and what has a place of its own shares it with nobody."""
+    index = tmp_path / "index"
+    url = (
+        f"mkahadb:{tmp_path / 'm'}?filters=queue://A;journalMaxFileLength=8kb,queue://B"
+        f"&journalMaxFileLength=1mb&preallocationScope=none&indexDirectory={index}"
+    )
+    with open_store(url) as adapter:
+        for name in ("A", "B", "C"):
+            store = adapter.queue_message_store(Queue(name))
+            for number in range(4):
+                store.add_message(text_message(number, "x" * 3000, destination=Queue(name))).result(30)
+    files = {path.name: len(list(path.glob("db-*.log"))) for path in (tmp_path / "m").iterdir() if path.is_dir()}
+    assert files == {"queue#3a#2f#2fA": 2, "queue#3a#2f#2fB": 1, "#210": 1, "txStore": 1}
+    assert sorted(path.name for path in index.iterdir()) == ["#210", "queue#3a#2f#2fA", "queue#3a#2f#2fB"]
+    with open_store(url) as adapter:
+        assert [adapter.queue_message_store(Queue(name)).message_count for name in ("A", "B", "C")] == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("filters", "error"),
+    [
+        ("queue://A;journalMaxFileLenght=8kb", "nearest is 'journalMaxFileLength'"),
+        ("queue://A;journalMaxFileLength=8 apples", "not a size"),
+        ("queue://A;useLock=false", "one for all stores"),
+        ("queue://A;cleanupInterval", "not NAME=VALUE"),
+        ("queue://A,queue://A", "there twice"),
+    ],
+)
+def test_what_a_filter_cannot_have_is_refused(tmp_path: Path, filters: str, error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        open_store(f"mkahadb:{tmp_path / 'm'}?filters={filters}")

@@ -1379,11 +1379,23 @@ def kill_session(session: int, brokers: Brokers) -> None:
 
 
 def test_the_server_ends_a_row_lock_whose_holder_falls_silent(server_brokers: Brokers) -> None:
-    one, other = (server_brokers.new("database", lease_ms=1000) for _ in range(2))
+    one, other = server_brokers.new("database", lease_ms=1000), server_brokers.new("database")
     one.locker().acquire()
     wait_until(lambda: other.locker().acquire() == 2)
     with pytest.raises(LeaseLost):
         one.locker().renew()
+
+
+@pytest.mark.parametrize("database", ["mariadb_url", "mysql_url"])
+def test_a_standby_by_row_lock_may_ask_less_often_than_a_lease_is_long(
+    database: str, request: pytest.FixtureRequest
+) -> None:
+    with opened(request.getfixturevalue(database)) as brokers:
+        brokers.new("database").locker().acquire()
+        standby = brokers.new("database", lease_ms=1000).locker()
+        assert standby.acquire() is None
+        asking = cast(Any, standby)._connection
+        assert asking.exec_driver_sql("SELECT @@SESSION.wait_timeout").scalar_one() >= 60
 
 
 def test_a_java_broker_s_row_lock_is_respected_and_respects_ours(server_brokers: Brokers) -> None:

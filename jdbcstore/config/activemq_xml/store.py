@@ -19,6 +19,7 @@ from jdbcstore.config.activemq_xml.vocabulary.stores import ADAPTERS, LOCKERS, S
 from jdbcstore.config.urls import journal_options
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
 from jdbcstore.store.lease import LockerOptions
 
 __all__ = ["read_store"]
@@ -97,15 +98,15 @@ def _read_kahadb(settings: Settings, options: Options, examined: Examined, *, is
 
 
 def _read_several(settings: Settings, options: Options, examined: Examined, *, is_url_given: bool) -> None:
-    """Several KahaDB: their filters and the options of the first go into the URL."""
+    """Several KahaDB: their filters and options go into the URL. Options without a filter are those of the one that
+    takes what no filter takes, or of the first."""
     bean, query = examined.bean, _in_url(examined.given)
-    filters: list[str] = []
-    of_first: dict[str, str] | None = None
+    of_filters: dict[str, dict[str, str]] = {}
+    of_others: dict[str, str] | None = None
     listed = examined.open.get("filteredPersistenceAdapters")
     for value in listed.values if listed is not None else ():
         one = settings.examine(settings.bean(value), ("filteredKahaDB",))
         names = [f"{kind}://{settings.only_text(one.open[kind])}" for kind in ("queue", "topic") if kind in one.open]
-        filters += names
         each = one.open.get("perDestination")
         if each is not None and boolean(settings.only_text(each)):
             if names:
@@ -113,20 +114,33 @@ def _read_several(settings: Settings, options: Options, examined: Examined, *, i
             query["per_destination"] = "true"
         inner = one.open.get("persistenceAdapter")
         found = {} if inner is None else _in_url(settings.examine(settings.only_bean(inner), ("kahaDB",)).given)
-        if of_first is None:
-            of_first = found
-        elif found != of_first:
-            settings.findings.warning(
-                one.bean.place, f"{one.bean.label}: all stores have the options of the first kahaDB in the list"
-            )
+        of_filters |= dict.fromkeys(names, found)
+        if not names:
+            of_others = found
     if is_url_given:
         return
+    if of_others is None:
+        of_others = next(iter(of_filters.values()), {})
+    filters = [";".join((name, *_differing(found, of_others))) for name, found in of_filters.items()]
     directory = settings.only_text(examined.open["directory"]) if "directory" in examined.open else "mKahaDB"
-    query = {**(of_first or {}), **query, **({"filters": ",".join(filters)} if filters else {})}
+    query = {**of_others, **query, **({"filters": ",".join(filters)} if filters else {})}
     options.url = f"mkahadb:{directory}" + (f"?{urlencode(query)}" if query else "")
     with settings.findings.errors_at(bean.place):
         journal_options(options.url)
     settings.findings.use("store.url", options.url, bean.place, bean.label)
+
+
+def _differing(given: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
+    """What one of several has otherwise than all others, by ActiveMQ's names; what it does not say has its default."""
+    names = {option.field: name for name, option in reversed(list(ACTIVEMQ_OPTIONS.items())) if option.field}
+    found = []
+    for field in dict.fromkeys((*given, *others)):
+        default = getattr(KahaDBOptions(), field)
+        told = str(default).lower() if isinstance(default, bool) else str(default)
+        value = given.get(field, told)
+        if value != others.get(field, told):
+            found.append(f"{names[field]}={value}")
+    return found
 
 
 def _in_url(given: Mapping[str, Given]) -> dict[str, str]:

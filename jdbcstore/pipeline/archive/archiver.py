@@ -14,11 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import open_store, store_url
 from jdbcstore.destination import Queue, parse_destination
-from jdbcstore.errors import LockHeld
+from jdbcstore.errors import ConfigurationError, LockHeld
 from jdbcstore.identifiers import MessageId
 from jdbcstore.pipeline.archive.layout import COLUMNS, DAY, DESTINATION, SCHEMA, laid_out
 from jdbcstore.pipeline.archive.manifest import Manifest, Run
 from jdbcstore.pipeline.archive.selection import Selection
+from jdbcstore.pipeline.directories import has_journal
 from jdbcstore.pipeline.folders import Folder
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.store.completion import Completion
@@ -76,7 +77,8 @@ def archive(
     """Write messages of a store to Parquet that are not in the archive yet.
 
     Args:
-        url: of a SQL store. A broker may be running on it, unless messages are to be removed.
+        url: of a SQL store, or the directory of one in files, which must not be damaged. A broker may be running on a
+            SQL store, unless messages are to be removed.
         output: the archive, a path or URI of a folder; made when it is missing.
         selection: which messages; all by default.
         watch: shows how far it is.
@@ -88,7 +90,12 @@ def archive(
         ConfigurationError, StoreError: the store or the archive cannot be read or written; nothing counts as archived.
         LockHeld: messages are to be removed, and a broker is master of the store.
     """
-    check_url(url)
+    is_directory = has_journal(url)
+    if is_directory and removes:
+        raise ConfigurationError("nothing is removed from a directory: serve it with a broker and purge its queues")
+    if not is_directory:
+        check_url(url)
+    source = url if is_directory else store_url(url).render_as_string(hide_password=True)
     selection, watch = selection or Selection(), watch or Watch(spark, is_quiet=True)
     manifest = Manifest(Folder(spark, output))
     done = Archived(None)
@@ -115,7 +122,7 @@ def archive(
         if done.messages:
             manifest.folder.force(place)
             about = Run(
-                run, f"{started:%Y-%m-%d %H:%M:%S} UTC", store_url(url).render_as_string(hide_password=True),
+                run, f"{started:%Y-%m-%d %H:%M:%S} UTC", source,
                 selection.what, selection.selector, list(selection.destinations), done.messages, done.bytes,
                 {row["topic"]: [row["first"], row["last"]] for row in rows}, files,
             )  # fmt: skip

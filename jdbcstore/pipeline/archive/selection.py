@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from jdbcstore.destination import Destination, parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.pipeline.directories import has_journal, path_of
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.selector import Selector
 from jdbcstore.spark.columns import CORRUPT
@@ -62,6 +63,8 @@ class Selection:
         Raises:
             ConfigurationError, StoreError: the store cannot be read.
         """
+        if has_journal(url):
+            return self._of_journal(spark, path_of(url), list(dict.fromkeys((*columns, "topic"))))
         options = {"url": url, "onCorrupt": "column"}
         if self.selector is not None:
             options["selector"] = self.selector
@@ -80,6 +83,22 @@ class Selection:
             found = found.join(F.broadcast(marks), same & (F.col("offset") <= F.col("floor")), "left_semi")
         if self.selector is not None:
             found = found.where(F.col(CORRUPT).isNull())
+        return found
+
+    def _of_journal(self, spark: SparkSession, path: str, columns: list[str]) -> DataFrame:
+        """Those of a directory. A damaged one is refused: what cannot be read could be missed by nobody."""
+        if self.what == "acknowledged":
+            raise ConfigurationError("a journal keeps no message that everybody has acknowledged: leave out --what")
+        columns += ["expiration"] if self.what == "expired" and "expiration" not in columns else []
+        options = {"columns": ",".join(columns), "onCorrupt": "fail"} | (
+            {} if self.selector is None else {"selector": self.selector}
+        )
+        found = spark.read.format("kahadb").options(**options).load(path)
+        if (chosen := self._chooser()) is not None:
+            topics = spark.read.format("kahadb").options(columns="topic", onCorrupt="fail").load(path).distinct()
+            found = found.where(F.col("topic").isin([row.topic for row in topics.collect() if chosen(row.topic)]))
+        if self.what == "expired":
+            found = found.where(F.col("expiration") < F.current_timestamp())
         return found
 
     def _known(self, url: str) -> tuple[Collection[str] | None, list[tuple[str, int | None, int]]]:

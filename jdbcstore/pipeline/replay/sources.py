@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -14,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from jdbcstore.errors import CodecError, ConfigurationError
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.pipeline.archive.reader import read_archive
+from jdbcstore.pipeline.directories import has_journal, path_of, scheme_of
 from jdbcstore.selector import Selector
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.spark.selectors import selector_filter
-from jdbcstore.store.journal.amq.adapter import is_amq_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,27 +33,27 @@ def messages_of(spark: SparkSession, source: str, selector: str | None, *, live:
 
     Args:
         spark: the session.
-        source: the folder of an archive, a folder of its Parquet files, or the directory of a KahaDB or an AMQ store.
+        source: the folder of an archive, a folder of its Parquet files, or the directory of a store
+            (KahaDB, mKahaDB, AMQ, LevelDB).
         selector: None for all that can be decoded; then the others are left out too.
-        live: of KahaDB: what its broker would still have, instead of all that was ever sent.
+        live: of a directory: what its broker would still have, instead of all that was ever sent.
 
     Raises:
         ConfigurationError: it is none of these.
     """
-    if source.startswith(("kahadb:", "amq:")) or _has_journal(source):
-        path = source.removeprefix("kahadb:").removeprefix("amq:")
+    if has_journal(source):
+        path = path_of(source)
+        if not live and scheme_of(source) == "leveldb:":
+            raise ConfigurationError(
+                f"{source} is a LevelDB store: only what its broker would still have is replayed, add --live"
+            )
         return _live(spark, path, selector) if live else _ever(spark, path, selector)
     if live:
-        raise ConfigurationError(f"--live is about KahaDB directories, and {source} has no journal")
+        raise ConfigurationError(f"--live is about directories of stores, and {source} has no journal")
     found = read_archive(spark, source)
     if selector is not None:
         found = found.where(selector_filter(selector, found.columns))
     return found.where(F.col("_corrupt").isNull()).select(*COLUMNS)
-
-
-def _has_journal(source: str) -> bool:
-    folder = Path(source.removeprefix("file:"))
-    return folder.is_dir() and (any(folder.glob("db-*.log")) or is_amq_store(folder))
 
 
 def _live(spark: SparkSession, path: str, selector: str | None) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The figures of a KahaDB directory: all of them are in its journal."""
+"""The figures of the directory of a store: all of them are in its journal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
+from jdbcstore.pipeline.directories import path_of
 from jdbcstore.pipeline.progress import Watch
 from jdbcstore.pipeline.report.figures import Figures, Row
 from jdbcstore.pipeline.report.messages import COLUMNS, measured
@@ -31,7 +32,7 @@ def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, w
     Raises:
         StoreError: the directory cannot be read.
     """
-    path = path.removeprefix("amq:")
+    path = path_of(path)
     reader = spark.read.format("kahadb")
     columns = ",".join((*COLUMNS, "expiration", "producerId", "xid"))
     # Rows without a message's id are damage of the journal and not messages.
@@ -48,7 +49,9 @@ def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, w
     subscriptions = spark.read.format("kahadb").options(view="subscriptions", onCorrupt="column").load(path)
     figures.tables["subscriptions"] = watch.run("reading subscriptions", lambda: _subscriptions(subscriptions))
     files = spark.read.format("kahadb").options(view="files", onCorrupt="column").load(path)
-    rows = watch.run("reading files", lambda: [row.asDict(recursive=True) for row in files.orderBy("file").collect()])
+    rows = watch.run(
+        "reading files", lambda: [row.asDict(recursive=True) for row in files.orderBy("partition", "file").collect()]
+    )
     figures.tables["files"] = [pin for row in rows for pin in _pins(row)]
     damages = [damage for row in rows for damage in row["damages"]]
     if damages:

@@ -17,6 +17,7 @@ from jdbcstore.spark.kahadb.live import LIVE_TYPE, live_batches
 from jdbcstore.spark.kahadb.messages import TASK_BYTES, read_live, reads_messages, takes_corrupt
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.source import KahaDBDataSource
+from jdbcstore.spark.kahadb.stores import stores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,18 +51,29 @@ def live_messages(spark: SparkSession, *paths: str, **options: object) -> DataFr
     chosen = replace(KahaDBOptions.of({"path": "-"} | given), paths=paths)
     if chosen.view != "messages":
         raise ConfigurationError(f"for view={chosen.view} use spark.read.format('kahadb')")
-    if any(JournalDirectory(path, chosen.archive).is_amq for path in paths):
-        # What its reference store knows is read where Spark plans.
+    stores = [(store, store.directory()) for store in stores_of(chosen)]
+    journals = [(store, one) for store, one in stores if isinstance(one, JournalDirectory) and not one.is_amq]
+    if len(journals) < len(stores):
+        # What their indexes know is read where Spark plans.
         spark.dataSource.register(KahaDBDataSource)
         return spark.read.format("kahadb").options(**given).load(list(paths))
     schema = schema_of(chosen)
     spark.dataSource.register(KahaDBDataSource)
-    found = [_live(spark, chosen, partition, path, schema) for partition, path in enumerate(paths)]
+    found = [
+        _live(spark, replace(chosen, tx_store=store.tx_store), store.partition, store.uri, one, schema)
+        for store, one in journals
+    ]
     return reduce(lambda one, other: one.unionAll(other), found)
 
 
-def _live(spark: SparkSession, options: KahaDBOptions, partition: int, path: str, schema: StructType) -> DataFrame:
-    directory = JournalDirectory(path, options.archive)
+def _live(
+    spark: SparkSession,
+    options: KahaDBOptions,
+    partition: int,
+    path: str,
+    directory: JournalDirectory,
+    schema: StructType,
+) -> DataFrame:
     records = spark.read.format("kahadb").option("view", "records").option("columns", ",".join(OPERATIONS))
     records = records.option("splitBytes", options.split_bytes)
     if options.archive is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, Protocol, cast
 
 import pyarrow as pa
 from pyarrow import fs
@@ -22,16 +22,31 @@ from jdbcstore.store.journal.amq.journal import AMQLocation, rolled_back
 from jdbcstore.store.journal.amq.journal import JournalFile as AMQJournalFile
 from jdbcstore.store.journal.amq.journal import file_number as amq_file_number
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in
 from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, file_number
+from jdbcstore.store.journal.mkahadb.filters import NO_STORES, TX_STORE
 from jdbcstore.store.journal.records import CHUNK_BYTES, AnyJournal, Location, Record
 from jdbcstore.store.journal.replay import Replay
 
-__all__ = ["JournalDirectory", "RemoteFile"]
+__all__ = ["JournalDirectory", "MessageFile", "RemoteFile", "local_path", "stores_within"]
 
 #: Names that Hadoop has for what others call so.
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+#: Read at once where messages stand; neighbours need one read then.
+_MESSAGES_CHUNK_BYTES: Final = 1 << 20
+
+
+class MessageFile(Protocol):
+    """An open file whose messages are read."""
+
+    @property
+    def number(self) -> int:
+        """Of the file."""
+
+    def read(self, location: Location) -> Command:
+        """A record of it. Raises `JournalDamaged`, `StoreError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,10 @@ class RemoteFile:
         if self.is_amq:
             return AMQJournalFile(source, self.number, chunk_bytes=chunk_bytes)
         return JournalFile(source, self.number, start=start, stop=stop, chunk_bytes=chunk_bytes)
+
+    def messages(self, source: BinaryIO) -> MessageFile:
+        """The open file, to read messages at their places."""
+        return self.read(source, chunk_bytes=_MESSAGES_CHUNK_BYTES)
 
     def starts(self, source: BinaryIO, split_bytes: int) -> list[int]:
         """Where it may be cut; an AMQ store's is not."""
@@ -135,13 +154,44 @@ class JournalDirectory(AnyJournal):
             yield source
 
 
-def _local_store(uri: str) -> StoreJournal | None:
+def local_path(uri: str) -> Path | None:
+    """Where a directory is on this machine; None if it is elsewhere. Raises `ConfigurationError`, `StoreError`."""
     system, path = _resolved(uri)
-    folder = Path(path)
-    directory = folder if (folder / JOURNAL).is_dir() else folder.parent
-    if not isinstance(system, fs.LocalFileSystem) or not is_amq_store(directory):
+    return Path(path) if isinstance(system, fs.LocalFileSystem) else None
+
+
+def stores_within(uri: str) -> tuple[list[str], str | None]:
+    """The KahaDB stores in a directory that has no journal itself (mKahaDB), in the order of their names, and the
+    outcomes of transactions over several of them (``txStore``).
+
+    Raises:
+        ConfigurationError: there is no such file system.
+        StoreError: it cannot be listed.
+    """
+    system, path = _resolved(uri)
+    with reading(path):
+        found = system.get_file_info(fs.FileSelector(path))
+        if any(file_number(file.base_name) is not None for file in found):
+            return [], None
+        folders = {file.base_name: file.path for file in found if file.type == fs.FileType.Directory}
+        stores = [
+            name
+            for name, folder in folders.items()
+            if name not in NO_STORES
+            and any(file_number(file.base_name) is not None for file in system.get_file_info(fs.FileSelector(folder)))
+        ]
+    if TX_STORE not in folders and not any("#" in name for name in stores):
+        return [], None
+    folder = uri.rstrip("/")
+    return [f"{folder}/{name}" for name in sorted(stores)], f"{folder}/{TX_STORE}" if TX_STORE in folders else None
+
+
+def _local_store(uri: str) -> StoreJournal | None:
+    folder = local_path(uri)
+    if folder is None:
         return None
-    return StoreJournal(directory)
+    directory = folder if (folder / JOURNAL).is_dir() else folder.parent
+    return StoreJournal(directory) if is_amq_store(directory) else None
 
 
 def _is_absolute(path: str) -> bool:

@@ -17,9 +17,11 @@ from jdbcstore.errors import JournalDamaged
 from jdbcstore.spark.columns import CORRUPT
 from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory
+from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory
 from jdbcstore.spark.kahadb.operations import records_of
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
+from jdbcstore.spark.kahadb.stores import Directory
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.journal.kahadb.journal import Damage
 from jdbcstore.store.journal.replay import Replay
@@ -50,13 +52,15 @@ LIVE_TYPE: Final = (
 _BATCH_ROWS: Final = 20_000
 
 
-def replayed(directory: JournalDirectory, tx_store: str | None) -> State:
+def replayed(directory: Directory, tx_store: str | None) -> State:
     """The state of a directory; its files are read here, one after the other.
 
     Raises:
         StoreError: a file cannot be read.
     """
     with no_cycles():
+        if isinstance(directory, LevelDBDirectory):
+            return directory.state()
         progress = Replay(directory.files)
         progress.apply(directory.records())
         if tx_store is not None:

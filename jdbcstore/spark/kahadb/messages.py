@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -21,21 +21,16 @@ from jdbcstore.spark.columns import schema_of as activemq_schema_of
 from jdbcstore.spark.decoder import Decoder
 from jdbcstore.spark.kahadb.columns import SUBSCRIBERS, check_schema
 from jdbcstore.spark.kahadb.cycles import no_cycles
-from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
+from jdbcstore.spark.kahadb.files import MessageFile, RemoteFile
 from jdbcstore.spark.kahadb.live import LIVE, live_table, replayed
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spark.kahadb.stores import stores_of
 from jdbcstore.spark.one_line import one_line
-from jdbcstore.store.journal.amq.journal import JournalFile as AMQJournalFile
 from jdbcstore.store.journal.commands import AddMessage, UpdateMessage
-from jdbcstore.store.journal.kahadb.journal import JournalFile, Location
-
-if TYPE_CHECKING:
-    pass
+from jdbcstore.store.journal.records import Location
 
 __all__ = ["TASK_BYTES", "MessagesReader", "read_live", "reads_messages", "takes_corrupt"]
 
-#: Read at once where messages stand; neighbours need one read then.
-_CHUNK_BYTES: Final = 1 << 20
 _ROWS_MAX: Final = 10_000
 #: Of messages; what a task reads at least, if there is so much.
 TASK_BYTES: Final = 32 << 20
@@ -76,16 +71,16 @@ class MessagesReader(DataSourceReader):
         options = self._options
         is_taken = takes_corrupt(options, self._schema)
         parts: list[InputPartition] = []
-        for partition, path in enumerate(options.paths):
-            directory = JournalDirectory(path, options.archive)
-            table = live_table(replayed(directory, options.tx_store), options, takes_corrupt=is_taken)
+        for store in stores_of(options):
+            directory = store.directory()
+            table = live_table(replayed(directory, store.tx_store), options, takes_corrupt=is_taken)
             for batch in _cut(table, min(options.split_bytes, TASK_BYTES)):
                 with pa.BufferOutputStream() as sink:
                     with pa.ipc.new_stream(sink, LIVE) as writer:
                         writer.write_batch(batch)
                     numbers = set(batch.column("FILE").to_pylist()) & set(directory.files)
                     files = {number: directory.files[number] for number in numbers}
-                    parts.append(LivePart(files, partition, sink.getvalue().to_pybytes()))
+                    parts.append(LivePart(files, store.partition, sink.getvalue().to_pybytes()))
         return parts
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -129,7 +124,7 @@ def read_live(
     """
     reading = _Reading(options, schema, partition)
     with one_line(), no_cycles(), ExitStack() as opened:
-        file: JournalFile | AMQJournalFile | None = None
+        file: MessageFile | None = None
         for batch in live:
             rows = _RawRows(reading.needs)
             for row in batch.to_pylist():
@@ -142,7 +137,7 @@ def read_live(
                     if file is None or file.number != number:
                         opened.close()
                         source = opened.enter_context(files[number].opened())
-                        file = files[number].read(source, chunk_bytes=_CHUNK_BYTES)
+                        file = files[number].messages(source)
                     message = _message(file, files[number].location(row["RECORD"], row["BYTES"]))
                 rows.append(row, message)
                 if len(rows) >= _ROWS_MAX or rows.bytes >= options.batch_bytes:
@@ -152,7 +147,7 @@ def read_live(
                 yield reading.batch(rows)
 
 
-def _message(file: JournalFile | AMQJournalFile, location: Location) -> bytes:
+def _message(file: MessageFile, location: Location) -> bytes:
     command = file.read(location)
     add = command.message if isinstance(command, UpdateMessage) else command
     if not isinstance(add, AddMessage) or add.message is None:

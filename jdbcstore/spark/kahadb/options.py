@@ -34,6 +34,7 @@ _NAMES: Final = (
     "batchBytes",
     "directoryArchive",
     "txStore",
+    "logDirectory",
 )
 #: Options that say nothing but about some views.
 _ONLY: Final[Mapping[str, tuple[View, ...]]] = {
@@ -45,6 +46,7 @@ _ONLY: Final[Mapping[str, tuple[View, ...]]] = {
     "includePrepared": ("messages",),
     "payload": ("messages", "records"),
     "txStore": ("messages", "subscriptions", "files"),
+    "logDirectory": ("messages", "subscriptions", "files"),
 }
 
 _SPLIT_BYTES: Final = 128 << 20
@@ -69,7 +71,8 @@ class KahaDBOptions:
         split_bytes: larger files are read in parts of about this size.
         batch_bytes: how large Arrow batches get.
         archive: the broker's ``directoryArchive``, also relative to the directory: its files belong to the journal.
-        tx_store: of one store of several (mKahaDB) the directory ``txStore``.
+        tx_store: of one store of several (mKahaDB) the directory ``txStore``; of all of them it is found.
+        log_directory: of a LevelDB store, where its log is, if that is elsewhere.
     """
 
     paths: tuple[str, ...]
@@ -86,6 +89,7 @@ class KahaDBOptions:
     batch_bytes: int = BATCH_BYTES
     archive: str | None = None
     tx_store: str | None = None
+    log_directory: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> KahaDBOptions:
@@ -109,6 +113,7 @@ class KahaDBOptions:
             split_bytes=options.number("splitBytes", _SPLIT_BYTES, 1, _SPLIT_BYTES_MAX) or _SPLIT_BYTES,
             archive=options.text("directoryArchive"),
             tx_store=options.text("txStore"),
+            log_directory=options.text("logDirectory"),
             **options.chosen(),
         )
 

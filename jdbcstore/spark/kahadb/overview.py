@@ -21,9 +21,11 @@ from jdbcstore.identifiers import TransactionId
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
 from jdbcstore.spark.kahadb.columns import check_schema
 from jdbcstore.spark.kahadb.files import JournalDirectory
+from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory
 from jdbcstore.spark.kahadb.live import replayed, unlisted
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.records import without_the_torn_end
+from jdbcstore.spark.kahadb.stores import Directory, ReadStore, stores_of
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.journal.commands import (
     AckMessageFileMap,
@@ -72,11 +74,8 @@ class OverviewReader(DataSourceReader):
         options, schema = self._options, arrow_schema(self._schema)
         make = _subscriptions if options.view == "subscriptions" else _files
         parts: list[InputPartition] = []
-        for partition, path in enumerate(options.paths):
-            rows = [
-                {name: row.get(name) for name in schema.names}
-                for row in make(JournalDirectory(path, options.archive), partition, options)
-            ]
+        for store in stores_of(options):
+            rows = [{name: row.get(name) for name in schema.names} for row in make(store, options)]
             with pa.BufferOutputStream() as sink:
                 with pa.ipc.new_stream(sink, schema) as writer:
                     writer.write_batch(pa.RecordBatch.from_pylist(rows, schema))
@@ -97,8 +96,9 @@ def _refuse_damage(state: State, options: KahaDBOptions) -> None:
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-def _subscriptions(directory: JournalDirectory, partition: int, options: KahaDBOptions) -> Iterator[dict[str, Any]]:
-    state = replayed(directory, options.tx_store)
+def _subscriptions(store: ReadStore, options: KahaDBOptions) -> Iterator[dict[str, Any]]:
+    partition = store.partition
+    state = replayed(store.directory(), store.tx_store)
     _refuse_damage(state, options)
     chooses = options.chooses()
     for destination, stored in state.destinations.items():
@@ -175,11 +175,31 @@ class _Scan:
             yield record
 
 
-def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) -> Iterator[dict[str, Any]]:
+def _files(store: ReadStore, options: KahaDBOptions) -> Iterator[dict[str, Any]]:
+    directory = store.directory()
+    if isinstance(directory, LevelDBDirectory):
+        state = directory.state()
+        _refuse_damage(state, options)
+        rows = directory.file_rows(state)
+    else:
+        rows = _journal_files(directory, store.tx_store, options)
+    for row in rows:
+        pins = [_pin(directory, destination, messages) for destination, messages in row["live"].items()]
+        yield row | {
+            "partition": store.partition,
+            "liveMessages": sum(pin["messages"] for pin in pins),
+            "liveBytes": sum(pin["bytes"] for pin in pins),
+            "destinations": pins,
+        }
+
+
+def _journal_files(
+    directory: JournalDirectory, tx_store: str | None, options: KahaDBOptions
+) -> Iterator[dict[str, Any]]:
     scan, progress = _Scan(), Replay(directory.files)
     progress.apply(scan.over(directory.records()))
-    if options.tx_store is not None:
-        progress.decide(JournalDirectory(options.tx_store))
+    if tx_store is not None:
+        progress.decide(JournalDirectory(tx_store))
     directory.correct(progress)
     state = progress.finish()
     last = max(directory.files, default=0)
@@ -208,17 +228,13 @@ def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) 
             spans[file].append(str(transaction))
     removable = _removable(directory, state, scan, {*live, *spans}, subscriptions, idle)
     for number, remote in directory.files.items():
-        pins = [_pin(directory, destination, messages) for destination, messages in live[number].items()]
         yield {
-            "partition": partition,
             "file": number,
             "path": remote.path,
             "bytes": remote.size,
             "usedBytes": scan.used[number],
             "records": list(scan.counts[number].items()),
-            "liveMessages": sum(pin["messages"] for pin in pins),
-            "liveBytes": sum(pin["bytes"] for pin in pins),
-            "destinations": pins,
+            "live": live[number],
             "acknowledges": sorted(set(state.ack_files.get(number, ())) & set(directory.files) - {number}),
             "subscriptions": subscriptions[number],
             "transactions": spans[number],
@@ -227,7 +243,7 @@ def _files(directory: JournalDirectory, partition: int, options: KahaDBOptions) 
         }
 
 
-def _pin(directory: JournalDirectory, destination: Destination, messages: list[StoredMessage]) -> dict[str, Any]:
+def _pin(directory: Directory, destination: Destination, messages: list[StoredMessage]) -> dict[str, Any]:
     first = min(messages, key=lambda message: message.order)
     try:
         timestamp = directory.message(first.location).timestamp

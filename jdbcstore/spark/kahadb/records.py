@@ -26,6 +26,7 @@ from jdbcstore.spark.kahadb.columns import check_schema
 from jdbcstore.spark.kahadb.cycles import no_cycles
 from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
 from jdbcstore.spark.kahadb.options import KahaDBOptions
+from jdbcstore.spark.kahadb.stores import stores_of
 from jdbcstore.spark.one_line import one_line
 from jdbcstore.store.journal.commands import (
     AddMessage,
@@ -139,11 +140,7 @@ class RecordsReader(DataSourceReader):
     @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        parts = [
-            part
-            for path in options.paths
-            for part in parts_of(JournalDirectory(path, options.archive), options.split_bytes)
-        ]
+        parts = [part for store in stores_of(options) for part in parts_of(store.journal(), options.split_bytes)]
         return list(tasks_of(parts, min(options.split_bytes, TASK_BYTES)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

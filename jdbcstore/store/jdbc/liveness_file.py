@@ -124,6 +124,7 @@ def _is_left_behind(file: Path) -> bool:
     return True
 
 
+@cache  # once in a process: a look at each file of many takes longer than to become master
 def _tidy_up(folder: Path) -> None:
     """Remove what others left that were killed and that nobody asked about since: standbys, say."""
     for file in folder.iterdir():

@@ -483,7 +483,7 @@ class DatabaseLocker(_SqlLocker):
 
     def _connected(self, connection: Connection) -> None:
         self._dialect.require_row_lock(connection)
-        self._dialect.holding(connection, self.options.lease_ms)
+        self._dialect.holding(connection, max(2 * self.options.lease_ms, _SILENT_LEAST_MS))  # it holds nothing yet
 
     def _take(self) -> int | None:
         with self._asking() as connection:
@@ -499,6 +499,7 @@ class DatabaseLocker(_SqlLocker):
             if connection.execute(text(self._statements.lease_holder)).first() is not None:  # one with a lease locker
                 connection.exec_driver_sql("ROLLBACK")
                 return None
+            self._dialect.holding(connection, self.options.lease_ms)
             # The holder counts the term, on another line: here it would be seen only when the lock is gone.
             with self._asking_beside() as other:
                 other.execute(text(self._statements.term_next), {"holder": self.holder})

@@ -65,7 +65,6 @@ public final class ClientJudge extends Judge {
         judge.ending();
         judge.distributed();
         judge.crowds();
-        System.exit(0);
     }
 
     /** What is received without a wait for more than one answer of the broker. */

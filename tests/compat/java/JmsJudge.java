@@ -52,7 +52,6 @@ public final class JmsJudge extends Judge {
         judge.temporaries();
         judge.connections();
         judge.destinations();
-        System.exit(0);
     }
 
     // -- messages -------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jdbcstore.config.activemq_xml.vocabulary.stores import STORE_KINDS
 from jdbcstore.config.urls import journal_options
+from jdbcstore.destination import Queue, Topic
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.kahadb.options import ACTIVEMQ_OPTIONS, KahaDBOptions
@@ -313,16 +315,20 @@ def test_several_kahadb_are_their_url(tmp_path: Path) -> None:
 <filteredKahaDB queue="A.&gt;"><persistenceAdapter><kahaDB journalMaxFileLength="16mb"/></persistenceAdapter>
 </filteredKahaDB>
 <filteredKahaDB topic="T"><persistenceAdapter><kahaDB/></persistenceAdapter></filteredKahaDB>
-<filteredKahaDB perDestination="true"><persistenceAdapter><kahaDB journalMaxFileLength="16mb"/></persistenceAdapter>
+<filteredKahaDB perDestination="true"><persistenceAdapter>
+<kahaDB checkForCorruptJournalFiles="true" journalMaxFileLength="16mb"/></persistenceAdapter>
 </filteredKahaDB></filteredPersistenceAdapters></mKahaDB>"""
     xml = read(tmp_path, document(store=f"<persistenceAdapter>{several}</persistenceAdapter>", beans=""))
     assert errors(xml) == []
     directory, options = journal_options(xml.configuration.url)
     assert directory == Path("d")
-    assert options == MKahaDBOptions(
-        filters="queue://A.>,topic://T", per_destination=True, journal_max_file_length_bytes=16 << 20
-    )
-    assert len(warnings(xml)) == 1
+    assert isinstance(options, MKahaDBOptions)
+    assert options.per_destination
+    defaults = KahaDBOptions(use_lock=False)
+    shorter = replace(defaults, journal_max_file_length_bytes=16 << 20)
+    assert options.of_others() == replace(shorter, check_for_corrupt_journal_files=True)
+    assert options.of_filters() == {Queue("A.>"): shorter, Topic("T"): defaults}
+    assert warnings(xml) == []
 
 
 # -- other stores ----------------------------------------------------------------------------------------------------

@@ -350,7 +350,7 @@ _FILTERED: Final = {
     "queue": used("`filters` of the URL"),
     "topic": used("`filters` of the URL"),
     "perDestination": used("`per_destination` of the URL, of the one without queue and topic", "false"),
-    "persistenceAdapter": used("a kahaDB. **Differs**: all stores have the options of the first"),
+    "persistenceAdapter": used("a kahaDB; what it has otherwise than the others stands in `filters`"),
     "tempQueue": ignored("temporary destinations are not stored"),
     "tempTopic": ignored("temporary destinations are not stored"),
     "destination": ignored("write queue or topic"),

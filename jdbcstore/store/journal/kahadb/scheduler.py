@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.store.journal.commands import (
@@ -15,8 +18,10 @@ from jdbcstore.store.journal.commands import (
 )
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 
-__all__ = ["ScheduledJob", "replay_scheduler"]
+__all__ = ["DIRECTORY", "ScheduledJob", "refuse_scheduled", "replay_scheduler"]
 
+#: Of the journal, in that of the messages.
+DIRECTORY: Final = "scheduler"
 #: A time in `RemoveScheduledJob` that stands for all times.
 _WHENEVER = -1
 
@@ -113,3 +118,26 @@ def _remove(jobs: list[ScheduledJob], command: RemoveScheduledJob) -> None:
 
 def _find(jobs: list[ScheduledJob], job_id: str | None, time: int) -> ScheduledJob | None:
     return next((job for job in jobs if job.job_id == job_id and time in (_WHENEVER, job.next_execution_time)), None)
+
+
+def refuse_scheduled(directory: Path, scheme: str) -> None:
+    """Make sure that no scheduled messages lie in the directory of a store that keeps none: nobody would send them.
+
+    Args:
+        directory: of the store; need not be there.
+        scheme: of its URL.
+
+    Raises:
+        ConfigurationError: there are some; the text says what to do.
+        StoreError: they cannot be read.
+    """
+    place = directory / DIRECTORY
+    if not place.is_dir():
+        return
+    waiting = sum(len(jobs) for jobs in replay_scheduler(Journal(place)).values())
+    if waiting:
+        raise ConfigurationError(
+            f"{place} holds scheduled messages ({waiting}), and a broker on {scheme}: does not send such: migrate"
+            f" everything to a KahaDB directory or a database (jdbcstore migrate {scheme}:{directory} URL), or move"
+            f" {DIRECTORY!r} elsewhere and serve the rest"
+        )

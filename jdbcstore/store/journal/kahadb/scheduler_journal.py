@@ -31,15 +31,13 @@ from jdbcstore.store.journal.kahadb.appender import KAHADB, Appender
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import Journal, KahaDBLocation, Location, Record, file_name
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.scheduler import replay_scheduler
+from jdbcstore.store.journal.kahadb.scheduler import DIRECTORY, replay_scheduler
 from jdbcstore.store.journal.record_reader import RecordReader
 
-__all__ = ["DIRECTORY", "SchedulerJournal"]
+__all__ = ["SchedulerJournal"]
 
 log = logging.getLogger(__name__)
 
-#: Of the journal, in that of the messages.
-DIRECTORY: Final = "scheduler"
 _NOT_BY_ITSELF_MS: Final = (1 << 31) - 1
 
 

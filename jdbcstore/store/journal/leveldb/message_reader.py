@@ -16,7 +16,7 @@ from jdbcstore.store.journal.file_reader import FileReader, runs
 from jdbcstore.store.journal.leveldb.log import file_name
 from jdbcstore.store.journal.leveldb.records import DATA, HEADER, HEADER_BYTES, message_bytes
 
-__all__ = ["MessageReader"]
+__all__ = ["MessageReader", "data_record"]
 
 
 class MessageReader:
@@ -72,7 +72,7 @@ class MessageReader:
                 data = self._files.read(base, location - base, HEADER_BYTES + max(0, length))
         except JournalDamaged as error:
             raise CodecError(str(error)) from error
-        return _checked(data, 0, location, length)
+        return data_record(data, 0, location, length)
 
     def message(self, location: int, length: int, sequence: int) -> Message:
         """A message. Its sequence is what is given; what the bytes say does not count. Raises as `data`."""
@@ -100,14 +100,23 @@ class MessageReader:
             for (_, offset, _), (location, length, sequence) in run:
                 try:
                     if length and data:
-                        yield _message(_checked(data, offset - first[1], location, length), sequence)
+                        yield _message(data_record(data, offset - first[1], location, length), sequence)
                     else:
                         yield self.message(location, length, sequence)
                 except CodecError as error:
                     yield error
 
 
-def _checked(data: bytes, o: int, location: int, length: int) -> bytes:
+def data_record(data: bytes, o: int, location: int, length: int) -> bytes:
+    """The data of a data record.
+
+    Args:
+        data: with the record in it, at `o`.
+        location, length: of the record, and of its data, as the log tells them elsewhere.
+
+    Raises:
+        CodecError: there is no such record, or it is damaged.
+    """
     end: Final = o + HEADER_BYTES + length
     if len(data) < end:
         raise CodecError(f"position {location:#x}: the log ends there")

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -45,6 +45,7 @@ from jdbcstore.store.contract import (
 from jdbcstore.store.disk import bytes_in, make_directory
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
+from jdbcstore.store.journal.kahadb.scheduler import refuse_scheduled
 from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.messages import JournalMessageStore
 from jdbcstore.store.journal.mkahadb.filters import (
@@ -53,7 +54,6 @@ from jdbcstore.store.journal.mkahadb.filters import (
     chosen,
     directory_name,
     filter_of,
-    filters_of,
     stores_of,
 )
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
@@ -125,9 +125,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self.shared_locker: Final = (
             SharedFileLocker(directory, self.options.lock) if self.options.use_lock else NoLocker(self.options.lock)
         )
-        names = [one.name for one in fields(KahaDBOptions)]
-        self._of_child = KahaDBOptions(**{name: getattr(self.options, name) for name in names} | {"use_lock": False})
-        self._filters: Final = filters_of(self.options.filters)
+        self._filters: Final = self.options.of_filters()
         self._children: dict[str, Child] = {}
         self._where: dict[Destination, Child] = {}
         self._numbering = threading.Lock()
@@ -150,6 +148,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._worker is not None:
             raise StoreError("the store is started already")
+        refuse_scheduled(self.directory, "mkahadb")
         make_directory(self.directory)
         locker = self.shared_locker
         if isinstance(locker, SharedFileLocker) and locker.lease is None:
@@ -172,11 +171,24 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             self._child(next((one for one in EVERYTHING if one in self._children), EVERYTHING[0]))
         self._outcomes.read()
         is_done = self._decide()
-        self._outcomes.open(self._of_child, is_done=is_done)
+        self._outcomes.open(self.options.of_others(), is_done=is_done)
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
     def _new_child(self, name: str) -> Child:
-        return Child(self, self.directory / name, self._of_child)
+        return Child(self, self.directory / name, self._options_of(name))
+
+    def _options_of(self, name: str) -> KahaDBOptions:
+        """How the store in a directory is kept: as its filter says, its own places within those of all."""
+        found = self.options.of_others()
+        for pattern, options in self._filters.items():
+            if name == directory_name(pattern.qualified_name) or filter_of(name) == pattern:
+                found = options
+        index, archive = found.index_directory, found.directory_archive
+        return replace(
+            found,
+            index_directory=index and str(Path(index, name)),
+            directory_archive=archive and str(Path(archive, name)),
+        )
 
     def _child(self, name: str) -> Child:
         """The store of a directory, opened."""

@@ -47,7 +47,7 @@ class MKahaDBView(MKahaDBPersistenceAdapter):
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
     def _new_child(self, name: str) -> Child:
-        return _ChildView(self, self.directory / name, self._of_child)
+        return _ChildView(self, self.directory / name, self.options.of_others())
 
     def child_of(self, destination: Destination) -> Child:
         """The store of a destination, or any that does not know it."""

@@ -15,7 +15,7 @@ from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.file_errors import reading
 
-__all__ = ["EVERYTHING", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of", "stores_of"]
+__all__ = ["EVERYTHING", "NO_STORES", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of", "stores_of"]
 
 #: ActiveMQ's names of the store for everything: since 5.9 or so, and before.
 EVERYTHING: Final = ("#210", "#20")
@@ -51,13 +51,25 @@ def filter_of(name: str) -> Destination | None:
         return None
 
 
-def filters_of(text: str) -> list[Destination]:
-    """Filters as an option tells them.
+def filters_of(text: str) -> dict[Destination, dict[str, str]]:
+    """Filters as an option tells them: ``queue://A.>;name=value,topic://T``; and the options that each has of its own.
 
     Raises:
-        ConfigurationError: one is none.
+        ConfigurationError: one is none, or is there twice.
     """
-    return [parse_destination(name.strip()) for name in text.split(",") if name.strip()]
+    found: dict[Destination, dict[str, str]] = {}
+    for one in filter(None, map(str.strip, text.split(","))):
+        name, *options = map(str.strip, one.split(";"))
+        pattern = parse_destination(name)
+        if pattern in found:
+            raise ConfigurationError(f"the filter {pattern} is there twice")
+        found[pattern] = {}
+        for option in options:
+            key, equals, value = option.partition("=")
+            if not equals or key in found[pattern]:
+                raise ConfigurationError(f"the filter {pattern}: {option!r} is not NAME=VALUE, or there twice")
+            found[pattern][key] = value
+    return found
 
 
 def chosen(destination: Destination, filters: Iterable[Destination]) -> Destination | None:

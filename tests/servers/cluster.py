@@ -47,7 +47,7 @@ class ServerCluster(Generic[Member]):
         self.network = network
         if network is not None:
             for number, member in enumerate(self.members):
-                member.address, member.inside = network.addresses[number], network.inside(number)
+                member.address, member.inside = network.addresses[number], network.inside(number, member.user_id())
 
     def __enter__(self) -> Self:
         try:

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from tests.servers.postgresql import NOBODY
 from tests.servers.server import ServerMissing
 
 __all__ = ["Network"]
@@ -64,10 +63,14 @@ class Network:
     ) -> None:
         self._stack.close()
 
-    def inside(self, number: int) -> list[str]:
-        """What begins a command that is to run on a host, as nobody."""
-        user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--pdeathsig=KILL"]
-        return ["ip", "netns", "exec", self._name(number), "setpriv", *user, "--"]
+    def inside(self, number: int, user_id: int | None = None) -> list[str]:
+        """What begins a command that is to run on a host, as this user, or as root."""
+        there = ["ip", "netns", "exec", self._name(number)]
+        if user_id is None:
+            return there
+        # Who changes the user loses the signal by which it dies with its parent.
+        user = [f"--reuid={user_id}", f"--regid={user_id}", "--clear-groups"]
+        return [*there, "setpriv", *user, "--pdeathsig=KILL", "--"]
 
     def cut(self, sender: int, receiver: int) -> None:
         """Lose what a host sends to another one, until `heal`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import Final
 
 import pytest
@@ -11,8 +12,6 @@ import pytest
 from tests.servers.network import Network
 from tests.servers.server import ServerMissing
 
-#: For nobody, who may not read our own interpreter.
-_PYTHON: Final = "/usr/bin/python3"
 _HEAR: Final = """
 import select, socket
 line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -25,12 +24,12 @@ _TELL: Final = 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).
 
 def hears(network: Network, receiver: int, sender: int, patience_s: float = 10.0) -> bool:
     """Whether a datagram of one host reaches another one."""
-    listen = [*network.inside(receiver), _PYTHON, "-c", _HEAR.format(patience_s=patience_s)]
+    listen = [*network.inside(receiver), sys.executable, "-c", _HEAR.format(patience_s=patience_s)]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout is not None
         assert listener.stdout.readline() == "ready\n"
         tell = _TELL.format(address=network.addresses[receiver])
-        subprocess.run([*network.inside(sender), _PYTHON, "-c", tell], check=True, timeout=30)
+        subprocess.run([*network.inside(sender), sys.executable, "-c", tell], check=True, timeout=30)
         return listener.stdout.readline() == "True\n"
 
 

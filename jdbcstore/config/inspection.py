@@ -25,12 +25,16 @@ from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 __all__ = ["check_url", "is_journal", "looking_into"]
 
 
-def check_url(url: str) -> None:
+def check_url(url: str, writer: str = "") -> None:
     """Refuse what cannot be looked into.
+
+    Args:
+        url: of the store.
+        writer: who will write to it, as a message says it; empty if nobody does.
 
     Raises:
         ConfigurationError: the URL is wrong, names a store in memory, or a SQLite file or a directory that is not
-            there.
+            there, or a standby for who writes.
     """
     if is_journal_url(url):
         directory, options = journal_options(url)
@@ -52,6 +56,8 @@ def check_url(url: str) -> None:
         raise ConfigurationError(
             f"there is no file {file}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
+    if writer:
+        store_location(url).options.require_primary(writer)
 
 
 def is_journal(source: str) -> bool:

@@ -149,7 +149,7 @@ def archive(
     from jdbcstore.pipeline.directories import has_journal
 
     if not has_journal(url):
-        check_url(url)
+        check_url(url, "who removes messages" if remove else "")
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.archive import archive as run
         from jdbcstore.pipeline.archive.selection import DEAD_LETTER_QUEUES, Selection
@@ -304,7 +304,7 @@ def replay(
     """
     from jdbcstore.config.inspection import check_url
 
-    check_url(url)
+    check_url(url, "" if dry_run else "a replay")
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.replay import Replay
         from jdbcstore.pipeline.replay import replay as run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,9 +29,11 @@ from tests.failover import witness
 from tests.failover.history import Event, History, Left, What
 from tests.failover.observed import waited_s
 from tests.failover.users import Users
+from tests.servers.cluster import MEMBERS
 from tests.servers.coordinator import Etcd, ZooKeeper
 from tests.servers.galera import GaleraCluster
 from tests.servers.group_replication import GroupCluster
+from tests.servers.network import Network
 from tests.servers.patroni import PatroniCluster, PatroniSettings
 from tests.servers.proxy import Proxy
 from tests.servers.server import DatabaseServer, ServerMissing
@@ -51,10 +53,17 @@ DATABASES = {
     "patroni-async": "patroni",
     "galera": "galera",
     "group": "group",
+    "galera-network": "galera",
+    "group-network": "group",
     "patroni-zookeeper": "patroni",
 }
-#: Clusters whose members certify commits.
-_MEMBERS: dict[str, type[GaleraCluster] | type[GroupCluster]] = {"galera": GaleraCluster, "group": GroupCluster}
+#: Clusters whose members certify commits; on a network of their own their lines to each other can be cut.
+_MEMBERS: dict[str, type[GaleraCluster] | type[GroupCluster]] = {
+    "galera": GaleraCluster,
+    "galera-network": GaleraCluster,
+    "group": GroupCluster,
+    "group-network": GroupCluster,
+}
 #: Clusters by that name: what they agree upon, and what brokers are told to require of them.
 _PATRONI = {
     "patroni": (PatroniSettings(), "quorum", Etcd),
@@ -270,7 +279,7 @@ class Cluster:
         }
         if self._is_journal:
             self._options = {"lockAcquireSleepInterval": "200", **_JOURNAL}
-        if database in ("mysql", "group"):
+        if DATABASES[database] in ("mysql", "group"):
             self._options["ssl_disabled"] = "true"  # a proxy looks for bytes to cut a connection at
         # A cluster of databases may be without a primary for longer than a broker waits that has just been started.
         self._environment = {"JDBCSTORE_START_TIMEOUT_S": f"{PATIENCE_S:.0f}"}
@@ -321,7 +330,8 @@ class Cluster:
                 yield f"{self.nodes.url('chaos')}&target_session_attrs=read-write"
             return
         if self._database in _MEMBERS:
-            with _MEMBERS[self._database]() as self.members:
+            network = Network(MEMBERS) if self._database.endswith("-network") else None
+            with network or nullcontext(), _MEMBERS[self._database](network=network) as self.members:
                 self.members.create_database("chaos")
                 yield self.members.url("chaos")
             return
@@ -335,7 +345,7 @@ class Cluster:
             lines = [self._stack.enter_context(Proxy(node.port)) for node in self.nodes.nodes]
             url = self.nodes.url("chaos", [line.port for line in lines])
         if self.members is not None:
-            lines = [self._stack.enter_context(Proxy(member.port)) for member in self.members.members]
+            lines = [self._stack.enter_context(Proxy(member.port, member.address)) for member in self.members.members]
             ports = [line.port for line in lines]
             first = len(self.brokers) % len(ports)  # another one for each broker
             url = self.members.url("chaos", [*ports[first:], *ports[:first]])

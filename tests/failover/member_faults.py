@@ -118,6 +118,25 @@ def cut_one_way(cluster: Cluster, size: float, side: bool) -> None:
     _wait_until_whole(cluster)
 
 
+def cut_between_members(cluster: Cluster, size: float, side: bool) -> None:
+    """Let nothing through one way between the member on which the master writes and another one, or between the others.
+
+    The size says between which two and for how long, the side which way.
+    """
+    network = cluster.members.network if cluster.members is not None else None
+    assert network is not None, "these members have no network of their own"
+    master, line, _ = _writing(cluster)
+    number, count = master.lines.index(line), len(master.lines)
+    first, second = (number + 1) % count, (number + 2) % count
+    between = ((number, first), (number, second), (first, second))
+    which, part = divmod(size * len(between), 1)
+    one, other = between[int(which)]
+    network.cut(*((one, other) if side else (other, one)))
+    time.sleep((1 + part * 3) * cluster.lease_s)
+    network.heal()
+    _wait_until_whole(cluster)
+
+
 def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
     """Stop the master until another one, on another member, has taken over; then what it still sends arrives.
 
@@ -158,6 +177,7 @@ KINDS: Final[Mapping[str, tuple[Callable[[Cluster, float, bool], None], float]]]
     "cut_broker_of_member": (cut_broker, 6.0),
     "cut_member_one_way": (cut_one_way, 6.0),
     "isolate_member": (isolate_member, 15.0),
+    "cut_between_members": (cut_between_members, 12.0),
     "late_on_another_member": (late_on_another_member, 15.0),
     "switch_primary": (switch_over, 8.0),
 }

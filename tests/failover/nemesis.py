@@ -403,10 +403,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     },
 }
 #: Faults of members that a kind of cluster cannot have: Group Replication has no way to cut a member off, and its
-#: members that take no writes take no writes late.
+#: members that take no writes take no writes late. Lines between members can be cut on a network of their own.
 _NOT_ON: Final[Mapping[str, Sequence[str]]] = {
-    "galera": ("switch_primary",),
-    "group": ("isolate_member", "late_on_another_member"),
+    "galera": ("switch_primary", "cut_between_members"),
+    "group": ("isolate_member", "late_on_another_member", "cut_between_members"),
+    "galera-network": ("switch_primary",),
+    "group-network": ("isolate_member", "late_on_another_member"),
 }
 #: What is done to brokers whose database is a cluster.
 _ON_CLUSTERS: Final = (

@@ -47,6 +47,10 @@ SERVERS: dict[str, Callable[[], DatabaseServer]] = {
 }
 
 
+#: What is about the driver, which MariaDB and MySQL have in common, and not about the server's statements.
+of_drivers = pytest.mark.parametrize("server", ["postgresql", "mariadb"], indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """A server of this module's own; every test leaves it running."""
@@ -226,6 +230,7 @@ def test_a_paused_master_serves_nobody_any_more_while_the_other_does(process: St
 # -- a database that cannot be asked -----------------------------------------------------------------------------------
 
 
+@of_drivers
 def test_renewals_that_hang_end_service_before_anybody_else_may_begin(
     process: StartProcess, url: str, proxy: Proxy
 ) -> None:
@@ -255,6 +260,7 @@ def test_renewals_that_hang_end_service_before_anybody_else_may_begin(
     assert second.state() == "master"
 
 
+@of_drivers
 def test_a_master_whose_network_is_cut_comes_back_as_standby(process: StartProcess, url: str, proxy: Proxy) -> None:
     first, second = process(f"{proxy.url(url)}?{FAR}"), process(f"{url}?{FAR}")
     first.start()
@@ -432,6 +438,7 @@ def test_a_store_that_fails_while_the_lease_is_fine_is_resumed_in_the_same_term(
 STOP_S = 1.0
 
 
+@of_drivers
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
 def test_a_master_ends_in_time_while_its_database_hangs(
     process: StartProcess, url: str, server: DatabaseServer, is_busy: bool
@@ -459,6 +466,7 @@ def test_a_master_ends_in_time_while_its_database_hangs(
                 assert client.frame().command != "RECEIPT"
 
 
+@of_drivers
 def test_a_standby_ends_in_time_while_its_database_hangs(
     process: StartProcess, url: str, server: DatabaseServer
 ) -> None:
@@ -476,6 +484,7 @@ def test_a_standby_ends_in_time_while_its_database_hangs(
     assert took_s < STOP_S + SOON_S, standby.log()
 
 
+@of_drivers
 def test_who_starts_while_the_database_hangs_ends_in_time(
     process: StartProcess, url: str, server: DatabaseServer
 ) -> None:

@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 from sqlalchemy import URL
 
 from tests.servers.mysql import MySQLServer
+from tests.servers.network import Network
 from tests.servers.server import PASSWORD, USER
 from tests.waiting import wait_until
 
-__all__ = ["ServerCluster"]
+__all__ = ["MEMBERS", "ServerCluster"]
 
 Member = TypeVar("Member", bound=MySQLServer)
 MEMBERS: Final = 3
@@ -27,14 +28,26 @@ class ServerCluster(Generic[Member]):
 
     Args:
         guard_pid, folder, is_flushed: as of `DatabaseServer`.
+        network: each server is on a host of it; None: all are on this one.
     """
 
     scheme: ClassVar[str]
 
-    def __init__(self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True) -> None:
+    def __init__(
+        self,
+        guard_pid: int | None = None,
+        folder: Path | None = None,
+        *,
+        is_flushed: bool = True,
+        network: Network | None = None,
+    ) -> None:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="jdbcstore-cluster-"))
         folders = [self.folder / f"member{number}" for number in range(MEMBERS)]
         self.members = [self.new_member(guard_pid, own, is_flushed=is_flushed) for own in folders]
+        self.network = network
+        if network is not None:
+            for number, member in enumerate(self.members):
+                member.address, member.inside = network.addresses[number], network.inside(number, member.user_id())
 
     def __enter__(self) -> Self:
         try:
@@ -83,8 +96,9 @@ class ServerCluster(Generic[Member]):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str, ports: Sequence[int] = ()) -> str:
-        """SQLAlchemy's URL of a database, with all members, or with these ports."""
-        hosts = [f"127.0.0.1:{port}" for port in ports or [member.port for member in self.members]]
+        """SQLAlchemy's URL of a database, with all members, or with these ports of proxies."""
+        own = [f"{member.address}:{member.port}" for member in self.members]
+        hosts = [f"127.0.0.1:{port}" for port in ports] or own
         url = URL.create(self.scheme, USER, PASSWORD, database=database, query={"host": hosts})
         return url.render_as_string(hide_password=False)
 

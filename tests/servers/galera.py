@@ -42,8 +42,13 @@ class GaleraNode(MariaDBServer):
     def __init__(self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True) -> None:
         super().__init__(guard_pid, folder, is_flushed=is_flushed)
         self.group_port = self.transfer_port = self.increment_port = 0
-        #: Ports of those that it looks for; none to begin a new cluster.
-        self.peers: Sequence[int] = ()
+        #: Those that it looks for, address and port; none to begin a new cluster.
+        self.peers: Sequence[str] = ()
+
+    @property
+    def group_address(self) -> str:
+        """Where the other nodes find it."""
+        return f"{self.address}:{self.group_port}"
 
     def user_id(self) -> int | None:
         """Nobody, when we are root: the program that copies the state gives up root's rights, and then may not."""
@@ -64,19 +69,19 @@ class GaleraNode(MariaDBServer):
         """mariadbd with the replication of Galera."""
         options = {
             **OPTIONS,
-            "gmcast.listen_addr": f"tcp://127.0.0.1:{self.group_port}",
-            "ist.recv_addr": f"127.0.0.1:{self.increment_port}",
+            "gmcast.listen_addr": f"tcp://{self.address}:{self.group_port}",
+            "ist.recv_addr": f"{self.address}:{self.increment_port}",
         }
         return [
             *super().command(),
             "--wsrep-on=ON",
             f"--wsrep-provider={provider()}",
-            f"--wsrep-cluster-address=gcomm://{','.join(f'127.0.0.1:{port}' for port in self.peers)}",
+            f"--wsrep-cluster-address=gcomm://{','.join(self.peers)}",
             "--wsrep-cluster-name=tests",
             f"--wsrep-node-name={self.folder.name}",
-            "--wsrep-node-address=127.0.0.1",
+            f"--wsrep-node-address={self.address}",
             "--wsrep-sst-method=rsync",
-            f"--wsrep-sst-receive-address=127.0.0.1:{self.transfer_port}",
+            f"--wsrep-sst-receive-address={self.address}:{self.transfer_port}",
             f"--wsrep-provider-options={';'.join(f'{name}={value}' for name, value in options.items())}",
             "--wsrep-slave-threads=1",
             "--binlog-format=ROW",
@@ -122,10 +127,10 @@ class GaleraCluster(ServerCluster[GaleraNode]):
         first, *others = self.members
         first.start()
         for node in others:
-            node.peers = [first.group_port]
+            node.peers = [first.group_address]
             node.start()
         for node in self.members:
-            node.peers = [other.group_port for other in self.members if other is not node]
+            node.peers = [other.group_address for other in self.members if other is not node]
 
     def writer(self) -> GaleraNode:
         """A node that is up to date."""

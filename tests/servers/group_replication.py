@@ -12,6 +12,7 @@ import pymysql
 
 from tests.servers.cluster import ServerCluster
 from tests.servers.mysql import MySQLServer, mysql_folder
+from tests.servers.network import Network
 from tests.servers.server import free_port
 from tests.waiting import wait_until
 
@@ -30,7 +31,8 @@ class GroupMember(MySQLServer):
         self.group_port = 0
         self.group = ""
         self.number = 0
-        self.peers: Sequence[int] = ()
+        #: All members, address and port.
+        self.peers: Sequence[str] = ()
         self.is_single_primary = True
 
     def command(self) -> Sequence[str]:
@@ -46,11 +48,11 @@ class GroupMember(MySQLServer):
             "--replica-parallel-workers=1",
             "--gtid-mode=ON",
             "--enforce-gtid-consistency=ON",
-            "--report-host=127.0.0.1",
+            f"--report-host={self.address}",
             "--log-bin-trust-function-creators=ON",  # who watches a test makes triggers
             f"--loose-group-replication-group-name={self.group}",
-            f"--loose-group-replication-local-address=127.0.0.1:{self.group_port}",
-            f"--loose-group-replication-group-seeds={','.join(f'127.0.0.1:{port}' for port in self.peers)}",
+            f"--loose-group-replication-local-address={self.address}:{self.group_port}",
+            f"--loose-group-replication-group-seeds={','.join(self.peers)}",
             f"--loose-group-replication-single-primary-mode={'ON' if self.is_single_primary else 'OFF'}",
             f"--loose-group-replication-enforce-update-everywhere-checks={'OFF' if self.is_single_primary else 'ON'}",
             "--loose-group-replication-start-on-boot=OFF",
@@ -110,7 +112,7 @@ class GroupCluster(ServerCluster[GroupMember]):
     """Three members of a group.
 
     Args:
-        guard_pid, folder, is_flushed: as of `DatabaseServer`.
+        guard_pid, folder, is_flushed, network: as of `ServerCluster`.
         is_single_primary: one member takes writes; else all do.
     """
 
@@ -122,10 +124,11 @@ class GroupCluster(ServerCluster[GroupMember]):
         folder: Path | None = None,
         *,
         is_flushed: bool = True,
+        network: Network | None = None,
         is_single_primary: bool = True,
     ) -> None:
         self._is_single_primary = is_single_primary
-        super().__init__(guard_pid, folder, is_flushed=is_flushed)
+        super().__init__(guard_pid, folder, is_flushed=is_flushed, network=network)
 
     def new_member(self, guard_pid: int | None, folder: Path, *, is_flushed: bool) -> GroupMember:
         """One member."""
@@ -134,8 +137,9 @@ class GroupCluster(ServerCluster[GroupMember]):
     def start_members(self) -> None:
         """The first begins the group, the others get from it what they lack."""
         group, ports = str(uuid.uuid4()), [free_port() for _ in self.members]
+        peers = [f"{member.address}:{port}" for member, port in zip(self.members, ports, strict=True)]
         for number, member in enumerate(self.members):
-            member.group, member.number, member.peers = group, number, ports
+            member.group, member.number, member.peers = group, number, peers
             member.group_port, member.is_single_primary = ports[number], self._is_single_primary
             member.start()
             member.join(begin=not number)

@@ -54,7 +54,7 @@ class MySQLServer(DatabaseServer):
             f"--pid-file={self.folder / 'server.pid'}",
             f"--tmpdir={self.folder}",  # a starting MariaDB removes other servers' temporary tables from a shared one
             f"--port={self.port}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             "--max-connections=200",
             "--max-allowed-packet=64M",
             "--character-set-server=utf8mb4",

@@ -27,10 +27,12 @@ class Proxy:
     """Listens on a loopback port and forwards to a server. Use it as a context manager.
 
     Args:
-        target_port: the server's port on 127.0.0.1.
+        target_port: the server's port.
+        target: its address.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, target: str = "127.0.0.1") -> None:
+        self.target = target
         self.target_port = target_port
         self.port = free_port()
         self._loop = asyncio.new_event_loop()
@@ -155,7 +157,7 @@ class Proxy:
         """One client's connection, until either side or an outage ends it."""
         writers = [to_client]
         try:
-            from_server, to_server = await asyncio.open_connection("127.0.0.1", self.target_port)
+            from_server, to_server = await asyncio.open_connection(self.target, self.target_port)
             writers.append(to_server)
             await asyncio.gather(
                 self._forward_requests(from_client, to_server, to_client),

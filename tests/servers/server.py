@@ -64,6 +64,9 @@ class DatabaseServer:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="jdbcstore-server-"))
         self.guard_pid = guard_pid or os.getpid()
         self.port = 0
+        #: Where it listens, and what begins its command: another one on a host of its own (`tests.servers.network`).
+        self.address = "127.0.0.1"
+        self.inside: Sequence[str] = ()
 
     def __enter__(self) -> Self:
         try:
@@ -124,7 +127,7 @@ class DatabaseServer:
 
     def url(self, database: str) -> str:
         """SQLAlchemy's URL of a database, for the ordinary user."""
-        return f"{self.scheme}://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+        return f"{self.scheme}://{USER}:{PASSWORD}@{self.address}:{self.port}/{database}"
 
     def start(self) -> None:
         """Start the server and wait until it answers. Starting it again after `stop` or `kill` keeps port and data."""
@@ -188,10 +191,10 @@ class DatabaseServer:
     def _run(self) -> None:
         (self.folder / "keeper.pid").unlink(missing_ok=True)
         order = {
-            "command": list(self.command()),
+            "command": [*self.inside, *self.command()],
             "folder": str(self.folder),
             "guard_pid": self.guard_pid,
-            "user_id": self.user_id(),
+            "user_id": None if self.inside else self.user_id(),
             "stop_signal": int(self.stop_signal),
         }
         with (self.folder / "log").open("ab") as log:

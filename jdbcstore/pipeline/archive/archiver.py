@@ -94,7 +94,7 @@ def archive(
     if is_directory and removes:
         raise ConfigurationError("nothing is removed from a directory: serve it with a broker and purge its queues")
     if not is_directory:
-        check_url(url)
+        check_url(url, "who removes messages" if removes else "")
     source = url if is_directory else store_url(url).render_as_string(hide_password=True)
     selection, watch = selection or Selection(), watch or Watch(spark, is_quiet=True)
     manifest = Manifest(Folder(spark, output))

@@ -124,7 +124,7 @@ def replay(
     how, watch = how or Replay(), watch or Watch(spark, is_quiet=True)
     store_url(url)
     if not is_dry:
-        check_url(url)
+        check_url(url, "a replay")
     done = Replayed(how.job_id or f"replay-{secrets.token_hex(6)}")
     messages = messages_of(spark, source, how.selector, live=how.live)
     if how.since is not None:

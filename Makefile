@@ -23,7 +23,7 @@ test: test-servers .venv/.test ## install the test servers, lint, build the docu
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
 
 check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
-	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -m 'not server' \
+	$(BIN)/python -m pytest -n auto --dist=worksteal -m 'not server and not exhaustive' \
 	  tests/unit tests/contract/test_memory.py tests/contract/test_jdbc.py $(ARGS)
 
 lint: .venv/.test ## ruff, mypy, import-linter

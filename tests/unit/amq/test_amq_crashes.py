@@ -19,6 +19,8 @@ from tests.unit.amq.old_broker import OldBroker
 from tests.unit.kahadb.test_kahadb_crashes import places, written
 from tests.unit.kahadb.test_kahadb_recovery import TOPIC, Doings, contents, dump, pages
 
+pytestmark = pytest.mark.exhaustive
+
 FAST = AMQOptions(journal_max_file_length_bytes=16 << 10, journal_disk_sync_strategy="NEVER", checkpoint_interval_ms=0)
 SMALL = AMQOptions(journal_max_file_length_bytes=8 << 10, checkpoint_interval_ms=0)
 

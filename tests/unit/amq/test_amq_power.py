@@ -15,6 +15,8 @@ from tests.power.trace import Trace
 from tests.unit.kahadb import test_kahadb_power as kahadb
 from tests.unit.kahadb.test_kahadb_power import Case, first_loss, record
 
+pytestmark = pytest.mark.exhaustive
+
 #: Room for two or three messages.
 SMALL: Final = AMQOptions(
     journal_max_file_length_bytes=1500, checkpoint_interval_ms=0, cleanup_interval_ms=0, virtual_topic_consumers=""

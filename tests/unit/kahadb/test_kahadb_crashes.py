@@ -26,6 +26,8 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.test_kahadb_recovery import Doings, dump
 
+pytestmark = pytest.mark.exhaustive
+
 #: No disk has to be safe here, and nothing comes into the index but what a test asks for.
 FAST = KahaDBOptions(
     journal_max_file_length_bytes=16 << 10, journal_disk_sync_strategy="NEVER", checkpoint_interval_ms=0

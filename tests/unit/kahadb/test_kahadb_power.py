@@ -36,6 +36,8 @@ from tests.power.search import FAST
 from tests.power.states import State
 from tests.power.trace import Forced, Noted, Trace, Wrote
 
+pytestmark = pytest.mark.exhaustive
+
 SMALL: Final = KahaDBOptions(
     journal_max_file_length_bytes=1024, checkpoint_interval_ms=0, cleanup_interval_ms=0, virtual_topic_consumers=""
 )

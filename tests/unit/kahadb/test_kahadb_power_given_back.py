@@ -24,6 +24,8 @@ from tests.unit.kahadb.journals import write
 from tests.unit.kahadb.test_kahadb_power import foreign, watched_index
 from tests.unit.kahadb.test_kahadb_rebuild import SHAPES, outline
 
+pytestmark = pytest.mark.exhaustive
+
 OPTIONS: Final = KahaDBOptions(
     checkpoint_interval_ms=0, cleanup_interval_ms=0, cleanup_on_stop=False, preallocation_scope="NONE"
 )

@@ -27,6 +27,8 @@ from tests.power.states import State
 from tests.power.trace import Trace
 from tests.unit.kahadb.test_kahadb_power import TOPIC, Expected, Session
 
+pytestmark = pytest.mark.exhaustive
+
 SMALL: Final = LevelDBOptions(
     journal_max_file_length_bytes=1024, cleanup_interval_ms=0, snapshot_interval_ms=600_000, virtual_topic_consumers=""
 )

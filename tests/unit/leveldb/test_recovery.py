@@ -248,6 +248,7 @@ def test_a_damaged_version_is_no_reason_to_refuse_a_log(directory: Path, expecte
 ZEROED = {"the first": [0], "one in the middle": [1], "the last": [3], "all": [0, 1, 2, 3]}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("which", ZEROED)
 @pytest.mark.parametrize("has_index", [True, False])
 def test_files_of_zeros_are_told_and_what_is_written_then_stays(

@@ -39,7 +39,7 @@ WITH_INDEX = ("basic", "transactions", "compaction")
 #: The first message.
 _FIRST = Cursor(), 1, 1 << 20
 
-pytestmark = pytest.mark.timeout(60 + 10 * MUTANTS)
+pytestmark = [pytest.mark.timeout(60 + 10 * MUTANTS), pytest.mark.exhaustive]
 
 
 class Kind(NamedTuple):

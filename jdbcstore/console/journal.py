@@ -15,10 +15,12 @@ import click
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.journal import file_number
+from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 
 __all__ = ["KINDS", "Kind", "journal", "kind_of"]
 
 
+_KAHADB_FILE: Final = re.compile(r"db-\d+\.log")
 _LEVELDB_FILE: Final = re.compile(r"[0-9a-fA-F]{16}\.(log|index)|(dirty|plist|temp)\.index")
 
 
@@ -43,7 +45,9 @@ def _is_leveldb(names: Collection[str], directory: Path) -> bool:
 
 
 def _is_several(names: Collection[str], directory: Path) -> bool:
-    return "txStore" in names
+    if any(_KAHADB_FILE.fullmatch(name) for name in names):
+        return False
+    return TX_STORE in names or any("#" in path.name for path in stores_of(directory))
 
 
 def _is_kahadb(names: Collection[str], directory: Path) -> bool:

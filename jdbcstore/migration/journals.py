@@ -315,6 +315,11 @@ class JournalContents(Contents):
         }
         return {**dict.fromkeys(self._known, 0), **found}
 
+    def message_ids(self, destination: Destination) -> set[str]:
+        """The ids of the messages of a destination, as the journal has them."""
+        stored = self._state.destinations.get(destination)
+        return set() if stored is None else {message.message_id for message in stored.all()}
+
     def sizes(self) -> Mapping[Destination, int]:
         stored = self._state.destinations.items()
         return {destination: sum(message.location.size for message in one.all()) for destination, one in stored}

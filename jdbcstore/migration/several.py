@@ -56,10 +56,23 @@ class SeveralContents(Contents):
         self.damages = Damages(are_skipped=skips_damage)
         self.prioritized = frozenset[Destination]().union(*(one.prioritized for one in stores))
         self._stores = stores
+        self._refuse_copies()
         for one in stores:
             self.damages.listed += one.damages.listed
             self.damages.unlisted += one.damages.unlisted
             one.damages = self.damages  # what is met from now on
+
+    def _refuse_copies(self) -> None:
+        """A destination may be in two stores, because filters were changed; a message may not."""
+        places: dict[Destination, JournalContents] = {}
+        for one in self._stores:
+            for destination in one.destinations():
+                other = places.setdefault(destination, one)
+                if other is not one and one.message_ids(destination) & other.message_ids(destination):
+                    raise ConfigurationError(
+                        f"{other.name} and {one.name} have the same messages of {destination}: one of them is a copy,"
+                        " move it elsewhere"
+                    )
 
     def destinations(self) -> Mapping[Destination, int]:
         return _sums(one.destinations() for one in self._stores)

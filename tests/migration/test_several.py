@@ -15,7 +15,7 @@ from jdbcstore.config.inspection import looking_into
 from jdbcstore.config.urls import open_store
 from jdbcstore.console.stats import collect
 from jdbcstore.destination import Queue, Topic
-from jdbcstore.errors import ConfigurationError, OutcomeUnknown
+from jdbcstore.errors import ConfigurationError, OutcomeUnknown, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.migration.migration import migrate
 from jdbcstore.store.contract import Commit, SupportsTransactions
@@ -149,3 +149,38 @@ def test_what_holds_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="holds no KahaDB stores"):
         migrate(f"mkahadb:{tmp_path}", f"kahadb:{tmp_path / 'new'}")
     shutil.rmtree(tmp_path / "txStore")
+
+
+def test_a_copy_of_a_store_beside_it_does_not_count_twice(tmp_path: Path) -> None:
+    """Whatever it is called: a broker takes the store with the name of the filter, a migration asks for a decision."""
+    directory = tmp_path / "several"
+    url = f"mkahadb:{directory}?perDestination=true"
+    with open_store(url) as store:
+        for number in range(3):
+            store.queue_message_store(A).add_message(text_message(number, destination=A)).result(30)
+    name = directory_name(A.qualified_name)
+    shutil.copytree(directory / name, directory / "A-copy")
+    with open_store(url) as store:
+        store.queue_message_store(A).add_message(text_message(3, destination=A)).result(30)
+    assert {row.destination: row.depth for row in collect(url.partition("?")[0])} == {str(A): 4}
+    with pytest.raises(ConfigurationError, match="one of them is a copy"):
+        migrate(url.partition("?")[0], f"kahadb:{tmp_path / 'target'}")
+    (directory / "A-copy").rename(tmp_path / "elsewhere")
+    assert migrate(url.partition("?")[0], f"kahadb:{tmp_path / 'target'}").messages == 4
+
+
+def test_a_store_that_has_lost_its_journal_is_not_passed_over(directory: Path) -> None:
+    for path in (directory / directory_name(A.qualified_name)).glob("db-*.log"):
+        path.unlink()
+    with pytest.raises((ConfigurationError, StoreError), match="journal"):
+        migrate(f"mkahadb:{directory}", f"kahadb:{directory.parent / 'target'}")
+
+
+def test_a_directory_without_outcomes_is_known_by_its_stores(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(directory / "txStore")
+    monkeypatch.setattr(sys, "argv", ["jdbcstore", "journal", "check", str(directory)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "3 stores" in capsys.readouterr().out

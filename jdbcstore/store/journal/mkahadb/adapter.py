@@ -11,8 +11,7 @@ import heapq
 import logging
 import secrets
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -346,11 +345,20 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 
     def message_counts(self) -> dict[Destination, int]:
         """How many messages each destination has."""
-        return _sums(child.message_counts() for child in self._opened())
+        return self._counting(lambda child: child.message_counts())
 
     def stored_bytes(self) -> dict[Destination, int]:
         """How many bytes the messages of each destination take."""
-        return _sums(child.stored_bytes() for child in self._opened())
+        return self._counting(lambda child: child.stored_bytes())
+
+    def _counting(self, numbers: Callable[[Child], Mapping[Destination, int]]) -> dict[Destination, int]:
+        """What each store says of the destinations that it has; one that is in two of them is in the first."""
+        return {
+            destination: number
+            for child in self._opened()
+            for destination, number in numbers(child).items()
+            if self._where.get(destination, child) is child
+        }
 
     # -- commits -------------------------------------------------------------------------------------------------
 
@@ -519,13 +527,6 @@ def _force_periodic(children: Sequence[Child]) -> None:
     for child in children:
         if child.options.journal_disk_sync_strategy == "PERIODIC":
             child.committer.force()
-
-
-def _sums(parts: Iterable[Mapping[Destination, int]]) -> dict[Destination, int]:
-    found: Counter[Destination] = Counter()
-    for part in parts:
-        found.update(part)
-    return found
 
 
 def _order_of(children: Sequence[Child]) -> ExitStack:

@@ -14,6 +14,7 @@ from typing import Final
 from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.index import FILE_NAME
 
 __all__ = ["EVERYTHING", "NO_STORES", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of", "stores_of"]
 
@@ -22,6 +23,8 @@ EVERYTHING: Final = ("#210", "#20")
 TX_STORE: Final = "txStore"
 #: Directories with a journal that are no stores: outcomes, and scheduled messages.
 NO_STORES: Final = (TX_STORE, "scheduler")
+#: Of brokers, and ours.
+_INDEXES: Final = ("db.data", FILE_NAME)
 _NAME_CHARACTERS: Final = 64
 _KEPT: Final = re.compile(r"[0-9A-Za-z_.#-]")
 _PREFIX: Final = re.compile(r"(queue|topic)#3a#2f#2f(.*)")
@@ -84,15 +87,19 @@ def _said(pattern: Destination) -> tuple[int, int, int]:
 
 
 def is_store(directory: Path) -> bool:
-    """Whether there are journals in it."""
-    return directory.is_dir() and any(directory.glob("db-*.log"))
+    """Whether there are journals in it, or an index that has lost its journal, which must not be passed over."""
+    return directory.is_dir() and (
+        any(directory.glob("db-*.log")) or any((directory / name).exists() for name in _INDEXES)
+    )
 
 
 def stores_of(directory: Path) -> list[Path]:
-    """The directories of the stores in one, in the order of their names.
+    """The directories of the stores in one: first those that have the name of a filter, then others, each in the order
+    of their names. Of a destination that is in two of them the first counts, so that a copy beside does not.
 
     Raises:
         StoreError: it cannot be read.
     """
     with reading(str(directory)):
-        return sorted(path for path in directory.iterdir() if path.name not in NO_STORES and is_store(path))
+        found = [path for path in directory.iterdir() if path.name not in NO_STORES and is_store(path)]
+    return sorted(found, key=lambda path: (path.name not in EVERYTHING and filter_of(path.name) is None, path.name))

@@ -140,7 +140,7 @@ def cut_between_members(cluster: Cluster, size: float, side: bool) -> None:
 def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
     """Stop the master until another one, on another member, has taken over; then what it still sends arrives.
 
-    Its own member is so busy that it has not applied the takeover by then. If it has, it gets more to do, twice at most.
+    Its own member is so busy that it has not applied the takeover by then. If it has, it gets more to do, up to twice.
     """
     _make_slow_changes_possible(cluster)
     for changes in _SLOW_CHANGES:

@@ -410,8 +410,8 @@ class Cluster:
     def wait_for(self, what: str, condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
         """Wait until a condition holds.
 
-        A broker that is given no processor cannot do what is waited for, nor keep a lease: time in which one waited for
-        a processor counts neither for nor against it, within limits.
+        A broker that is given no processor cannot do what is waited for, nor keep a lease: that time does not count,
+        within limits.
 
         Raises:
             Failed: it never does, or a broker ended by itself meanwhile.

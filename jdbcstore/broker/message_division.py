@@ -34,7 +34,8 @@ class MessageDivision:
         Raises:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
-        elements = destination.elements()
+        is_composite = destination.is_composite
+        elements = destination.elements() if is_composite else (destination,)
         if not elements:
             raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
         for element in elements:
@@ -44,7 +45,7 @@ class MessageDivision:
             return [message]
         if len(elements) > 1:
             self._check_parts(message, len(elements))
-        singles = message.divided()
+        singles = message.divided() if is_composite else [message]
         if len(elements) > 1 or not elements[0].is_queue:
             self.check_copies(singles)
         return singles

@@ -48,6 +48,11 @@ COMMANDS: Final = frozenset(
 #: What ends a frame on the wire, after the body.
 FRAME_END: Final = b"\0\n"
 
+# Looked for as numbers: CPython takes what it looks for in bytes for a number first, and raises an error if it is none.
+#: What ends a frame's body.
+NUL: Final = 0
+_CR: Final = ord("\r")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -92,7 +97,7 @@ def counted(headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
     A message may carry a ``content-length`` as an ordinary property that a producer made up; sent as it is, it would
     make the consumer lose its place in the stream.
     """
-    if "content-length" in headers or b"\0" in body:
+    if "content-length" in headers or NUL in body:
         return {**headers, "content-length": str(len(body))}
     return headers
 
@@ -310,14 +315,14 @@ class FrameParser:
     def _parse_head(self, head: bytes) -> None:
         limits = self._limits
         self._searched = 0
-        if b"\0" in head:
+        if NUL in head:
             raise _nul_in_head()
         command_line, *lines = head.split(b"\n")
         if len(lines) > limits.headers_max:
             self._check("number of headers", "headers_max", len(lines), limits.headers_max)
         if len(head) > self._short_head_bytes:
             self._check_lengths(head, command_line, lines)
-        if b"\r" in head and self._drops_cr:
+        if _CR in head and self._drops_cr:
             lines = [line.removesuffix(b"\r") for line in lines]
         headers = dict(map(self._decode_line, lines))
         if len(headers) < len(lines):

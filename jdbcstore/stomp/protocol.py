@@ -45,7 +45,7 @@ from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp import commands
 from jdbcstore.stomp.dialect import dialect_of
 from jdbcstore.stomp.events import Ack, Connect, Disconnect, Event
-from jdbcstore.stomp.frames import COMMANDS, DEFAULT_LIMITS, FRAME_END, FrameParser, Limits, counted
+from jdbcstore.stomp.frames import COMMANDS, DEFAULT_LIMITS, FRAME_END, NUL, FrameParser, Limits, counted
 
 __all__ = ["State", "StompConnection"]
 
@@ -236,15 +236,17 @@ class StompConnection:
         """Headers that several messages have in common, encoded for `send_message` in the way of this connection."""
         return self._dialect.encode_lines(headers)
 
-    def send_message(self, headers: Mapping[str, str], body: bytes, more: bytes = b"") -> bool:
+    def send_message(
+        self, headers: Mapping[str, str], body: bytes, more: bytes = b"", *, has_length: bool = False
+    ) -> bool:
         """Deliver a message.
 
         Args:
-            headers: unescaped, in the order to be sent. Include ``content-length`` (any value: it is corrected) for
-                bodies that are bytes; leave it out for text, by which clients tell the two apart. A body that contains
-                NUL gets it in any case.
+            headers: unescaped, in the order to be sent. A ``content-length`` among them is corrected.
             body: the bytes to send.
             more: lines that follow the headers, as `header_lines` makes them; ``content-length`` is not among them.
+            has_length: whether to tell the ``content-length``: for bodies that are bytes and not for text, by which
+                clients tell the two apart. A body that contains NUL gets it in any case.
 
         Returns:
             Whether it was queued. False when the client has said DISCONNECT or the connection has ended: it will not
@@ -256,7 +258,11 @@ class StompConnection:
         if not self._is_listening:
             return False
         self._require_let_in("send_message")
-        self._output += (self._dialect.encode_head("MESSAGE", counted(headers, body), more), body, FRAME_END)
+        if "content-length" in headers:
+            headers = counted(headers, body)
+        elif has_length or NUL in body:
+            more = b"content-length:%d\n%s" % (len(body), more)
+        self._output += (self._dialect.encode_head("MESSAGE", headers, more), body, FRAME_END)
         return True
 
     def send_error(

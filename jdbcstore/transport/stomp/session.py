@@ -146,9 +146,7 @@ class StompSession(Conversation[Event]):
         if consumer.tag is not None and not has_length:
             transformed = transform(message, str(consumer.tag), headers)
             body = body if transformed is None else transformed
-        if has_length:
-            headers["content-length"] = str(len(body))
-        self._stomp.send_message(headers, body, more)
+        self._stomp.send_message(headers, body, more, has_length=has_length)
         self._delivered(len(body))
 
     def completed(self, request: object, error: BaseException | None, *, is_fatal: bool = False) -> None:

@@ -184,3 +184,16 @@ def test_a_directory_without_outcomes_is_known_by_its_stores(
     with pytest.raises(SystemExit):
         main()
     assert "3 stores" in capsys.readouterr().out
+
+
+def test_of_a_destination_in_two_stores_that_of_the_filter_counts(tmp_path: Path) -> None:
+    """As ActiveMQ chooses after filters were changed; a migration brings both parts."""
+    for name, filters, numbers in (("d", "", range(3)), ("other", "?filters=queue://A", range(3, 8))):
+        with open_store(f"mkahadb:{tmp_path / name}{filters}") as store:
+            for number in numbers:
+                store.queue_message_store(A).add_message(text_message(number, destination=A)).result(30)
+    name = directory_name(A.qualified_name)
+    shutil.copytree(tmp_path / "other" / name, tmp_path / "d" / name)
+    with open_store(f"mkahadb:{tmp_path / 'd'}") as store:
+        assert store.queue_message_store(A).message_count == 5
+    assert migrate(f"mkahadb:{tmp_path / 'd'}", f"kahadb:{tmp_path / 'target'}").messages == 8

@@ -200,7 +200,9 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
                 self.next_number(child.last_message_broker_sequence_id(), step=0)
                 for destination in child.destinations():
                     other = self._where.setdefault(destination, child)
-                    if other is not child:
+                    if other is not child:  # filters were changed, or one is a copy
+                        if name == self._name_for(destination):
+                            other = self._where[destination] = child
                         log.warning("%s is in two stores: %s counts", destination, other.directory.name)
             return child
 

@@ -66,9 +66,10 @@ def test_many_requests_come_in_one(broker: Served) -> None:
         {"type": "search", "mbean": QUEUE + "*"},
         {"type": "nonsense"},
         "nonsense",
+        {"type": "read", "mbean": QUEUE + "BAR", "attribute": 5},
     ]
     answers = broker.visitor.post("/api/jolokia/", requests).json
-    assert [answer["status"] for answer in answers] == [200, 200, 200, 400, 400]
+    assert [answer["status"] for answer in answers] == [200, 200, 200, 400, 400, 400]
     assert answers[0]["value"] == {"QueueSize": 3, "EnqueueCount": 3}
     assert answers[1]["value"] == {ROOT: {"BrokerName": "b1"}}
     assert answers[2]["value"] == [BAR]

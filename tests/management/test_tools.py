@@ -19,11 +19,11 @@ from jdbcstore.transport.web import jolokia
 from jdbcstore.transport.web.api import json_answer, json_in_slices
 from tests.broker.client import Client
 from tests.broker.openwire_client import OpenWireClient
+from tests.compat.jolokia import QUEUE
 from tests.management.test_web import Served, send, served
 from tests.management.web import Site
 from tests.waiting import wait_until
 
-QUEUE = "org.apache.activemq:type=Broker,brokerName=b1,destinationType=Queue,destinationName="
 #: The names of MBeans in answers: properties in the order of their keys.
 BAR = "org.apache.activemq:brokerName=b1,destinationName=BAR,destinationType=Queue,type=Broker"
 ROOT = "org.apache.activemq:brokerName=b1,type=Broker"

@@ -19,11 +19,11 @@ from jdbcstore.transport.web import jolokia
 from jdbcstore.transport.web.api import json_answer, json_in_slices
 from tests.broker.client import Client
 from tests.broker.openwire_client import OpenWireClient
+from tests.compat.jolokia import QUEUE
 from tests.management.test_web import Served, send, served
 from tests.management.web import Site
 from tests.waiting import wait_until
 
-QUEUE = "org.apache.activemq:type=Broker,brokerName=b1,destinationType=Queue,destinationName="
 #: The names of MBeans in answers: properties in the order of their keys.
 BAR = "org.apache.activemq:brokerName=b1,destinationName=BAR,destinationType=Queue,type=Broker"
 ROOT = "org.apache.activemq:brokerName=b1,type=Broker"
@@ -66,9 +66,10 @@ def test_many_requests_come_in_one(broker: Served) -> None:
         {"type": "search", "mbean": QUEUE + "*"},
         {"type": "nonsense"},
         "nonsense",
+        {"type": "read", "mbean": QUEUE + "BAR", "attribute": 5},
     ]
     answers = broker.visitor.post("/api/jolokia/", requests).json
-    assert [answer["status"] for answer in answers] == [200, 200, 200, 400, 400]
+    assert [answer["status"] for answer in answers] == [200, 200, 200, 400, 400, 400]
     assert answers[0]["value"] == {"QueueSize": 3, "EnqueueCount": 3}
     assert answers[1]["value"] == {ROOT: {"BrokerName": "b1"}}
     assert answers[2]["value"] == [BAR]

@@ -184,8 +184,10 @@ class _Asked:
         if self.kind in ("read", "exec", "search"):
             self._name = ObjectName.parse(str(request.get("mbean", "")))
             self.echo["mbean"] = str(self._name.canonical)
-        wanted = request.get("attribute")
-        self._wanted = wanted if isinstance(wanted, str) else [str(one) for one in wanted] if wanted else None
+        wanted = request.get("attribute") or None
+        if wanted is not None and not isinstance(wanted, str | list):
+            raise ConfigurationError("attribute has to be a name or a list of names")
+        self._wanted = [str(one) for one in wanted] if isinstance(wanted, list) else wanted
         if self.kind == "read" and self._wanted is not None:
             is_one = not isinstance(self._wanted, str) and len(self._wanted) == 1
             self.echo["attribute"] = self._wanted[0] if is_one else self._wanted

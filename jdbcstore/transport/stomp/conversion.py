@@ -138,7 +138,8 @@ def message_of(
         if not is_text and kind.lower() != "bytes":
             raise ProtocolError(f"Unsupported message type '{kind}': use text or bytes, or leave amq-msg-type out")
 
-    properties = {name: value for name, value in headers.items() if name not in used}
+    has_properties = not used.issuperset(headers)
+    properties = {name: value for name, value in headers.items() if name not in used} if has_properties else {}
     message: Message
     if is_text:
         message = TextMessage(
@@ -164,8 +165,9 @@ def message_of(
         message = untransformed(message, properties, body)
     if properties:
         message.marshalled_properties = _marshalled(message, properties)
-    for name in _FIELDS.keys() & headers.keys():
-        _FIELDS[name](message, headers[name])
+    if not _FIELDS.keys().isdisjoint(headers):
+        for name in _FIELDS.keys() & headers.keys():
+            _FIELDS[name](message, headers[name])
     reply_to = headers.get("reply-to")
     if reply_to is not None:
         _set_reply_to(message, reply_to, own_temporary)

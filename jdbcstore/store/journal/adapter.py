@@ -27,6 +27,7 @@ from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.messages import JournalMessageStore, PreparedAdd
 from jdbcstore.store.journal.record_reader import RecordReader
 from jdbcstore.store.journal.records import Location
+from jdbcstore.store.journal.recovery import refuse_lost_journal
 from jdbcstore.store.journal.scheduling import Scheduling
 from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
 from jdbcstore.store.journal.topics import JournalTopicMessageStore
@@ -79,6 +80,8 @@ class JournalPersistenceAdapter(DirectoryAdapter[Index, JournalMessageStore, Jou
         let_go = self._locker.hold()
         appender = self._appender = self._new_appender()
         try:
+            place = Path(self.options.index_directory or self.directory)
+            refuse_lost_journal(self.journal_directory, place, self.format, self.options)
             appender.open()
             self.scheduler.open()
             index = self._open_index(appender)

@@ -47,7 +47,7 @@ from jdbcstore.store.journal.scheduling import Scheduling
 from jdbcstore.store.journal.state import State, StoredMessage, StoredTransaction
 from jdbcstore.store.journal.store_format import StoreFormat, StoreOptions
 
-__all__ = ["Noted", "Predecessor", "jobs_of", "known", "made_anew", "open_index"]
+__all__ = ["Noted", "Predecessor", "jobs_of", "known", "made_anew", "open_index", "refuse_lost_journal"]
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +128,36 @@ def open_index(
     if options.archive_corrupted_index and path.exists():
         move(path, path.with_name(f"{path.name}.{time.time_ns() // 1_000_000}"))
     return made_anew(path, directory, options, scheduler, before, is_written=True)
+
+
+def refuse_lost_journal(directory: Path, place: Path, store_format: StoreFormat, options: StoreOptions) -> None:
+    """Make sure, before a journal is made, that there is no index of ours of one that is gone.
+
+    Args:
+        directory: of the journal; made if it is not there.
+        place: where the index is.
+        store_format: of the journal.
+        options: whether files of the journal may be missing.
+
+    Raises:
+        JournalDamaged: there is, and it tells of messages.
+    """
+    path = place / sql.FILE_NAME
+    if not path.exists():
+        return
+    make_directory(directory)
+    journal = store_format.journal(directory)
+    if journal.files:
+        return
+    try:
+        index = Index(path, options.index_cache_size_pages)
+    except (sqlite3.Error, LookupError, ValueError) as error:
+        log.warning("the index of a journal that is gone cannot be used path=%s error=%r", path, str(error))
+        return
+    try:
+        _missing(index, journal, store_format, options)
+    finally:
+        index.close()
 
 
 def known(index: Index) -> Index:

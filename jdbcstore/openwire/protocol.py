@@ -24,6 +24,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from jdbcstore.errors import CodecError, ConfigurationError, ProtocolError
@@ -63,6 +64,13 @@ class Failure:
 
 
 Event: TypeAlias = Command | Failure
+
+
+@lru_cache(maxsize=16)
+def _greeting(local: WireFormat) -> bytes:
+    """The WireFormatInfo of a listener, which is the same for all its clients."""
+    # Always loose, without the cache, whatever is agreed on.
+    return ConnectionCodec(Encoding(local.version)).marshal(local.info())
 
 
 class OpenWireConnection:
@@ -123,8 +131,7 @@ class OpenWireConnection:
         if self._is_started:
             raise RuntimeError("the connection has been started")
         self._is_started = True
-        # Always loose, without the cache, whatever is agreed on.
-        return ConnectionCodec(Encoding(self._local.version)).marshal(self._local.info())
+        return _greeting(self._local)
 
     def receive(self, data: bytes, frames_max: int = sys.maxsize) -> list[Event]:
         """Take bytes from the client.

@@ -25,6 +25,8 @@ class GroupMember(MySQLServer):
     """One member. The cluster says whom it joins."""
 
     start_timeout_s: ClassVar[float] = 120.0
+    #: It waits for a minute for what is about to be certified.
+    stop_timeout_s: ClassVar[float] = 180.0
 
     def __init__(self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True) -> None:
         super().__init__(guard_pid, folder, is_flushed=is_flushed)

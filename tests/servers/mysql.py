@@ -55,6 +55,7 @@ class MySQLServer(DatabaseServer):
             f"--tmpdir={self.folder}",  # a starting MariaDB removes other servers' temporary tables from a shared one
             f"--port={self.port}",
             f"--bind-address={self.address}",
+            *(["--skip-name-resolve"] if self.inside else []),  # such hosts have no names, which would be waited for
             "--max-connections=200",
             "--max-allowed-packet=64M",
             "--character-set-server=utf8mb4",

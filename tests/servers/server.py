@@ -58,6 +58,8 @@ class DatabaseServer:
     scheme: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
     start_timeout_s: ClassVar[float] = 60.0
+    #: Of its end, clean or not.
+    stop_timeout_s: ClassVar[float] = 60.0
 
     def __init__(self, guard_pid: int | None = None, folder: Path | None = None, *, is_flushed: bool = True) -> None:
         self.is_flushed = is_flushed
@@ -257,9 +259,10 @@ class DatabaseServer:
             signal.pidfd_send_signal(keeper, number)
             poll = select.poll()
             poll.register(keeper, select.POLLIN)
-            if not poll.poll(60_000):
+            if not poll.poll(self.stop_timeout_s * 1000):
                 signal.pidfd_send_signal(keeper, signal.SIGUSR1)
-                raise ServerFailed(f"{type(self).__name__} did not stop within 60 s and was killed\n{self.log_tail()}")
+                within = f"within {self.stop_timeout_s:.0f} s"
+                raise ServerFailed(f"{type(self).__name__} did not stop {within} and was killed\n{self.log_tail()}")
         except ProcessLookupError:
             pass
         finally:

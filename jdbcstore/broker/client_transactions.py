@@ -11,6 +11,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
 from jdbcstore.broker.delivery import Answer, Delivery
+from jdbcstore.broker.in_doubt import decision_mark, is_commit
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
@@ -154,6 +155,36 @@ class ClientTransactions:
     def is_in_doubt(self, transaction_id: XATransactionId) -> bool:
         """Whether a transaction is prepared, whoever has prepared it."""
         return transaction_id in self._broker.in_doubt
+
+    def waits_for_outcome(self, transaction_id: XATransactionId) -> bool:
+        """Whether a transaction is being prepared or decided just now, for whoever. The client is held until then:
+        make the request again. A client that repeats its commands after a failover waits for no answer between them."""
+        if not self._broker.in_doubt.waits(transaction_id, self._client.let_go):
+            return False
+        self._client.hold()
+        return True
+
+    def has_to_learn_outcome(self, transaction_id: XATransactionId) -> bool:
+        """Whether the store has to be asked first how a transaction was decided. The client is held until it has
+        answered: make the request again.
+
+        Raises:
+            StoreError: it could not be asked.
+        """
+        mark = decision_mark(transaction_id)
+        failure = self._producer.failure_of([mark])
+        if failure is not None:
+            raise failure
+        return self._producer.has_to_learn([mark])
+
+    def outcome_of(self, transaction_id: XATransactionId) -> bool | None:
+        """How a transaction was decided, for a client that comes back and repeats what it has heard no answer for.
+
+        Returns:
+            Whether it was committed; None if nothing is known of it.
+        """
+        number = self._broker.producers.told(decision_mark(transaction_id))
+        return None if number < 0 else is_commit(number)
 
     def require_prepared(self, transaction_id: XATransactionId) -> None:
         """Raise unless a transaction is prepared for certain: as `InDoubt.require_prepared`."""

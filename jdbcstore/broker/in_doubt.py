@@ -17,6 +17,7 @@ acknowledges is in no lane; if it is rolled back the messages are in their old p
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,17 +39,33 @@ from jdbcstore.errors import (
     TransientStoreError,
     UnknownTransaction,
 )
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
-from jdbcstore.store.contract import PreparedTransaction, SupportsTransactions, Transaction, TransactionStore
+from jdbcstore.store.contract import Commit, PreparedTransaction, SupportsTransactions, Transaction, TransactionStore
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["InDoubt"]
+__all__ = ["InDoubt", "decision_mark", "is_commit"]
 
 log = logging.getLogger(__name__)
 
 _Calling: TypeAlias = Awaitable[list[PreparedTransaction]]
+
+
+def decision_mark(transaction_id: XATransactionId) -> ProducerId:
+    """What a store remembers the outcome of a transaction by: as if it were a producer, for as long as one.
+
+    It is written before the outcome. So of a transaction that has one and is in doubt the outcome is not stored, and it
+    is decided again; one that is not in doubt had its outcome, and whoever repeats it gets the same answer.
+    """
+    digest = hashlib.sha256(repr(transaction_id).encode()).hexdigest()
+    return ProducerId(f"decided:{digest[:40]}", 0, 0)
+
+
+def is_commit(number: int) -> bool:
+    """The outcome that a `decision_mark` tells: a time of the clock, doubled, and one more for a commit. A decision
+    that failed is made again, perhaps another one, and only a higher number is remembered."""
+    return number % 2 == 1
 
 
 @dataclass(slots=True)
@@ -70,6 +87,15 @@ class _Doubt:
     is_at_work: bool = False
     #: Whether the answer to its first phase was lost. The store knows, and is asked when it is opened again.
     is_uncertain: bool = False
+    #: Who waits until it is prepared or decided.
+    waiting: list[Callable[[], object]] = field(default_factory=list)
+
+    def rest(self) -> None:
+        """What was under way has ended."""
+        self.is_at_work = False
+        waiting, self.waiting = self.waiting, []
+        for tell in waiting:
+            tell()
 
 
 class InDoubt:
@@ -162,10 +188,13 @@ class InDoubt:
         self._by_id[transaction_id] = doubt
 
         def prepared(_: None, error: BaseException | None) -> None:
-            doubt.is_at_work, doubt.is_uncertain = False, isinstance(error, OutcomeUnknown)
+            doubt.is_uncertain = isinstance(error, OutcomeUnknown)
             if error is not None and not doubt.is_uncertain:
                 self._by_id.pop(transaction_id, None)
-            answer(error)
+            try:
+                answer(error)
+            finally:
+                doubt.rest()
 
         self._submit(transaction, len(stored), prepared)
 
@@ -227,7 +256,7 @@ class InDoubt:
         def found(future: asyncio.Future[list[Message]]) -> None:
             error = StoreClosed("the broker serves nobody now") if future.cancelled() else future.exception()
             if error is not None:
-                doubt.is_at_work = False
+                doubt.rest()
                 answer(error)
             else:
                 self._commit(transaction_id, doubt, future.result(), publisher, answer)
@@ -269,6 +298,7 @@ class InDoubt:
             return
         try:  # notes come first: what fails here must not have been submitted
             notes.extend(self._router.note_unplaced(message, publisher) for message in (*doubt.queued, *published))
+            self._mark(transaction_id, is_commit=True)
             completion = self._store().commit_prepared(transaction_id)
         except JdbcStoreError as error:
             done(None, error)
@@ -292,11 +322,28 @@ class InDoubt:
             done(None, None)
             return
         try:
+            self._mark(transaction_id, is_commit=False)
             completion = self._store().rollback_prepared(transaction_id)
         except JdbcStoreError as error:
             done(None, error)
             return
         self._broker.completions.expect(completion, done, None)
+
+    def _mark(self, transaction_id: XATransactionId, *, is_commit: bool) -> None:
+        """Remember how it is decided; nobody waits for that, since the outcome is written behind it."""
+        adapter = self._broker.adapter
+        if not adapter.remembers_producers:
+            return
+
+        def noted(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                log.warning(
+                    "could not remember how a transaction is decided xid=%s error=%r", transaction_id, str(error)
+                )
+
+        mark = decision_mark(transaction_id)
+        marks = {mark: 2 * self._broker.now_ms() + is_commit}
+        self._broker.completions.expect(adapter.commit_together(Commit(producers=marks)), noted, None)
 
     def _take(self, transaction_id: XATransactionId) -> _Doubt:
         doubt = self._by_id.get(transaction_id)
@@ -320,15 +367,28 @@ class InDoubt:
         if doubt.is_uncertain:
             raise TransientStoreError(f"Nobody knows yet whether transaction {transaction_id} is prepared: ask again")
 
+    def waits(self, transaction_id: XATransactionId, tell: Callable[[], object]) -> bool:
+        """Whether a transaction is being prepared or decided.
+
+        Args:
+            transaction_id: which; need not be there.
+            tell: called when that has ended, if so.
+        """
+        doubt = self._by_id.get(transaction_id)
+        if doubt is None or not doubt.is_at_work:
+            return False
+        doubt.waiting.append(tell)
+        return True
+
     @staticmethod
     def _require_idle(transaction_id: XATransactionId, doubt: _Doubt) -> None:
         if doubt.is_at_work:
             raise TransientStoreError(f"Transaction {transaction_id} is being prepared or decided: wait for the answer")
 
     def _decided(self, transaction_id: XATransactionId, doubt: _Doubt, error: BaseException | None) -> None:
-        doubt.is_at_work = False
         if (error is None or isinstance(error, UnknownTransaction)) and self._by_id.get(transaction_id) is doubt:
             del self._by_id[transaction_id]
+        doubt.rest()
 
     def _store(self) -> TransactionStore:
         adapter = self._broker.adapter

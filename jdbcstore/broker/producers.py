@@ -108,6 +108,10 @@ class Producers:
         known = self._known.get(producer_id)
         return known is not None and not known.in_doubt
 
+    def told(self, producer_id: ProducerId) -> int:
+        """What `learn` has found of what is no producer, -1 if nothing; it is asked for again the next time."""
+        return self._known.pop(producer_id).stored
+
     def introduce(self, producer_id: ProducerId) -> None:
         """Take note of a producer that has sent nothing yet, so that nobody has to ask about it."""
         if producer_id not in self._known and producer_id not in self._asking:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from jdbcstore import Broker
+from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import (
@@ -283,6 +284,78 @@ def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Addres
         assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
         client.subscribe(A)
         assert client.text() == "kept"
+
+
+def repeated(client: OpenWireClient, xid: XATransactionId) -> list[c.BaseCommand | TextMessage]:
+    """What a client says of a branch when it comes back after its commit: all of it, and the commit once more."""
+    producer = ProducerId("ID:branch", 1, 1)
+    message = TextMessage(
+        producer_id=producer, destination=A, message_id=MessageId(producer, 1), persistent=True, transaction_id=xid
+    )
+    message.text = "once"
+    steps = [c.TransactionInfo(transaction_id=xid, type=step) for step in (0, 7, 1, 3, 3)]
+    found: list[c.BaseCommand | TextMessage] = [steps[0], message, *steps[1:]]
+    for number, command in enumerate(found, 1000):
+        command.command_id, command.response_required = number, True
+    found[-1].command_id = found[-2].command_id
+    return found
+
+
+def commit_again(address: Address, xid: XATransactionId) -> None:
+    """Come back after a failover: repeat the branch, wait for no answer in between, and find it stored once."""
+    with OpenWireClient(address, "ID:branch", is_reconnected=True, is_fault_tolerant=True) as client:
+        client.write_bytes(b"".join(map(client.bytes_of, repeated(client, xid))))
+        answers: list[c.Response] = []
+        while len(answers) < 6:
+            answer = client.next()
+            assert answer is not None
+            answers += [answer] if isinstance(answer, c.Response) else []
+        *done, prepared, committed, again = answers
+        assert [type(answer) for answer in (*done, committed, again)] == [c.Response] * 5
+        assert isinstance(prepared, c.IntegerResponse)
+        recovered = client.ask(c.TransactionInfo(type=5))
+        assert isinstance(recovered, c.DataArrayResponse)
+        assert not recovered.data
+        client.subscribe(A)
+        assert client.text() == "once"
+        client.send(A, "last")
+        assert client.text() == "last"
+
+
+def test_what_is_repeated_of_a_branch_waits_for_what_was_said_before(address: Address) -> None:
+    commit_again(address, XATransactionId(1, b"global", b"branch"))
+
+
+@pytest.mark.parametrize("is_same_broker", [True, False])
+@pytest.mark.parametrize("store", ["sqlite:///{}/store.db", "kahadb:{}", "leveldb:{}"])
+def test_a_branch_that_has_its_outcome_is_not_done_again(tmp_path: Path, store: str, is_same_broker: bool) -> None:
+    xid, options = XATransactionId(1, b"global", b"branch"), BrokerOptions(bind="openwire://127.0.0.1:0")
+    url = store.format(tmp_path)
+    with running(Broker(open_store(url), options)) as address:
+        with OpenWireClient(address, "ID:branch", is_fault_tolerant=True) as client:
+            for command in repeated(client, xid)[:-1]:
+                assert not isinstance(client.ask(command), c.ExceptionResponse)
+        if is_same_broker:
+            commit_again(address, xid)
+    if not is_same_broker:
+        with running(Broker(open_store(url), options)) as address:
+            commit_again(address, xid)
+
+
+def test_a_branch_that_was_rolled_back_is_not_said_to_be_committed(address: Address) -> None:
+    xid = XATransactionId(1, b"global", b"branch")
+    with OpenWireClient(address, "ID:branch", is_fault_tolerant=True) as client:
+        for command in repeated(client, xid)[:-2]:
+            client.ask(command)
+    with OpenWireClient(address) as operator:
+        operator.ask(c.TransactionInfo(transaction_id=xid, type=4))
+    with OpenWireClient(address, "ID:branch", is_reconnected=True, is_fault_tolerant=True) as client:
+        answers = [client.ask(command) for command in repeated(client, xid)]
+        assert [error_of(answer)[1].endswith(" xaErrorCode:100") for answer in answers[3:]] == [True] * 3
+        assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=4))) is c.Response
+        client.subscribe(A)
+        client.send(A, "last")
+        assert client.text() == "last"
 
 
 def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker: StartBroker) -> None:

@@ -510,7 +510,8 @@ class OpenWireSession(Conversation[Event]):
     # -- transactions --------------------------------------------------------------------------------------------
 
     def _on_transaction(self, info: c.TransactionInfo) -> None:
-        if not handle_transaction(info, self.client.transactions, self._say):
+        transactions = self.client.transactions
+        if not handle_transaction(info, transactions, self._say, is_reconnected=self._is_reconnected):
             self._again(info)
 
     # -- destinations ----------------------------------------------------------------------------------------------

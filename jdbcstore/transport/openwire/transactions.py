@@ -89,13 +89,18 @@ def xa_throwable_of(error: BaseException) -> c.Throwable:
 
 
 def handle_transaction(
-    info: c.TransactionInfo, transactions: ClientTransactions, say: Callable[[c.Response], object]
+    info: c.TransactionInfo,
+    transactions: ClientTransactions,
+    say: Callable[[c.Response], object],
+    *,
+    is_reconnected: bool,
 ) -> bool:
     """Do what a TransactionInfo asks for.
 
     Args:
         info: the command.
         transactions: the client's.
+        is_reconnected: whether the client has lost its broker, and repeats what it has heard no answer for.
         say: sends what can be answered at once. The rest is answered when it is done: the request is the command's id,
             or an `XaRequest`.
 
@@ -114,7 +119,7 @@ def handle_transaction(
             say(c.DataArrayResponse(correlation_id=info.command_id, data=transactions.in_doubt()))
         return True
     if isinstance(info.transaction_id, XATransactionId):
-        return _distributed(step, info, info.transaction_id, transactions, say)
+        return _distributed(step, info, info.transaction_id, transactions, say, is_reconnected=is_reconnected)
     return _local(step, info, transactions, say)
 
 
@@ -142,9 +147,21 @@ def _distributed(
     transaction_id: XATransactionId,
     transactions: ClientTransactions,
     say: Callable[[c.Response], object],
+    *,
+    is_reconnected: bool,
 ) -> bool:
+    is_outcome = step in (_Step.PREPARE, _Step.COMMIT_ONE_PHASE, _Step.COMMIT_TWO_PHASE, _Step.ROLL_BACK)
+    if is_outcome and transactions.waits_for_outcome(transaction_id):
+        return False
     request = XaRequest(info.command_id if info.response_required else None)
     try:
+        if is_outcome and is_reconnected and not transactions.is_in_doubt(transaction_id):
+            if transactions.has_to_learn_outcome(transaction_id):
+                return False
+            is_committed = transactions.outcome_of(transaction_id)
+            if is_committed is not None:
+                _repeat(step, transaction_id, transactions, request, say, is_committed=is_committed)
+                return True
         return _step(step, transaction_id, transactions, request, say)
     except JdbcStoreError as error:
         answer = request.response(error)
@@ -152,6 +169,31 @@ def _distributed(
             raise
         say(answer)
         return True
+
+
+def _repeat(
+    step: _Step,
+    transaction_id: XATransactionId,
+    transactions: ClientTransactions,
+    request: XaRequest,
+    say: Callable[[c.Response], object],
+    *,
+    is_committed: bool,
+) -> None:
+    """A client that has lost its broker repeats a branch that has its outcome: it is not done again, and the client
+    hears what it would have heard. Raises ProtocolError if it wants the other outcome."""
+    name = str(transaction_id)
+    if name in transactions:
+        transactions.abort(name)
+    if step is _Step.ROLL_BACK and is_committed:
+        raise UnknownTransaction(f"Transaction '{name}' is committed.")
+    if step is not _Step.ROLL_BACK and not is_committed:
+        raise TransactionRolledBack(f"Transaction '{name}' is rolled back.")
+    if step is _Step.PREPARE:
+        request = XaRequest(request.command_id, _XA_OK)
+    answer = request.response(None)
+    if answer is not None:
+        say(answer)
 
 
 def _step(

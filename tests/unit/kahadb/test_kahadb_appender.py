@@ -33,6 +33,8 @@ from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLO
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, unpack
 from tests.unit.kahadb.journals import write as write_journal
 
+pytestmark = pytest.mark.exhaustive
+
 LIMIT = 1024
 SMALL = KahaDBOptions(journal_max_file_length_bytes=LIMIT)
 

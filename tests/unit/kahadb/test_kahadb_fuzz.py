@@ -17,6 +17,8 @@ from jdbcstore.store.journal.kahadb.journal import JournalFile, Record
 from jdbcstore.store.journal.replay import Replay
 from tests.unit.kahadb.journals import CONTROL_BYTES, control, unpack
 
+pytestmark = pytest.mark.exhaustive
+
 MUTANTS = int(os.environ.get("KAHADB_FUZZ_MUTANTS", "300"))
 PEAK_BYTES_MAX = 32 << 20
 NAMES = ["basic", "expired", "priorities", "transactions", "scheduled"]

@@ -16,6 +16,8 @@ from jdbcstore.openwire.protocol import Failure, OpenWireConnection
 from jdbcstore.openwire.wire_format import WireFormat
 from tests.unit.openwire.test_connection_vectors import VECTORS, codec, frames
 
+pytestmark = pytest.mark.exhaustive
+
 encodings = st.builds(Encoding, st.integers(1, 12), st.booleans(), st.booleans(), st.booleans())
 MANY = settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
 

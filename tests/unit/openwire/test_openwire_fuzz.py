@@ -19,6 +19,8 @@ from jdbcstore.errors import CodecError
 from jdbcstore.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from jdbcstore.openwire import marshal, unmarshal
 
+pytestmark = pytest.mark.exhaustive
+
 VECTORS = Path(__file__).parents[2] / "vectors"
 MUTANTS = int(os.environ.get("OPENWIRE_FUZZ_MUTANTS", "4000"))
 PARTS = 4

@@ -22,6 +22,8 @@ from jdbcstore.stomp import (
 )
 from jdbcstore.stomp.frames import COMMANDS
 
+pytestmark = pytest.mark.exhaustive
+
 QUICK = settings(max_examples=40, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 # What a header can carry in every version: 1.0 trims, has no CR at the end and reads escapes although it writes none.

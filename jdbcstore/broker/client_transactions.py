@@ -10,8 +10,8 @@ from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.client_producer import ClientProducer
 from jdbcstore.broker.client_requests import ClientRequests
+from jdbcstore.broker.decisions import outcome_in, places_of
 from jdbcstore.broker.delivery import Answer, Delivery
-from jdbcstore.broker.in_doubt import decision_mark, is_commit
 from jdbcstore.broker.memory import NUMBERED_BYTES
 from jdbcstore.broker.message_division import MessageDivision
 from jdbcstore.broker.prepared import Prepared
@@ -171,11 +171,11 @@ class ClientTransactions:
         Raises:
             StoreError: it could not be asked.
         """
-        mark = decision_mark(transaction_id)
-        failure = self._producer.failure_of([mark])
+        places = places_of(transaction_id)
+        failure = self._producer.failure_of(places)
         if failure is not None:
             raise failure
-        return self._producer.has_to_learn([mark])
+        return self._producer.has_to_learn(places)
 
     def outcome_of(self, transaction_id: XATransactionId) -> bool | None:
         """How a transaction was decided, for a client that comes back and repeats what it has heard no answer for.
@@ -183,8 +183,7 @@ class ClientTransactions:
         Returns:
             Whether it was committed; None if nothing is known of it.
         """
-        number = self._broker.producers.told(decision_mark(transaction_id))
-        return None if number < 0 else is_commit(number)
+        return outcome_in(transaction_id, [self._broker.producers.told(place) for place in places_of(transaction_id)])
 
     def require_prepared(self, transaction_id: XATransactionId) -> None:
         """Raise unless a transaction is prepared for certain: as `InDoubt.require_prepared`."""

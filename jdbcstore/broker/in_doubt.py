@@ -17,12 +17,12 @@ acknowledges is in no lane; if it is rolled back the messages are in their old p
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from jdbcstore.broker.decisions import marks_of
 from jdbcstore.broker.delivery import Answer, Delivery, giving_back
 from jdbcstore.broker.durable import settlements
 from jdbcstore.broker.lane import Lane
@@ -39,33 +39,17 @@ from jdbcstore.errors import (
     TransientStoreError,
     UnknownTransaction,
 )
-from jdbcstore.identifiers import MessageId, ProducerId, XATransactionId
+from jdbcstore.identifiers import MessageId, XATransactionId
 from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, PreparedTransaction, SupportsTransactions, Transaction, TransactionStore
 from jdbcstore.subscription import SubscriptionKey
 
-__all__ = ["InDoubt", "decision_mark", "is_commit"]
+__all__ = ["InDoubt"]
 
 log = logging.getLogger(__name__)
 
 _Calling: TypeAlias = Awaitable[list[PreparedTransaction]]
-
-
-def decision_mark(transaction_id: XATransactionId) -> ProducerId:
-    """What a store remembers the outcome of a transaction by: as if it were a producer, for as long as one.
-
-    It is written before the outcome. So of a transaction that has one and is in doubt the outcome is not stored, and it
-    is decided again; one that is not in doubt had its outcome, and whoever repeats it gets the same answer.
-    """
-    digest = hashlib.sha256(repr(transaction_id).encode()).hexdigest()
-    return ProducerId(f"decided:{digest[:40]}", 0, 0)
-
-
-def is_commit(number: int) -> bool:
-    """The outcome that a `decision_mark` tells: a time of the clock, doubled, and one more for a commit. A decision
-    that failed is made again, perhaps another one, and only a higher number is remembered."""
-    return number % 2 == 1
 
 
 @dataclass(slots=True)
@@ -330,7 +314,8 @@ class InDoubt:
         self._broker.completions.expect(completion, done, None)
 
     def _mark(self, transaction_id: XATransactionId, *, is_commit: bool) -> None:
-        """Remember how it is decided; nobody waits for that, since the outcome is written behind it."""
+        """Remember how it is decided, as `jdbcstore.broker.decisions` says. Nobody waits for it: the outcome is written
+        behind it."""
         adapter = self._broker.adapter
         if not adapter.remembers_producers:
             return
@@ -341,8 +326,7 @@ class InDoubt:
                     "could not remember how a transaction is decided xid=%s error=%r", transaction_id, str(error)
                 )
 
-        mark = decision_mark(transaction_id)
-        marks = {mark: 2 * self._broker.now_ms() + is_commit}
+        marks = marks_of(transaction_id, self._broker.now_ms(), is_commit=is_commit)
         self._broker.completions.expect(adapter.commit_together(Commit(producers=marks)), noted, None)
 
     def _take(self, transaction_id: XATransactionId) -> _Doubt:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,8 @@ import pymysql
 from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, ServerMissing
 
 FOLDER_VARIABLE = "JDBCSTORE_TEST_SERVERS_DIR"
+#: Attempts to connect as root before an error counts.
+_GREETINGS = 3
 
 
 class MySQLServer(DatabaseServer):
@@ -127,6 +129,12 @@ class MySQLServer(DatabaseServer):
             yield execute
 
     def _connect_as_root(self) -> pymysql.Connection:
+        for _ in range(_GREETINGS - 1):
+            with suppress(pymysql.err.InternalError):  # the server gave up in the middle of its greeting
+                return self._greeted_as_root()
+        return self._greeted_as_root()
+
+    def _greeted_as_root(self) -> pymysql.Connection:
         connection = pymysql.connect(
             unix_socket=str(self.socket), user="root", autocommit=True, ssl_disabled=True, defer_connect=True
         )

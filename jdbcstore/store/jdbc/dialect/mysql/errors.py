@@ -66,6 +66,7 @@ def code_of(error: BaseException) -> str:
     """The server's or the driver's number of an error, empty if it is no driver's error."""
     if isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int):
         return str(error.args[0])
-    if isinstance(error, pymysql.InterfaceError | ConnectionError | TimeoutError):
+    # An internal error without a number: what came is no answer, because the server gave up on us in the middle of one.
+    if isinstance(error, pymysql.InterfaceError | pymysql.InternalError | ConnectionError | TimeoutError):
         return "2013"
     return ""

@@ -1,0 +1,24 @@
+"""What the errors of PyMySQL mean."""
+
+from __future__ import annotations
+
+import pymysql
+import pytest
+
+from jdbcstore.errors import TransientStoreError
+from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_for
+from jdbcstore.store.jdbc.options import JdbcOptions
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (pymysql.err.InternalError("Packet sequence number wrong - got 1 expected 2"), ConnectionLost),
+        (pymysql.err.InterfaceError(0, ""), ConnectionLost),
+        (pymysql.err.OperationalError(2013, "Lost connection"), ConnectionLost),
+        (pymysql.err.OperationalError(1213, "Deadlock found"), TransientStoreError),
+        (ConnectionResetError(104, "reset"), ConnectionLost),
+    ],
+)
+def test_a_line_that_broke_is_told_from_what_the_server_says(error: Exception, kind: type[Exception]) -> None:
+    assert type(dialect_for("mysql").for_questions(JdbcOptions()).map_error(error)) is kind

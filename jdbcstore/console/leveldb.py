@@ -24,12 +24,9 @@ from jdbcstore.store.journal.leveldb.inspection import inspect, units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw, Record
 from jdbcstore.store.journal.leveldb.records import (
     ADD_COLLECTION,
-    ADD_ENTRY,
-    DATA,
+    KIND_NAMES,
     REMOVE_COLLECTION,
-    REMOVE_ENTRY,
     TRACE,
-    UPDATE_ENTRY,
     CollectionRecord,
     EntryRecord,
     removed_collection,
@@ -42,15 +39,6 @@ __all__ = ["leveldb"]
 _LOGS: Final = click.option(
     "--log-directory", type=click.Path(path_type=Path), help="Where the log is (the broker's logDirectory)."
 )
-_KINDS: Final = {
-    ADD_COLLECTION: "AddCollection",
-    REMOVE_COLLECTION: "RemoveCollection",
-    ADD_ENTRY: "AddEntry",
-    REMOVE_ENTRY: "RemoveEntry",
-    DATA: "Data",
-    TRACE: "Trace",
-    UPDATE_ENTRY: "UpdateEntry",
-}
 
 
 @click.group()
@@ -119,7 +107,7 @@ def repair(directory: Path, new_directory: Path, log_directory: Path | None, as_
 @leveldb.command("dump")
 @DIRECTORY
 @_LOGS
-@click.option("--command", "commands", type=click.Choice(list(_KINDS.values())), multiple=True, help="Only these.")
+@click.option("--command", "commands", type=click.Choice(list(KIND_NAMES.values())), multiple=True, help="Only these.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per record.")
 def dump(
@@ -135,7 +123,7 @@ def _lines(directory: Path, log_directory: Path | None, commands: tuple[str, ...
             yield json.dumps({"damage": str(unit)}) if as_json else f"damage: {unit}"
             continue
         for record in unit.records:
-            name = _KINDS.get(record.kind, str(record.kind))
+            name = KIND_NAMES.get(record.kind, str(record.kind))
             if commands and name not in commands:
                 continue
             found = {"position": record.position, "unit": unit.start, "command": name, **_facts(record)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -62,19 +63,28 @@ def test_a_jms_client_sees_no_difference(
     assert told == told_of_activemq
 
 
-def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers_are_killed(
-    class_path: str, tmp_path: Path
-) -> None:
+def said_over_kills(
+    class_path: str, folder: Path, store: str, program: str, count: int, kills: Collection[str], delays: str
+) -> list[str]:
+    """What a program says over ``failover:`` while its broker is killed, and starts again, at some of its lines.
+
+    Args:
+        class_path: with the program.
+        folder: of the broker, and of what `store` names.
+        store: a URL, with ``{}`` for the folder.
+        program: it gets the broker's address, a queue and `count`.
+        count: how much it does.
+        kills: the lines.
+        delays: options of the client's transport.
+    """
     port = free_port()
-    broker = BrokerProcess(
-        None, tmp_path, "--url", f"sqlite:///{tmp_path}/a.db", "--bind", f"openwire://127.0.0.1:{port}"
-    )
-    url = f"failover:(tcp://127.0.0.1:{port})?initialReconnectDelay=50&maxReconnectDelay=200"
+    bind = f"openwire://127.0.0.1:{port}"
+    url = f"failover:(tcp://127.0.0.1:{port})?{delays}"
     said: list[str] = []
     with (
-        broker,
+        BrokerProcess(None, folder, "--url", store.format(folder), "--bind", bind) as broker,
         subprocess.Popen(
-            ["java", *quick_start(class_path), QUIET, "-cp", class_path, "JmsFailover", url, "Q", "600"],
+            ["java", *quick_start(class_path), QUIET, "-cp", class_path, program, url, "Q", str(count)],
             stdout=subprocess.PIPE,
             text=True,
         ) as client,
@@ -82,9 +92,18 @@ def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers
         assert client.stdout is not None
         for line in client.stdout:
             said.append(line.strip())
-            if said[-1] in ("sent 300", "sent 800", "received 300", "received 800"):
+            if said[-1] in kills:
                 broker.kill()
                 broker.start()
+    return said
+
+
+def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers_are_killed(
+    class_path: str, tmp_path: Path
+) -> None:
+    kills = ("sent 300", "sent 800", "received 300", "received 800")
+    delays = "initialReconnectDelay=50&maxReconnectDelay=200"
+    said = said_over_kills(class_path, tmp_path, "sqlite:///{}/a.db", "JmsFailover", 600, kills, delays)
     in_doubt = said.count("in doubt")  # a commit without an answer may have taken effect, and its program repeats it
     assert any(f"stored {1200 + 10 * more} of 1200" in said for more in range(in_doubt + 1))
     assert said[-3:] == ["missing 0", "unknown 0", "left 0"]
@@ -94,25 +113,9 @@ def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers
 def test_branches_are_whole_or_not_at_all_when_brokers_are_killed_in_the_middle_of_them(
     class_path: str, tmp_path: Path, store: str
 ) -> None:
-    port = free_port()
-    bind = f"openwire://127.0.0.1:{port}"
-    broker = BrokerProcess(None, tmp_path, "--url", store.format(tmp_path), "--bind", bind)
-    url = f"failover:(tcp://127.0.0.1:{port})?initialReconnectDelay=20&maxReconnectDelay=100"
-    said: list[str] = []
-    with (
-        broker,
-        subprocess.Popen(
-            ["java", *quick_start(class_path), QUIET, "-cp", class_path, "XaFailover", url, "Q", "120"],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as client,
-    ):
-        assert client.stdout is not None
-        for line in client.stdout:
-            said.append(line.strip())
-            if said[-1] in ("branch 30", "branch 60", "branch 90"):
-                broker.kill()
-                broker.start()
+    kills = ("branch 30", "branch 60", "branch 90")
+    delays = "initialReconnectDelay=20&maxReconnectDelay=100"
+    said = said_over_kills(class_path, tmp_path, store, "XaFailover", 120, kills, delays)
     assert said[-4:] == ["in doubt 0", "missing []", "unexpected []", "twice []"], said
 
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
@@ -19,32 +19,13 @@ from jdbcstore.store.journal.commands import AddMessage
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.inspection import units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw
-from jdbcstore.store.journal.leveldb.records import (
-    ADD_COLLECTION,
-    ADD_ENTRY,
-    DATA,
-    REMOVE_COLLECTION,
-    REMOVE_ENTRY,
-    TRACE,
-    UPDATE_ENTRY,
-)
+from jdbcstore.store.journal.leveldb.records import KIND_NAMES
 from jdbcstore.store.journal.leveldb.recovery import recover
 from jdbcstore.store.journal.leveldb.stored_state import message_at, numbered, stored_state
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.state import State, StoredMessage
 
 __all__ = ["LevelDBDirectory", "is_leveldb_directory"]
-
-#: Of records, as `jdbcstore journal dump` calls them.
-_COMMANDS: Final = {
-    ADD_COLLECTION: "AddCollection",
-    REMOVE_COLLECTION: "RemoveCollection",
-    ADD_ENTRY: "AddEntry",
-    REMOVE_ENTRY: "RemoveEntry",
-    DATA: "Data",
-    TRACE: "Trace",
-    UPDATE_ENTRY: "UpdateEntry",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +109,7 @@ class LevelDBDirectory:
             if isinstance(unit, LogFlaw):
                 damages[base].append(str(unit))
             else:
-                counts[base].update(_COMMANDS.get(record.kind, "Unknown") for record in unit.records)
+                counts[base].update(KIND_NAMES.get(record.kind, "Unknown") for record in unit.records)
         listed = {text for found in damages.values() for text in found}
         others = [str(damage) for damage in state.damages if str(damage) not in listed]
         snapshot, last = self._found.snapshot or 0, max(self._found.files, default=0)

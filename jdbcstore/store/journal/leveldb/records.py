@@ -31,6 +31,7 @@ __all__ = [
     "DATA",
     "HEADER",
     "HEADER_BYTES",
+    "KIND_NAMES",
     "QUEUE",
     "REMOVE_COLLECTION",
     "REMOVE_ENTRY",
@@ -61,6 +62,16 @@ DATA: Final = 5
 TRACE: Final = 6
 UPDATE_ENTRY: Final = 7
 UNIT_END: Final = -1
+#: What people call them.
+KIND_NAMES: Final = {
+    ADD_COLLECTION: "AddCollection",
+    REMOVE_COLLECTION: "RemoveCollection",
+    ADD_ENTRY: "AddEntry",
+    REMOVE_ENTRY: "RemoveEntry",
+    DATA: "Data",
+    TRACE: "Trace",
+    UPDATE_ENTRY: "UpdateEntry",
+}
 
 #: Types of collections.
 QUEUE: Final = 1

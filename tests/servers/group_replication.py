@@ -39,7 +39,8 @@ class GroupMember(MySQLServer):
 
     def command(self) -> Sequence[str]:
         """mysqld with a binary log and the plug-in."""
-        left_out = ("--skip-log-bin", "--performance-schema=OFF")
+        # Members log in to each other by TLS.
+        left_out = ("--skip-log-bin", "--performance-schema=OFF", "--tls-version=")
         plugins = next((mysql_folder() / "root").rglob("group_replication.so")).parent
         return [
             *(argument for argument in super().command() if argument not in left_out),

@@ -18,27 +18,28 @@ from jdbcstore.openwire.commands import MessageDispatch, SessionInfo
 from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command
+from tests.examples import examples
 from tests.unit.openwire.test_openwire_round_trips import tree, values_of
 
 CACHE_SIZES = (1, 101, 1024)
 
 
-@pytest.mark.parametrize("tight", [False, True], ids=["loose", "tight"])
-@pytest.mark.parametrize("cached", [False, True], ids=["uncached", "cached"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
-@settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(5), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
-def test_value_survives(command: Command, cached: bool, tight: bool, data: st.DataObject) -> None:
+def test_value_survives(command: Command, data: st.DataObject) -> None:
     version = data.draw(st.integers(command.since, VERSION_MAX))
     stack_traces = data.draw(st.booleans())
-    encoding = Encoding(version, tight, cached, stack_traces)
     slots = data.draw(st.sampled_from(CACHE_SIZES))
-    writer, reader = ConnectionCodec(encoding, slots), ConnectionCodec(encoding, slots)
-    for _ in range(2):  # the second finds values in the cache
-        value = data.draw(values_of(command.cls, version, stack_traces, depth=2))
-        written = writer.marshal(value)
-        assert int.from_bytes(written[:4], "big") == len(written) - 4
-        assert tree(reader.unmarshal(written[4:])) == tree(value)
+    # The second finds values in the cache.
+    values = [data.draw(values_of(command.cls, version, stack_traces, depth=2)) for _ in range(2)]
+    for tight, cached in itertools.product((False, True), repeat=2):
+        encoding = Encoding(version, tight, cached, stack_traces)
+        writer, reader = ConnectionCodec(encoding, slots), ConnectionCodec(encoding, slots)
+        for value in values:
+            written = writer.marshal(value)
+            assert int.from_bytes(written[:4], "big") == len(written) - 4
+            assert tree(reader.unmarshal(written[4:])) == tree(value), encoding
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)

@@ -31,7 +31,7 @@ from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE
 
-__all__ = ["migrate", "migrate_contents"]
+__all__ = ["check_target", "migrate", "migrate_contents"]
 
 _KAHADB: Final = "kahadb:"
 _AMQ: Final = "amq:"
@@ -75,7 +75,7 @@ def migrate(
         contents.prioritized |= _named(contents, prioritized)
         if contents.is_live:
             showing.say("a broker is at work on the source: what it does from now on is not migrated")
-        name = _checked(target) if is_dry else _name(target)
+        name = check_target(target) if is_dry else _name(target)
         if name == contents.name:
             raise ConfigurationError("source and target are the same store: name another target")
         copier, hold = ContentsCopier(contents, showing), partial(_target, target, contents)
@@ -143,7 +143,12 @@ def _refuse_target(target: str) -> None:
         )
 
 
-def _checked(target: str) -> str:
+def check_target(target: str) -> str:
+    """Make sure that a migration to a store would begin, or go on; changes nothing. Returns the store's name.
+
+    Raises:
+        As `migrate`.
+    """
     _refuse_target(target)
     return check_directory(target) if target.startswith(_KAHADB) else check_table_target(target)
 

@@ -27,6 +27,7 @@ from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE
@@ -103,6 +104,8 @@ def migrate_contents(contents: Contents, target: ContentsTarget, showing: Showin
 def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> AbstractContextManager[Contents]:
     if is_journal(source):
         directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
+        if directory.is_dir() and not source.startswith(_KAHADB):  # which says more about it
+            refuse_a_mixture(directory, {path.name for path in directory.iterdir()})
         if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
             return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
         if source.startswith(_MKAHADB) or (not is_journal_url(source) and (directory / TX_STORE).is_dir()):

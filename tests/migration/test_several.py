@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jdbcstore.errors import ConfigurationError, OutcomeUnknown, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.migration.migration import migrate
 from jdbcstore.store.contract import Commit, SupportsTransactions
+from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
 from jdbcstore.store.journal.mkahadb.filters import directory_name
@@ -52,9 +54,9 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     transaction.prepare().result(30)
     decide = Outcomes.decide
 
-    def killed(self: Outcomes, xid: XATransactionId) -> None:
+    def killed(self: Outcomes, xid: XATransactionId, scheduled: Sequence[Command]) -> None:
         if request.param:
-            decide(self, xid)
+            decide(self, xid, scheduled)
         for child in adapter.children():
             child.abandon()
         raise OutcomeUnknown("killed")
@@ -63,7 +65,10 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         patch.setattr(Outcomes, "decide", killed)
         adds = [(one, text_message(30, destination=A)), (two, text_message(31, destination=B))]
         assert isinstance(adapter.commit_together(Commit(adds=adds)).exception(30), OutcomeUnknown)
+    children = adapter.children()
     adapter.abandon()
+    for child in children:
+        child._wait_for_abandoned()
     return directory
 
 

@@ -29,4 +29,4 @@ class KahaDBView(DirectoryView, KahaDBPersistenceAdapter):
         refuse_an_index_alone(self.directory)
 
     def _made_anew(self, path: Path) -> Index:
-        return made_anew(path, self.directory, self.options)
+        return made_anew(path, self.directory, self.options, self.scheduler)

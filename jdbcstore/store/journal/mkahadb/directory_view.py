@@ -26,7 +26,7 @@ class _ChildView(DirectoryView, Child):
         refuse_an_index_alone(self.directory)
 
     def _made_anew(self, path: Path) -> Index:
-        return made_anew(path, self.directory, self.options)
+        return made_anew(path, self.directory, self.options, self.scheduler)
 
 
 class MKahaDBView(MKahaDBPersistenceAdapter):
@@ -52,7 +52,11 @@ class MKahaDBView(MKahaDBPersistenceAdapter):
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
     def _new_child(self, name: str) -> Child:
-        return _ChildView(self, self.directory / name, self.options.of_others())
+        # Any of them tells the scheduled messages: nobody writes.
+        return _ChildView(self, self.directory / name, self.options.of_others(), keeps_jobs=not self._children)
+
+    def scheduling_child_if_there(self) -> Child:
+        return self.any_child()
 
     def child_of(self, destination: Destination) -> Child:
         """The store of a destination, or any that does not know it."""

@@ -40,7 +40,7 @@ FIXTURES = {"postgresql15": "postgresql"}  # the kinds whose fixture has another
 SERVER_FIXTURES = {
     name + end for name in ("postgresql", "postgresql18", "mariadb", "mysql") for end in ("", "_url")
 } | {"galera", "group"}
-CHOOSING_FIXTURES = ("database_url", "every_database_url", "store_url", "sql_server_url")
+CHOOSING_FIXTURES = ("database_url", "every_database_url", "second_version_url", "store_url", "sql_server_url")
 RUN_FOLDER = pytest.StashKey[Path]()
 HAS_FAILED = pytest.StashKey[bool]()
 LEAK_GRACE_S = 10.0
@@ -209,6 +209,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 @pytest.fixture(params=["sqlite", *EVERY_SQL_SERVER])
 def every_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The same, with every version of a server that is installed."""
+    yield from fresh_store(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", *SQL_SERVERS, pytest.param("postgresql18", marks=pytest.mark.exhaustive)])
+def second_version_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The same, where what is particular about a version is tested elsewhere: the second one has a marker."""
     yield from fresh_store(request, tmp_path)
 
 

@@ -14,6 +14,7 @@ from jdbcstore import Broker, BrokerOptions, open_store, running
 from tests.broker.client import Address, Client, Frame
 from tests.broker.test_dead_letters import DLQ, browsed
 from tests.broker.test_scheduling import Wall
+from tests.examples import examples
 
 A, T = "/queue/A", "/topic/T"
 YEAR_MS = 366 * 86_400_000
@@ -115,7 +116,7 @@ SENT = st.builds(Sent, HEADERS, BODIES, st.booleans()).map(
 
 # What fails names the messages; to find a smaller example would take minutes of starting brokers.
 @settings(
-    max_examples=5,
+    max_examples=examples(2),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

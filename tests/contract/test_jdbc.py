@@ -34,20 +34,20 @@ class TestJdbcUnderOtherNames(DurablePersistenceAdapterContract):
 
 class TestJdbcTopics(DurableTopicContract):
     @pytest.fixture
-    def open_adapter(self, every_database_url: str) -> OpenAdapter:
-        return lambda: open_store(every_database_url)
+    def open_adapter(self, second_version_url: str) -> OpenAdapter:
+        return lambda: open_store(second_version_url)
 
 
 class TestJdbcSchedule(DurableScheduleContract):
     @pytest.fixture
-    def open_adapter(self, every_database_url: str) -> OpenAdapter:
-        return lambda: open_store(every_database_url)
+    def open_adapter(self, second_version_url: str) -> OpenAdapter:
+        return lambda: open_store(second_version_url)
 
 
 class TestJdbcTransactions(DurableTransactionContract):
     @pytest.fixture
-    def open_adapter(self, every_database_url: str) -> OpenAdapter:
-        return lambda: open_store(every_database_url)
+    def open_adapter(self, second_version_url: str) -> OpenAdapter:
+        return lambda: open_store(second_version_url)
 
 
 class TestJdbcKilled(KilledStoreContract):

@@ -334,7 +334,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_is_done(machine: type[TopicMachine], request: pytest.FixtureRequest) -> None:
     case = machine.TestCase
     case.settings = settings(
-        max_examples=examples(20),
+        max_examples=examples(5),
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -6,13 +6,12 @@ brought older ones to that shape except the statements that a Java broker tries,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
-from sqlalchemy import Connection, Table, and_, exists, inspect, select, text
-from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedIndex, TableKey
+from sqlalchemy import Connection, Table, and_, exists, select, text
 
+from jdbcstore.store.jdbc.dialect.base.catalogue import FoundColumn, FoundTable
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.own_tables import CAPABILITIES, OwnTable
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY, SchemaKind, SchemaReport
@@ -21,8 +20,6 @@ from jdbcstore.store.jdbc.table_names import TableNames
 from jdbcstore.store.jdbc.tables import Tables
 
 __all__ = ["MessagesTable", "hidden_subscriptions", "inspect_messages", "inspect_schema"]
-
-T = TypeVar("T")
 
 #: Columns that some version of ActiveMQ did without; the upgrade adds them.
 _ADDED_LATER: Final = frozenset(
@@ -43,15 +40,6 @@ class MessagesTable:
     missing_columns: tuple[str, ...]
     foreign_columns: tuple[str, ...]
     collation_is_binary: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """A table as the catalogues describe it; names in upper case and without the prefix."""
-
-    columns: dict[str, ReflectedColumn]
-    key: tuple[str, ...]
-    indexes: dict[str, tuple[str, ...]]
 
 
 def inspect_schema(connection: Connection, names: TableNames | str = "") -> SchemaReport:
@@ -94,25 +82,10 @@ class _Inspection:
     def __init__(self, connection: Connection, tables: Tables) -> None:
         self.connection = connection
         self.tables = tables
-        self.catalogue = inspect(connection)
-        self._listed = frozenset(self.catalogue.get_table_names())
-        # Asked for all of them at once where the database can: each question takes its time.
-        theirs = [table.name for table in tables.all if table.name in self._listed]
-        listed = [*theirs, *(table.name for table in tables.own.values() if table.name in self._listed)]
-        self._keys = _by_name(self.catalogue.get_multi_pk_constraint(filter_names=theirs)) if theirs else {}
-        self._columns = _by_name(self.catalogue.get_multi_columns(filter_names=theirs)) if theirs else {}
-        self._indexes = _by_name(self.catalogue.get_multi_indexes(filter_names=listed)) if listed else {}
-        self.shapes = {
-            self.tables.plain(table.name): self._shape(table) for table in tables.all if self._has_table(table.name)
-        }
-
-    def _has_table(self, name: str) -> bool:
-        """Whether a table is there: usually told by one list of all names, since a look-up for each takes its time.
-
-        What the list does not have under this very name may be there all the same: in another schema of the search
-        path, in other letters, as a view.
-        """
-        return name in self._listed or self.catalogue.has_table(name)
+        self._found = tables.schema.found_tables(
+            connection, [*(table.name for table in (*tables.all, *tables.own.values())), tables.version_table]
+        )
+        self.shapes = {tables.plain(table.name): of for table in tables.all if (of := self._found.get(table.name))}
 
     def messages(self) -> MessagesTable | None:
         """Of the message table."""
@@ -127,7 +100,7 @@ class _Inspection:
         missing_columns, foreign_columns = self._columns_amiss()
         message_type, message_bytes_max = self._message_type()
         collation, collation_is_binary = self._collation() if messages else (None, True)
-        indexes = {name for shape in self.shapes.values() for name in shape.indexes}
+        indexes = {name for shape in self.shapes.values() for name in self._indexes(shape)}
         report = SchemaReport(
             names=self.tables.names,
             dialect=self.tables.database.name,
@@ -151,7 +124,7 @@ class _Inspection:
                 if "XID" in shape.columns and self._keeps_bytes(shape.columns["XID"])
             ),
             container_is_nullable=bool(
-                messages and "CONTAINER" in messages.columns and messages.columns["CONTAINER"]["nullable"]
+                messages and "CONTAINER" in messages.columns and messages.columns["CONTAINER"].is_nullable
             ),
             collation=collation,
             collation_is_binary=collation_is_binary,
@@ -170,25 +143,11 @@ class _Inspection:
             report, null_priorities=self._null_priorities(), hidden_subscriptions=self._hidden_subscriptions()
         )
 
-    def _shape(self, table: Table) -> _Shape:
-        name = table.name
-        key = self._keys.get(name) or self.catalogue.get_pk_constraint(name)
-        columns = self._columns.get(name) or self.catalogue.get_columns(name)
-        return _Shape(
-            columns={column["name"].upper(): column for column in columns},
-            key=tuple(column.upper() for column in key["constrained_columns"]),
-            indexes={
-                self.tables.plain(str(index["name"])): tuple(str(column).upper() for column in index["column_names"])
-                for index in self._indexes_of(name)
-            },
-        )
-
-    def _indexes_of(self, table: str) -> list[ReflectedIndex]:
-        indexes = self._indexes.get(table)
-        return self.catalogue.get_indexes(table) if indexes is None else indexes
+    def _indexes(self, found: FoundTable) -> set[str]:
+        return {self.tables.plain(index) for index in found.indexes}
 
     def _revision(self) -> str | None:
-        if not self._has_table(self.tables.version_table):
+        if self.tables.version_table not in self._found:
             return None
         version = text(f"SELECT version_num FROM {self.tables.version_table}")
         found: str | None = self.connection.execute(version).scalar_one_or_none()
@@ -212,20 +171,16 @@ class _Inspection:
                     foreign.append(full_name)
         return tuple(missing), tuple(foreign)
 
-    def _keeps_bytes(self, column: ReflectedColumn, *, wanted: bool = False) -> bool:
+    def _keeps_bytes(self, column: FoundColumn, *, wanted: bool = False) -> bool:
         """Whether a column is of a binary type; where any column takes any value, what is wanted."""
-        if not self.tables.schema.has_column_types:
-            return wanted
-        try:
-            return column["type"].python_type is bytes
-        except NotImplementedError:
-            return False
+        return column.keeps_bytes if self.tables.schema.has_column_types else wanted
 
     def _message_type(self) -> tuple[str, int]:
         schema, shape = self.tables.schema, self.shapes.get("ACTIVEMQ_MSGS")
         if shape is None or "MSG" not in shape.columns:
             return schema.message_type, schema.message_bytes_max
-        return schema.message_column(shape.columns["MSG"]["type"])
+        column = shape.columns["MSG"]
+        return column.type, schema.message_bytes(column)
 
     def _collation(self) -> tuple[str | None, bool]:
         """The collation of CONTAINER, and whether it tells all names apart, also ``A`` from ``A`` and a space."""
@@ -245,12 +200,11 @@ class _Inspection:
     def _is_complete(self, own: OwnTable) -> bool:
         """Whether a table of our own is there, with its indexes and its first row."""
         tables, table = self.tables, self.tables.own[own]
-        if not self._has_table(table.name):
+        found = self._found.get(table.name)
+        if found is None:
             return False
-        if own.indexes:
-            found = {tables.plain(str(index["name"])) for index in self._indexes_of(table.name)}
-            if not found >= {tables.plain(str(index.name)) for index in tables.own_indexes[own]}:
-                return False
+        if not self._indexes(found) >= {tables.plain(str(index.name)) for index in tables.own_indexes[own]}:
+            return False
         return own.seed is None or self._has_row(table)
 
     def _has_row(self, table: Table) -> bool:
@@ -280,10 +234,6 @@ class _Inspection:
         if acks is None or not {*ACKS_KEY} <= acks.columns.keys():
             return 0
         return len(hidden_subscriptions(self.connection, self.tables))
-
-
-def _by_name(found: Mapping[TableKey, T]) -> dict[str, T]:
-    return {name: of for (_, name), of in found.items()}
 
 
 def _kind(report: SchemaReport) -> SchemaKind:

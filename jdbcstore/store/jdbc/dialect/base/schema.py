@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, LargeBinary, TextClause
-from sqlalchemy.types import TypeEngine
 
 from jdbcstore.errors import TransientStoreError
+from jdbcstore.store.jdbc.dialect.base.catalogue import FoundColumn, FoundTable, reflected_tables
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 
 __all__ = ["LockedNames", "Schema"]
@@ -90,9 +90,21 @@ class Schema:
         """
         return nullcontext()
 
-    def message_column(self, found: TypeEngine[Any]) -> tuple[str, int]:
-        """The type of a column MSG in the database's words, lower case, and the most bytes it takes."""
-        return type(found).__name__.lower(), self.message_bytes_max
+    def found_tables(self, connection: Connection, names: Sequence[str]) -> dict[str, FoundTable]:
+        """Those of some tables that are there, where a statement that names them without more finds them.
+
+        Every start of a store asks this, and every takeover waits for it. The default asks SQLAlchemy, which words its
+        questions for each engine anew: plain statements may take half of a start's processor time away.
+
+        Args:
+            connection: any; the transaction it is in goes on.
+            names: of the tables, as the database keeps them.
+        """
+        return reflected_tables(connection, names)
+
+    def message_bytes(self, column: FoundColumn) -> int:
+        """The most bytes that a column MSG takes."""
+        return self.message_bytes_max
 
     def container_collation(self, connection: Connection, table: str) -> tuple[str | None, bool]:
         """The collation of CONTAINER, and whether it tells all names apart, also ``A`` from ``A`` and a space."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, LargeBinary, bindparam, text
 from sqlalchemy.dialects.mysql import LONGBLOB
-from sqlalchemy.types import TypeEngine
 
+from jdbcstore.store.jdbc.dialect.base.catalogue import FoundColumn, FoundTable, reflected_tables
 from jdbcstore.store.jdbc.dialect.base.schema import LockedNames, Schema
 from jdbcstore.store.jdbc.dialect.base.session import Dialect
 
@@ -24,6 +24,14 @@ _BLOB_BYTES: Final = {
 }
 #: InnoDB's limit for one column of a key in the row formats COMPACT and REDUNDANT, the default of old servers.
 _SHORT_KEY_BYTES: Final = 767
+_COLUMNS: Final = text(
+    "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, IS_NULLABLE, CHARACTER_OCTET_LENGTH FROM information_schema.COLUMNS"
+    " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN :names"
+).bindparams(bindparam("names", expanding=True))
+_INDEXES: Final = text(
+    "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME FROM information_schema.STATISTICS"
+    " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN :names ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
+).bindparams(bindparam("names", expanding=True))
 
 
 class MySQLSchema(Schema):
@@ -52,9 +60,25 @@ class MySQLSchema(Schema):
         # SQLAlchemy reads those named as the URL is.
         return {f"{url}_{name}": value for url in ("mysql", "mariadb") for name, value in options.items()}
 
-    def message_column(self, found: TypeEngine[Any]) -> tuple[str, int]:
-        name = type(found).__name__.lower()
-        return name, _BLOB_BYTES.get(name) or getattr(found, "length", None) or self.message_bytes_max
+    def found_tables(self, connection: Connection, names: Sequence[str]) -> dict[str, FoundTable]:
+        wanted = {"names": list(names)}
+        columns: dict[str, dict[str, FoundColumn]] = {}
+        for table, column, type_, is_nullable, length in connection.execute(_COLUMNS, wanted):
+            is_binary = type_ in _BLOB_BYTES or type_.endswith("binary")
+            columns.setdefault(table, {})[column.upper()] = FoundColumn(type_, is_binary, is_nullable == "YES", length)
+        indexes: dict[str, dict[str, tuple[str, ...]]] = {table: {} for table in columns}
+        for table, index, column in connection.execute(_INDEXES, wanted):
+            before = indexes[table].get(index, ())
+            indexes[table][index] = (*before, (column or "").upper())  # an expression has no name
+        found = {
+            table: FoundTable(of, indexes[table].pop("PRIMARY", ()), indexes[table]) for table, of in columns.items()
+        }
+        # A server that keeps names in other letters than they are written in knows them by itself.
+        others = [name for name in names if name not in found]
+        return {**found, **(reflected_tables(connection, others) if others else {})}
+
+    def message_bytes(self, column: FoundColumn) -> int:
+        return _BLOB_BYTES.get(column.type) or column.length or self.message_bytes_max
 
     def container_collation(self, connection: Connection, table: str) -> tuple[str | None, bool]:
         query = text(

@@ -44,7 +44,7 @@ from typing import Final
 from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp import commands
 from jdbcstore.stomp.dialect import dialect_of
-from jdbcstore.stomp.events import Ack, Connect, Disconnect, Event
+from jdbcstore.stomp.events import Acks, Connect, Disconnect, Event
 from jdbcstore.stomp.frames import COMMANDS, DEFAULT_LIMITS, FRAME_END, NUL, FrameParser, Limits, counted
 
 __all__ = ["State", "StompConnection"]
@@ -143,7 +143,7 @@ class StompConnection:
         Args:
             data: as it came from the socket; any chunking. LFs between frames are fine.
             frames_max: how many frames to read; if there may be more, `has_more` is true, and they are read by the next
-                call, whose data may be empty. A run of short ACKs counts as one.
+                call, whose data may be empty. A run of short ACKs counts as one, and is one event.
 
         Returns:
             What the client asked for, in order. Errors of the client are answered here already: look at
@@ -159,7 +159,7 @@ class StompConnection:
                 self.has_more = False
                 break
             if self._takes_acks and (ids := parser.next_acks()):
-                events += [Ack({"id": ack_id}, ack_id, None, None, None, None) for ack_id in ids]
+                events.append(Acks(ids))
                 continue
             try:
                 frame = parser.next_frame()

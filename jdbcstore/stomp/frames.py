@@ -22,8 +22,8 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 - A NUL among the headers is an error: the client forgot the blank line, and its next frame would be eaten as a body.
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
-lies within one chunk, which is nearly every frame, is cut out of it without another copy; one with a single header and
-no body in one step, and ACKs that follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
+lies within one chunk, which is nearly every frame, is cut out of it in one step and without another copy, and ACKs that
+follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
 remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
 can hold in memory is bounded by `Limits`; how much it holds now is told by `FrameParser.held_bytes`.
 """

@@ -1,16 +1,18 @@
 # make broker    run the broker on embedded SQLite; make broker ARGS='--help' passes options on
-# make test      install what the tests need, then lint, build the documentation and run every test
+# make test      install what the tests need, then lint, build the documentation and run the tests
+# make test-all  the same with those that try very many values
 # make check     what takes no server and no more than a minute or two, for in between
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 5
+CHOSEN := -m 'not exhaustive'
 BIN := .venv/bin
 # Brokers and Spark's workers are started by the hundred, and should not compile everything each time.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test lint docs test-servers lock benchmark benchmark-peer celery-suite chaos chaos-proofs clean
+.PHONY: help broker check test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -18,9 +20,13 @@ help: ## what can be made
 broker: .venv/.broker ## run the broker, with ARGS
 	@JDBCSTORE_WEB_BIND=$${JDBCSTORE_WEB_BIND-127.0.0.1:8161} exec $(BIN)/jdbcstore broker $(ARGS)
 
-test: test-servers .venv/.test ## install the test servers, lint, build the documentation, run every test; ARGS go to pytest
+test: test-servers .venv/.test ## install the test servers, lint, build the documentation, run the tests; ARGS go to pytest
 	$(MAKE) --jobs=2 --output-sync lint docs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(CHOSEN) $(ARGS)
+
+test-all: CHOSEN :=
+test-all: export JDBCSTORE_TEST_EXAMPLES ?= 5
+test-all: test ## the same with the tests that try very many values, and five times the examples
 
 check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
 	$(BIN)/python -m pytest -n auto --dist=worksteal -m 'not server and not exhaustive' \

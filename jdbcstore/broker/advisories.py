@@ -61,7 +61,7 @@ _CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
 
 _ADDED: Final = 0
 _REMOVED: Final = 1
-#: A session of those that have none, as ActiveMQ gives to STOMP clients.
+#: A session of those whose protocol has none, as ActiveMQ gives to them.
 _NO_SESSION: Final = -1
 
 _Subject: TypeAlias = DestinationInfo | ConnectionInfo | ConsumerInfo | ProducerInfo | RemoveInfo | Message

@@ -439,7 +439,7 @@ class Broker:
 
     @property
     def origin_url(self) -> str:
-        """Where clients find it, in the words of OpenWire's clients if there are any for those; empty for nowhere."""
+        """Where clients find it, as a URL for Java clients if there is a listener for those; empty for nowhere."""
         service = self._service
         if service is None or service.server is None:
             return ""

@@ -18,7 +18,7 @@ class ClientCallbacks(Protocol):
 
     @property
     def protocol(self) -> str:
-        """What the client speaks, as a person calls it, for causes of dead letters: ``STOMP``."""
+        """What the client speaks, as a person calls it, for causes of dead letters."""
 
     @property
     def peer(self) -> str:

@@ -72,8 +72,7 @@ client that tells how many of its unacknowledged messages are with the applicati
 ``consumer.extend``. What the transport keeps for requests that are not complete is told to ``client.account``:
 ``frame_is`` while one arrives, ``backlog_is`` while they wait for their turn.
 
-**Examples** are `jdbcstore.client.port`, the whole of a transport without a protocol, and
-`jdbcstore.transport.stomp.session`.
+**An example** is `jdbcstore.client.port`, the whole of a transport without a protocol.
 """
 
 from __future__ import annotations

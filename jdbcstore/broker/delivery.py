@@ -286,7 +286,7 @@ class Consumer:
 
     Args:
         client: the client.
-        subscription_id: what the client calls it; None if it gave no name (STOMP 1.0).
+        subscription_id: what the client calls it; None if it gave no name.
         destination: what it subscribed to, perhaps a wildcard or a composite.
         mode: how it acknowledges.
         prefetch: how many messages it may hold.

@@ -5,7 +5,7 @@ is written to the store is this number, not a difference. So nothing is ever add
 
 Usually it is written when a consumer gives a message back, which costs nothing as long as all goes well; after
 ``kill -9`` the count is what was written before. It is written without anybody waiting for it, and only so much of it
-as is cheap: a STOMP client that goes has perhaps a thousand messages of which its application has seen the first, and
+as is cheap: a client that goes has perhaps a thousand messages of which its application has seen the first, and
 each write is the whole message again. The first ones are written, those that it was sent first; of the others the count
 is in memory only.
 

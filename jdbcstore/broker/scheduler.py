@@ -9,7 +9,7 @@ Only a master fires: it begins when clients are let in and ends when they are dr
 not depend on it: the store commits the message together with what becomes of the job, and refuses a job that is not due
 as it was read (`JobStore`). So after any failure the jobs are just read again.
 
-Over STOMP jobs are looked at and removed by messages to ``ActiveMQ.Scheduler.Management``, as with ActiveMQ.
+Jobs are looked at and removed by messages to ``ActiveMQ.Scheduler.Management``, as with ActiveMQ.
 """
 
 from __future__ import annotations

@@ -277,7 +277,15 @@ def test_answers_to_many_requests_are_bounded_together(broker: Served, monkeypat
 
 @pytest.mark.parametrize(
     "value",
-    [{}, [], None, "\ud800", {"a": {}, "b": [1, [], {"c": [[[[1, {"d": None}]]]]}]}, [[], {}, "\xe4", 1.5, True]],
+    [
+        {},
+        [],
+        None,
+        "\ud800",
+        {"a": {}, "b": [1, [], {"c": [[[[1, {"d": None}]]]]}]},
+        [[], {}, "\xe4", 1.5, True],
+        {"rows": [{"n": n, "all": list(range(n))} for n in range(70)], "a": list(range(60)), "b": [[]] * 60},
+    ],
 )
 def test_what_is_encoded_in_slices_is_the_same(value: object) -> None:
     assert asyncio.run(json_in_slices(value)) == json_answer(value).body

@@ -11,11 +11,10 @@ import pytest
 
 from jdbcstore.store.journal.amq.adapter import AMQPersistenceAdapter
 from jdbcstore.store.journal.amq.options import AMQOptions
+from tests.examples import sampled
 from tests.power.trace import Trace
 from tests.unit.kahadb import test_kahadb_power as kahadb
 from tests.unit.kahadb.test_kahadb_power import Case, first_loss, record
-
-pytestmark = pytest.mark.exhaustive
 
 #: Room for two or three messages.
 SMALL: Final = AMQOptions(
@@ -44,7 +43,7 @@ def recorded(name: str) -> Trace:
     return record(CASES[name])
 
 
-@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("sector", sampled([512, 4096], 1))
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_a_power_failure_leaves_what_was_answered_is_there(name: str, sector: int) -> None:
     looked, wrong = first_loss(recorded(name), CASES[name], sector, kahadb.LOOKS_MAX)

@@ -30,10 +30,9 @@ from jdbcstore.store.journal.kahadb.appender import Appender
 from jdbcstore.store.journal.kahadb.encoding import encode
 from jdbcstore.store.journal.kahadb.journal import Journal, Location
 from jdbcstore.store.journal.kahadb.options import PREALLOCATION_SCOPES, PREALLOCATION_STRATEGIES, KahaDBOptions
+from tests.examples import examples
 from tests.unit.kahadb.journals import CONTROL_BYTES, END, batch, unpack
 from tests.unit.kahadb.journals import write as write_journal
-
-pytestmark = pytest.mark.exhaustive
 
 LIMIT = 1024
 SMALL = KahaDBOptions(journal_max_file_length_bytes=LIMIT)
@@ -221,17 +220,19 @@ def continued(directory: Path, data: bytes, whole: Sequence[tuple[int, list[byte
     appender.close()
 
 
+@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(("scope", "filled"), [("NONE", False), ("ENTIRE_JOURNAL", True)])
-def test_a_journal_that_was_cut_anywhere_is_continued(scope: str, filled: bool, tmp_path: Path) -> None:
+def test_a_journal_that_was_cut_anywhere_is_continued(scope: str, filled: bool, step: int, tmp_path: Path) -> None:
     options = KahaDBOptions(journal_max_file_length_bytes=4096, preallocation_scope=scope)
     whole, data = written(tmp_path / "whole", batches_of(random.Random(3), 6, 30), options)
-    for cut in range(1, len(data) + 1):
+    for cut in (*range(1, len(data), step), len(data)):
         folder = tmp_path / f"{cut}"
         folder.mkdir()
         rest = bytes(4096 - cut) if filled else b""
         continued(folder, data[:cut] + rest, whole, options)
 
 
+@pytest.mark.exhaustive
 def test_a_large_journal_that_was_cut_somewhere_is_continued(tmp_path: Path) -> None:
     chance = random.Random(4)
     options = KahaDBOptions()
@@ -392,7 +393,7 @@ class WatchedDisk(Disk):
 
 
 @pytest.mark.parametrize("scope", PREALLOCATION_SCOPES[::2])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_no_synced_batch_is_lost_when_the_power_fails(
     scope: str, seed: int, tmp_path_factory: pytest.TempPathFactory

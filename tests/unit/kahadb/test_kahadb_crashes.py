@@ -26,8 +26,6 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.testing.messages import text_message
 from tests.unit.kahadb.test_kahadb_recovery import Doings, dump
 
-pytestmark = pytest.mark.exhaustive
-
 #: No disk has to be safe here, and nothing comes into the index but what a test asks for.
 FAST = KahaDBOptions(
     journal_max_file_length_bytes=16 << 10, journal_disk_sync_strategy="NEVER", checkpoint_interval_ms=0
@@ -107,7 +105,10 @@ def places(states: list[tuple[tuple[int, int], dict[str, Any]]], chosen: random.
             yield from ((next_file, start + chosen.randint(0, length)) for _ in range(2))
 
 
-@pytest.mark.parametrize(("seed", "places_max"), [(0, 1000), (1, 300)])
+@pytest.mark.parametrize(
+    ("seed", "places_max"),
+    [(0, 60), pytest.param(0, 1000, marks=pytest.mark.exhaustive), pytest.param(1, 300, marks=pytest.mark.exhaustive)],
+)
 def test_wherever_the_journal_ends_all_whole_batches_are_there(tmp_path: Path, seed: int, places_max: int) -> None:
     states = written(tmp_path / "whole", seed, 40)
     chosen = random.Random(seed)

@@ -16,6 +16,7 @@ from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.rebuild import rebuilt
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.store.journal.state import State as Contents
+from tests.examples import sampled
 from tests.power.recording import Recorder
 from tests.power.search import FAST
 from tests.power.states import State, states
@@ -23,8 +24,6 @@ from tests.power.trace import Trace
 from tests.unit.kahadb.journals import write
 from tests.unit.kahadb.test_kahadb_power import foreign, watched_index
 from tests.unit.kahadb.test_kahadb_rebuild import SHAPES, outline
-
-pytestmark = pytest.mark.exhaustive
 
 OPTIONS: Final = KahaDBOptions(
     checkpoint_interval_ms=0, cleanup_interval_ms=0, cleanup_on_stop=False, preallocation_scope="NONE"
@@ -75,7 +74,7 @@ def _wrong(state: State, folder: Path, there: dict[str, list[str]]) -> str | Non
     return None
 
 
-@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("sector", sampled([512, 4096], 1))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_either_broker_goes_on_with_what_a_power_failure_left(shape: str, sector: int) -> None:
     assert first_loss(*recorded(shape), sector) is None

@@ -20,14 +20,13 @@ from jdbcstore.destination import Queue
 from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.testing.messages import text_message
+from tests.examples import sampled
 from tests.power import search
 from tests.power.recording import Killed, Recorder
 from tests.power.search import FAST
 from tests.power.states import State
 from tests.power.trace import Trace
 from tests.unit.kahadb.test_kahadb_power import TOPIC, Expected, Session
-
-pytestmark = pytest.mark.exhaustive
 
 SMALL: Final = LevelDBOptions(
     journal_max_file_length_bytes=1024, cleanup_interval_ms=0, snapshot_interval_ms=600_000, virtual_topic_consumers=""
@@ -164,7 +163,7 @@ def first_loss(trace: Trace, case: Case, sector: int = 512, looks_max: int | Non
     return search.first_loss(trace, wrong, sector, case.all_subsets, looks_max)
 
 
-@pytest.mark.parametrize("sector", [512, 4096])
+@pytest.mark.parametrize("sector", sampled([512, 4096], 1))
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_a_power_failure_leaves_what_was_answered_is_there(name: str, sector: int) -> None:
     looked, wrong = first_loss(recorded(name), CASES[name], sector, LOOKS_MAX)
@@ -196,7 +195,7 @@ NOT_NEEDED: Final = {
 }
 
 
-@pytest.mark.parametrize("site", NEEDED)
+@pytest.mark.parametrize("site", sampled([*NEEDED], 2))
 def test_without_one_force_something_is_lost(site: str) -> None:
     name = NEEDED[site]
     trace = recorded(name)

@@ -23,10 +23,9 @@ from jdbcstore.stomp import (
     serialise,
 )
 from jdbcstore.stomp.frames import COMMANDS
+from tests.examples import examples
 
-pytestmark = pytest.mark.exhaustive
-
-QUICK = settings(max_examples=40, database=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=examples(40), database=None, suppress_health_check=[HealthCheck.too_slow])
 
 # What a header can carry in every version: 1.0 trims, has no CR at the end and reads escapes although it writes none.
 PLAIN: Final = st.characters(exclude_characters="\0\r\n\\:", exclude_categories=["Cs"])

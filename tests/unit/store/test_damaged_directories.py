@@ -1,6 +1,7 @@
 """Directories of KahaDB, AMQ stores and LevelDB, damaged at random: what can be had is had, and nothing else.
 
-``JDBCSTORE_TEST_MUTANTS=1000`` damages each directory so many times.
+Each is damaged once in a usual run, ``JDBCSTORE_TEST_EXAMPLES`` times if that is set; ``JDBCSTORE_TEST_MUTANTS=1000``
+damages each so many times.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from jdbcstore.migration.leveldb import contents_of_leveldb_store
 from jdbcstore.store.contract import Cursor, SupportsTopics, SupportsTransactions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
+from tests.examples import examples
 from tests.journal_lives import lives_of_amq, lives_of_kahadb, lives_of_leveldb
 from tests.mutations import Lives, Mutant, Seen, adapter_seen, compare, contents_seen, mutated
 from tests.unit.kahadb.journals import unpack, unpack_index
 
-MUTANTS = int(os.environ.get("JDBCSTORE_TEST_MUTANTS", "5"))
+MUTANTS = int(os.environ.get("JDBCSTORE_TEST_MUTANTS", examples(1)))
 VECTORS = Path(__file__).parents[2] / "vectors"
 WITH_INDEX = ("basic", "transactions", "compaction")
 
 #: The first message.
 _FIRST = Cursor(), 1, 1 << 20
 
-pytestmark = [pytest.mark.timeout(60 + 10 * MUTANTS), pytest.mark.exhaustive]
+pytestmark = pytest.mark.timeout(60 + 10 * MUTANTS)
 
 
 class Kind(NamedTuple):

@@ -23,9 +23,9 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
 lies within one chunk, which is nearly every frame, is cut out of it in one step and without another copy, and ACKs that
-follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
-remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
-can hold in memory is bounded by `Limits`; how much it holds now is told by `FrameParser.held_bytes`.
+follow one another all together (`FrameParser.next_acks`). Of an unfinished head we remember where the search for its
+end stopped; the body of an unfinished frame grows in place. What an unfinished frame can hold in memory is bounded by
+`Limits`; how much it holds now is told by `FrameParser.held_bytes`.
 """
 
 from __future__ import annotations

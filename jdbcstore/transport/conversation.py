@@ -229,10 +229,7 @@ class Conversation(ABC, Generic[E]):
                     return
             if self._is_deaf:
                 return  # what stands behind a refused login, or another fatal error, is not done
-            try:  # as `_do`, without its call
-                handlers[event.__class__](self, event)
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and costs one client
-                self._failed(error, event)
+            self._do(handlers[event.__class__], event)
             is_late = perf_counter() > deadline_s
             # What is said right after an ACK is heard with it, however late it is: a message would pass a DISCONNECT.
             if client.is_held or self._unheard or (is_late and not is_ack):

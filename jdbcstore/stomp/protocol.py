@@ -86,6 +86,7 @@ class StompConnection:
         "_held",
         "_is_let_in",
         "_is_listening",
+        "_may_talk",
         "_output",
         "_parser",
         "_readers",
@@ -112,6 +113,7 @@ class StompConnection:
     def _enter(self, state: State) -> None:
         self.state = state
         self._is_listening = state not in _DEAF
+        self._may_talk = self._is_let_in and state is not State.CLOSED
         self._takes_acks = state is State.CONNECTED and self.version == "1.2"
         self._readers = TABLE[state]
 
@@ -213,7 +215,7 @@ class StompConnection:
         self._output += self._held
         self._held.clear()
         self._awaits_answer = False
-        self._is_let_in = True
+        self._is_let_in = self._may_talk = True
 
     def send_receipt(self, receipt_id: str) -> None:
         """Tell the client that its request took effect.
@@ -224,9 +226,10 @@ class StompConnection:
         Raises:
             RuntimeError: before `send_connected`.
         """
-        if self._is_over():
-            return
-        self._require_let_in("send_receipt")
+        if not self._may_talk:
+            if self._is_over():
+                return
+            self._require_let_in("send_receipt")
         if _is_plain(receipt_id):
             self._output.append(b"RECEIPT\nreceipt-id:%s\n\n%s" % (receipt_id.encode(), FRAME_END))
         else:
@@ -257,12 +260,14 @@ class StompConnection:
         """
         if not self._is_listening:
             return False
-        self._require_let_in("send_message")
+        if not self._may_talk:
+            self._require_let_in("send_message")
         if "content-length" in headers:
             headers = counted(headers, body)
         elif has_length or NUL in body:
             more = b"content-length:%d\n%s" % (len(body), more)
-        self._output += (self._dialect.encode_head("MESSAGE", headers, more), body, FRAME_END)
+        head = self._dialect.encode_head("MESSAGE", headers, more) if headers else b"MESSAGE\n%s\n" % more
+        self._output += (head, body, FRAME_END)
         return True
 
     def send_error(

@@ -158,8 +158,10 @@ class StompSession(Conversation[Event]):
         receipt = request if isinstance(request, str) else None
         if error is not None:
             self._error(error, receipt, fatal=is_fatal)
-        else:
-            self._done(receipt)
+        elif receipt is not None:
+            self._stomp.send_receipt(receipt)
+            if not self._is_talking:
+                self.talk()
 
     def browsed(self, consumer: Consumer) -> None:
         """A browser has shown everything: tell the client."""

@@ -141,7 +141,8 @@ def _consume(app: Celery, tasks: int) -> None:
 def _run(url: str, notes: Path, folder: Path) -> tuple[float, float]:
     command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "benchmarks.celery_tasks:worker_app", "worker"]
     command += ["-P", "solo", "-l", "WARNING", "--without-gossip", "--without-mingle"]
-    environment = {**os.environ, "BENCHMARK_BROKER": url, "PYTHONPATH": str(CHECKOUT)}
+    path = os.pathsep.join([str(CHECKOUT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    environment = {**os.environ, "BENCHMARK_BROKER": url, "PYTHONPATH": path}
     with (folder / "worker.log").open("wb") as log:
         worker = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:

@@ -262,7 +262,7 @@ class TextMessage(Message):
         self._set_content(_LENGTH.pack(len(data)) + data)
 
     def _stored_text(self) -> bytes | None:
-        content = self.uncompressed_content()
+        content = self.uncompressed_content() if self.compressed else self.content
         if content is None:
             return None
         if len(content) < 4:

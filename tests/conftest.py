@@ -44,6 +44,8 @@ CHOOSING_FIXTURES = ("database_url", "every_database_url", "second_version_url",
 RUN_FOLDER = pytest.StashKey[Path]()
 HAS_FAILED = pytest.StashKey[bool]()
 LEAK_GRACE_S = 10.0
+#: Names of a broker's threads that are started when they are first needed.
+POOLED = ("jdbcstore-reader", "jdbcstore-login")
 
 # Brokers and Spark's workers are started by the hundred; none should compile everything anew, whoever started pytest.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -321,5 +323,16 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 def our_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """The threads named by us that were not there before."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("jdbcstore") and thread not in before]
+    """The threads named by us that were not there before.
+
+    A broker that several tests share starts the threads of its pools when it first needs them, in whichever test that
+    is. They end with it.
+    """
+    is_shared = any(thread.name == "jdbcstore-broker" for thread in before)
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("jdbcstore")
+        and thread not in before
+        and not (is_shared and thread.name.startswith(POOLED))
+    ]

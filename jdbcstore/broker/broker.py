@@ -83,6 +83,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+def _now_ms() -> int:
+    """Epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
 class Companion(Protocol):
     """Something that runs beside a broker, in its event loop."""
 
@@ -357,10 +362,8 @@ class Broker:
         if self.connection_ids.get(client.connection_id) is client:
             del self.connection_ids[client.connection_id]
 
-    @staticmethod
-    def now_ms() -> int:
-        """Epoch milliseconds."""
-        return now_ms()
+    #: Epoch milliseconds.
+    now_ms = staticmethod(_now_ms)
 
     @property
     def spool(self) -> PersistenceAdapter:
@@ -465,8 +468,3 @@ class Broker:
         self._spool.tend(lambda: chain(self.queues.values(), self.durables.queues()))
         yield from self.producers.sweeping()
         yield from self._destinations.forgetting_idle(self.options.idle_queue_timeout_s)
-
-
-def now_ms() -> int:
-    """Epoch milliseconds."""
-    return time.time_ns() // 1_000_000

@@ -377,6 +377,8 @@ class ClientConsumers:
             self._pending_acks.take_all(consumer, deliveries)
             self._client.complete(request)
             return
+        if request is None and len(self.acknowledged) + len(deliveries) > ACKNOWLEDGED_MAX and self.acknowledged:
+            self.settle()
         self._pending_acks.take_all(consumer, deliveries)
         self.acknowledged += deliveries
         if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:

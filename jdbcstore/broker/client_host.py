@@ -21,7 +21,6 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
-from jdbcstore.broker.tracing import Tracing
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
@@ -62,10 +61,6 @@ class ClientHost(RegionHost, Protocol):
     @property
     def latencies(self) -> Latencies:
         """How long messages take."""
-
-    @property
-    def tracing(self) -> Tracing | None:
-        """Who follows messages; None for nobody."""
 
     @property
     def gate(self) -> Gate:

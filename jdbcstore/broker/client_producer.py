@@ -114,9 +114,8 @@ class ClientProducer:
             self._access.check_management(message.reply_to)
             self._broker.scheduler.manage(message, self._answer(self._client, request, message.size + WRITE_BYTES))
             return
-        if self._statistics is not None and self._statistics.answers(message):
-            if message.reply_to is not None:  # the broker sends there for this client, who has to have the right
-                self.check(message.reply_to)
+        if message.reply_to is not None and self._statistics is not None and self._statistics.answers(message):
+            self.check(message.reply_to)  # the broker sends there for this client, who has to have the right
             self._statistics.answer(message)
             self._client.complete(request)
             return

@@ -7,7 +7,7 @@ says which events, by these words:
 ``connections``  clients that come and go
 ``consumers``    subscriptions that begin and end, messages that are acknowledged or refused
 ``producers``    producers that say where they send, and each message that is sent
-``transactions`` transactions that are committed
+``transactions`` transactions that are committed, prepared, or rolled back when they were prepared
 ``internal``     each delivery
 ================ ======================================================================================================
 """
@@ -15,19 +15,21 @@ says which events, by these words:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from jdbcstore.broker.advisories import Advisories, AdvisoryHost
 from jdbcstore.broker.delivery import Consumer
-from jdbcstore.broker.tracing import Span
+from jdbcstore.broker.tracing import Batch, Span, Step
 from jdbcstore.destination import Destination
-from jdbcstore.identifiers import ProducerId
+from jdbcstore.identifiers import ProducerId, TransactionId
 from jdbcstore.message import Message
 
 __all__ = ["EventLog", "LoggedAdvisories"]
 
 log = logging.getLogger("jdbcstore.events")
+
+_DONE: Final[Mapping[Step, str]] = {"prepare": "prepared", "commit": "committed", "rollback": "rolled back"}
 
 
 class EventLog:
@@ -54,20 +56,10 @@ class EventLog:
 
         return _Until(ended)
 
-    def commit(self, messages: Sequence[Message]) -> Span:
-        """Messages were handed to the store."""
-        transaction_id = messages[0].transaction_id
-        if "transactions" not in self._events or transaction_id is None:
-            return _SILENCE
-        count = len(messages)
-
-        def ended(error: BaseException | None) -> None:
-            if error is None:
-                log.info("transaction committed transaction_id=%s messages=%d", transaction_id, count)
-            else:
-                log.info("transaction not committed transaction_id=%s error=%r", transaction_id, str(error))
-
-        return _Until(ended)
+    def batch(self, messages: Sequence[Message], transaction_id: TransactionId | None) -> Batch:
+        """Messages are handed to the store."""
+        is_told = "transactions" in self._events and transaction_id is not None
+        return _Batch(transaction_id, len(messages)) if is_told else _SILENCE
 
     def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
         """A message goes to a consumer."""
@@ -154,6 +146,27 @@ class LoggedAdvisories(Advisories):
         super().producer_removed(producer_id)
 
 
+class _Batch:
+    """The messages of a transaction."""
+
+    __slots__ = ("_count", "_transaction_id")
+
+    def __init__(self, transaction_id: TransactionId | None, count: int) -> None:
+        self._transaction_id = transaction_id
+        self._count = count
+
+    def begin(self, step: Step) -> Span:
+        transaction_id, count = self._transaction_id, self._count
+
+        def ended(error: BaseException | None) -> None:
+            if error is None:
+                log.info("transaction %s transaction_id=%s messages=%d", _DONE[step], transaction_id, count)
+            else:
+                log.info("transaction not %s transaction_id=%s error=%r", _DONE[step], transaction_id, str(error))
+
+        return _Until(ended)
+
+
 class _Until:
     """Calls something at its end."""
 
@@ -167,7 +180,11 @@ class _Until:
 
 
 class _Silence:
-    """The span of what is not logged."""
+    """The batch and the span of what is not logged."""
+
+    def begin(self, step: Step) -> Span:
+        """There is nothing to be said."""
+        return self
 
     def end(self, error: BaseException | None = None) -> None:
         """There is nothing to be said."""

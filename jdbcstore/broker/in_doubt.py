@@ -29,7 +29,9 @@ from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.router import Router, settle
+from jdbcstore.broker.spans import acknowledgements, ending
 from jdbcstore.broker.topic import Publisher
+from jdbcstore.broker.tracing import Batch, Step
 from jdbcstore.destination import Destination
 from jdbcstore.errors import (
     JdbcStoreError,
@@ -71,6 +73,8 @@ class _Doubt:
     is_at_work: bool = False
     #: Whether the answer to its first phase was lost. The store knows, and is asked when it is opened again.
     is_uncertain: bool = False
+    #: What it sends, for whoever follows messages; None if nobody does, or it sends nothing.
+    traced: Batch | None = None
     #: Who waits until it is prepared or decided.
     waiting: list[Callable[[], object]] = field(default_factory=list)
 
@@ -121,6 +125,7 @@ class InDoubt:
         former, self._by_id = self._by_id, {}
         for one in found:
             doubt = self._by_id[one.transaction_id] = _doubt_of(one)
+            doubt.traced = self._batch(one.transaction_id, one.added)
             if one.transaction_id in former:
                 doubt.unstored = former[one.transaction_id].unstored
             log.info("transaction in doubt, its transaction manager has to decide xid=%s", one.transaction_id)
@@ -147,7 +152,7 @@ class InDoubt:
             undo: gives back what it settles, after a rollback.
             answer: told when it is prepared; after an error it is not, and nothing was undone.
         """
-        doubt = _Doubt(settled=settled, undo=undo)
+        doubt = _Doubt(settled=settled, undo=undo, traced=self._batch(transaction_id, sends))
         stored: list[Message] = []
         try:
             for message in sends:
@@ -233,6 +238,7 @@ class InDoubt:
             TransientStoreError: somebody else decides about it just now.
         """
         doubt = self._take(transaction_id)
+        answer = self._traced("commit", doubt, answer)
         if not doubt.has_topics:
             self._commit(transaction_id, doubt, (), publisher, answer)
             return
@@ -292,6 +298,7 @@ class InDoubt:
     def roll_back(self, transaction_id: XATransactionId, answer: Answer) -> None:
         """As if a prepared transaction had never been. Arguments and exceptions as `commit`."""
         doubt = self._take(transaction_id)
+        answer = self._traced("rollback", doubt, answer)
 
         def done(_: None, error: BaseException | None) -> None:
             self._decided(transaction_id, doubt, error)
@@ -328,6 +335,22 @@ class InDoubt:
 
         marks = marks_of(transaction_id, self._broker.now_ms(), is_commit=is_commit)
         self._broker.completions.expect(adapter.commit_together(Commit(producers=marks)), noted, None)
+
+    def _batch(self, transaction_id: XATransactionId, sends: Sequence[Message]) -> Batch | None:
+        tracing = self._broker.tracing
+        return None if tracing is None or not sends else tracing.batch(sends, transaction_id)
+
+    def _traced(self, step: Step, doubt: _Doubt, answer: Answer) -> Answer:
+        """Tell whoever follows messages how a transaction is decided. Acknowledgements of before the store was opened
+        are not known well enough for that."""
+        tracing = self._broker.tracing
+        if tracing is None:
+            return answer
+        settled = doubt.settled if step == "commit" else ()
+        spans = [*acknowledgements(tracing, settled, is_refused=False).values()]
+        if doubt.traced is not None:
+            spans.append(doubt.traced.begin(step))
+        return ending(answer, spans)
 
     def _take(self, transaction_id: XATransactionId) -> _Doubt:
         doubt = self._by_id.get(transaction_id)

@@ -10,6 +10,7 @@ from jdbcstore.broker.destination_host import DestinationHost
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Publisher, Topic
+from jdbcstore.broker.tracing import Tracing
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
@@ -33,6 +34,10 @@ class RegionHost(DestinationHost, Protocol):
     @property
     def topics(self) -> Mapping[Destination, Topic]:
         """The topics that are in use."""
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Who follows messages; None for nobody."""
 
     @property
     def expiry_periods_ms(self) -> set[int]:

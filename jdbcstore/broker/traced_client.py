@@ -7,7 +7,7 @@ them; in mode auto nobody acknowledges, and the delivery is the last that is tol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from jdbcstore.broker.answers import AcknowledgementAnswer, Asker, SendAnswer
@@ -21,6 +21,7 @@ from jdbcstore.broker.delivery import Answer, Consumer, Delivery, DeliveryAnswer
 from jdbcstore.broker.pending_acks import DeliveryNames
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.broker.producers import Number
+from jdbcstore.broker.spans import acknowledgements, ending
 from jdbcstore.broker.tracing import Span, Tracing
 from jdbcstore.broker.transaction import OpenTransactions, Transaction
 from jdbcstore.errors import ProtocolError
@@ -88,7 +89,7 @@ class TracedProducer(ClientProducer):
         if self._sending is None:
             return answer
         (message, span), self._sending = self._sending, None
-        return _ended(answer, [self._tracing.commit([message]), span])
+        return ending(answer, [self._tracing.batch([message], None).begin("commit"), span])
 
 
 class TracedConsumers(ClientConsumers):
@@ -173,8 +174,10 @@ class TracedTransactions(ClientTransactions):
         self._answer = self._traced_answer
 
     def prepare(self, transaction_id: XATransactionId, request: object) -> bool:
-        """As `ClientTransactions.prepare`; whoever decides may be another client, so the spans end here."""
-        self._begin(self._open.named(str(transaction_id)))
+        """As `ClientTransactions.prepare`; whoever decides may be another client: `InDoubt` tells of that."""
+        transaction = self._open.named(str(transaction_id))
+        if transaction.sends:
+            self._spans = [self._tracing.batch(transaction.sends, transaction_id).begin("prepare")]
         try:
             return super().prepare(transaction_id, request)
         finally:
@@ -183,13 +186,11 @@ class TracedTransactions(ClientTransactions):
     def _commit(
         self, transaction: Transaction, request: object, refusal: ProtocolError | None, prepared: Prepared | None
     ) -> None:
-        self._begin(transaction)
-        super()._commit(transaction, request, refusal, prepared)
-
-    def _begin(self, transaction: Transaction) -> None:
         self._spans = [*acknowledgements(self._tracing, transaction.acknowledged, is_refused=False).values()]
         if transaction.sends:
-            self._spans.append(self._tracing.commit(transaction.sends))
+            batch = self._tracing.batch(transaction.sends, transaction.transaction_id)
+            self._spans.append(batch.begin("commit"))
+        super()._commit(transaction, request, refusal, prepared)
 
     def _abandon(self) -> None:
         """What nobody was asked about is not told: it is tried again, or was refused."""
@@ -199,24 +200,4 @@ class TracedTransactions(ClientTransactions):
         self, client: Asker, request: object, size: int, undo: Callable[[], object] | None = None
     ) -> Answer:
         spans, self._spans = self._spans, []
-        return _ended(SendAnswer(client, request, size, undo), spans)
-
-
-def acknowledgements(tracing: Tracing, deliveries: Iterable[Delivery], *, is_refused: bool) -> dict[Delivery, Span]:
-    """The spans of what leaves a queue: of those messages that memory had room for."""
-    return {
-        delivery: tracing.acknowledge(delivery.message, is_refused=is_refused)
-        for delivery in deliveries
-        if delivery.message is not None and delivery.lane is not None
-    }
-
-
-def _ended(answer: Answer, spans: Sequence[Span]) -> Answer:
-    """An answer that ends spans, in their order, before it is told."""
-
-    def answered(error: BaseException | None) -> None:
-        for span in spans:
-            span.end(error)
-        answer(error)
-
-    return answered
+        return ending(SendAnswer(client, request, size, undo), spans)

@@ -7,12 +7,17 @@ of a client's parts only if somebody does. Everything is called in the event loo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from jdbcstore.destination import Destination
+from jdbcstore.identifiers import TransactionId
 from jdbcstore.message import Message
 
-__all__ = ["Span", "Tracing", "Tracings"]
+__all__ = ["Batch", "Span", "Step", "Tracing", "Tracings"]
+
+#: What the store is asked to do with messages. A prepared transaction is committed or rolled back afterwards, perhaps
+#: much later.
+Step: TypeAlias = Literal["prepare", "commit", "rollback"]
 
 
 class Span(Protocol):
@@ -22,14 +27,21 @@ class Span(Protocol):
         """It is over; with an error it has failed."""
 
 
+class Batch(Protocol):
+    """Messages that are handed to the store together. It may be kept for long, as it holds none of them."""
+
+    def begin(self, step: Step) -> Span:
+        """The store is asked to do this; over when it has."""
+
+
 class Tracing(Protocol):
     """Who follows messages."""
 
     def send(self, message: Message) -> Span:
         """A message has arrived. It may be given a property that says which trace it belongs to, unless it has one."""
 
-    def commit(self, messages: Sequence[Message]) -> Span:
-        """Messages were handed to the store, together."""
+    def batch(self, messages: Sequence[Message], transaction_id: TransactionId | None) -> Batch:
+        """Messages are handed to the store, together: those of a transaction, or one alone."""
 
     def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
         """A message goes to a consumer.
@@ -58,9 +70,9 @@ class Tracings:
         """As `Tracing.send`."""
         return _Spans([one.send(message) for one in self._tracings])
 
-    def commit(self, messages: Sequence[Message]) -> Span:
-        """As `Tracing.commit`."""
-        return _Spans([one.commit(messages) for one in self._tracings])
+    def batch(self, messages: Sequence[Message], transaction_id: TransactionId | None) -> Batch:
+        """As `Tracing.batch`."""
+        return _Batches([one.batch(messages, transaction_id) for one in self._tracings])
 
     def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
         """As `Tracing.deliver`."""
@@ -69,6 +81,18 @@ class Tracings:
     def acknowledge(self, message: Message, *, is_refused: bool) -> Span:
         """As `Tracing.acknowledge`."""
         return _Spans([one.acknowledge(message, is_refused=is_refused) for one in self._tracings])
+
+
+class _Batches:
+    """Batches that are one."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+
+    def begin(self, step: Step) -> Span:
+        return _Spans([batch.begin(step) for batch in self._batches])
 
 
 class _Spans:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from jdbcstore.config.files import Loaded, load_configuration
+from jdbcstore.config.files import Loaded, Origin, load_configuration
 from jdbcstore.console.output import print_json
 
 __all__ = ["config"]
@@ -26,11 +27,12 @@ def check(file: Path, as_json: bool) -> int:
 
     FILE is ActiveMQ's activemq.xml or a TOML file. Every option that it gives is shown with the line that gave it, then
     what it says and is not so here. Nothing is started, no database is asked. Environment variables count as they would
-    for the broker.
+    for the broker. Files that it names have to be here, seen from this directory, or they are warned of.
 
-    Exit codes: 0 a broker would start with it, 2 it would not.
+    Exit codes: 0 it has no errors, 2 a broker would not start with it.
     """
     loaded = load_configuration(file, os.environ)
+    loaded = replace(loaded, warnings=(*loaded.warnings, *map(_missing, filter(_is_missing, loaded.origins))))
     if as_json:
         print_json(_as_json(loaded))
     else:
@@ -41,6 +43,14 @@ def check(file: Path, as_json: bool) -> int:
                 click.echo(f"{kind}: {text}")
         click.echo(f"{_counted(loaded.errors, 'error')}, {_counted(loaded.warnings, 'warning')}")
     return 2 if loaded.errors else 0
+
+
+def _is_missing(origin: Origin) -> bool:
+    return origin.option.endswith("_file") and bool(origin.value) and not Path(origin.value).is_file()
+
+
+def _missing(origin: Origin) -> str:
+    return f"{origin.option}: there is no file {Path(origin.value).absolute()}, without which no broker starts"
 
 
 def _counted(texts: tuple[str, ...], what: str) -> str:

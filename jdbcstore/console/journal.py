@@ -15,6 +15,7 @@ import click
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.journal import file_number
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 
 __all__ = ["KINDS", "Kind", "journal", "kind_of"]
@@ -67,12 +68,13 @@ def kind_of(directory: Path) -> Kind:
     """Which format a directory is in, by the names in it.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: it cannot be read, or there are files of two formats.
     """
     try:
         names = {path.name for path in directory.iterdir()}
     except OSError as error:
         raise ConfigurationError(f"cannot read {directory}: {error.strerror}") from error
+    refuse_a_mixture(directory, names)
     return next(kind for kind in KINDS if kind.is_it(names, directory))
 
 

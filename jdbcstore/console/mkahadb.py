@@ -10,7 +10,9 @@ import click
 from jdbcstore.console import kahadb
 from jdbcstore.console.journal_reports import DIRECTORY, JSON, looking, tell_repaired
 from jdbcstore.console.output import print_json
-from jdbcstore.store.journal.kahadb.inspection import check
+from jdbcstore.destination import Destination
+from jdbcstore.store.journal.kahadb.directory_kind import INDEX_ALONE, has_lost_its_journal
+from jdbcstore.store.journal.kahadb.inspection import CheckReport, check
 from jdbcstore.store.journal.mkahadb.directory_view import refuse_what_is_not_several
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 from jdbcstore.store.journal.mkahadb.outcomes import Outcomes
@@ -40,14 +42,18 @@ def check_(directory: Path, quick: bool, as_json: bool) -> int:
     """
     stores = _stores(directory)
     outcomes = Outcomes(directory / TX_STORE)
+    wrong = []
     with looking():
-        reports = {path.name: check(path, messages=not quick) for path in stores}
+        lost = [path for path in stores if has_lost_its_journal(path)]
+        reports = {path.name: check(path, messages=not quick) for path in stores if path not in lost}
         outcomes.read()
-    what = (
-        f"{TX_STORE} is damaged: transactions over several stores that are in doubt cannot be decided by it. Decide"
-        " them with 'jdbcstore transactions', store by store"
-    )
-    wrong = [what] if outcomes.is_damaged else []
+    wrong += [f"{path}: {INDEX_ALONE}. Restore it from a backup, or move {path.name!r} elsewhere" for path in lost]
+    wrong += _copies(reports)
+    if outcomes.is_damaged:
+        wrong.append(
+            f"{TX_STORE} is damaged: transactions over several stores that are in doubt cannot be decided by it. Decide"
+            " them with 'jdbcstore transactions', store by store"
+        )
     is_sound = not wrong and not any(one.findings or one.unlisted for one in reports.values())
     if as_json:
         told = {name: one.as_json() for name, one in reports.items()}
@@ -59,6 +65,25 @@ def check_(directory: Path, quick: bool, as_json: bool) -> int:
         click.echo(line)
     click.echo(f"{directory}: {len(stores)} stores, {'no problem found' if is_sound else 'there are problems'}")
     return 0 if is_sound else 1
+
+
+def _copies(reports: dict[str, CheckReport]) -> list[str]:
+    """What is wrong because a store is a copy of another one."""
+    found: list[str] = []
+    places: dict[Destination, str] = {}
+    for name, report in reports.items():
+        for destination, stored in report.survey.state.destinations.items():
+            other = places.setdefault(destination, name)
+            if other == name:
+                continue
+            there = reports[other].survey.state.destinations[destination]
+            same = {one.message_id for one in stored.all()} & {one.message_id for one in there.all()}
+            if same:
+                found.append(
+                    f"{other} and {name} have the same messages of {destination} ({len(same):,}): one of them is a"
+                    " copy. A broker opens both, a migration ends: move the copy elsewhere"
+                )
+    return found
 
 
 @mkahadb.command("diagnose")
@@ -97,7 +122,10 @@ def dump(directory: Path, options: tuple[str, ...]) -> None:
 def _each(directory: Path, told: Callable[[Path], object], *more: str) -> None:
     for path in [*_stores(directory), *(directory / name for name in more if (directory / name).is_dir())]:
         click.echo(f"{path.name}:", err=True)
-        told(path)
+        if has_lost_its_journal(path):
+            click.echo(f"{path} {INDEX_ALONE}", err=True)
+        else:
+            told(path)
 
 
 def _run(name: str, path: Path, as_json: bool, *options: str) -> None:

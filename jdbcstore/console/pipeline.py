@@ -205,8 +205,10 @@ def migrate(
         jdbcstore pipeline migrate /var/lib/activemq/kahadb postgresql://user:secret@db/activemq --dry-run
     """
     from jdbcstore.config.inspection import is_journal
+    from jdbcstore.migration.migration import check_target
 
     is_journal(source)
+    check_target(target)
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.migrate import migrate as run
 

@@ -117,7 +117,7 @@ async def _diagnosis(face: Management, arguments: Arguments) -> Any:
 
 
 async def _history(face: Management, arguments: Arguments) -> Any:
-    return face.history()
+    return face.history(arguments.number("after_ms"))
 
 
 async def _scheduled(face: Management, arguments: Arguments) -> Any:

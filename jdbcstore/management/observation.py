@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from time import perf_counter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.lifecycle import State, Status
@@ -28,6 +29,8 @@ from jdbcstore.store.commit_numbers import CountsCommits
 from jdbcstore.store.contract import Cursor, MessageStore
 
 __all__ = ["Observation", "Totals"]
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,8 @@ _PART_OF_QUESTIONS_MAX: Final = 0.1
 _SAMPLE_S: Final = 5.0
 _SAMPLES_MAX: Final = 720
 _TERMS_MAX: Final = 100
+#: Destinations whose numbers are sorted and added up at once.
+_FEW: Final = 500
 #: Queues whose first message is read in one round.
 _READS_MAX: Final = 20
 #: How often the loop is asked how late it is.
@@ -219,7 +224,7 @@ class Observation:
         found: dict[Destination, DestinationView] = {}
         moved: list[Queue] = []
         await broker.slices.complete(self._looking(found, moved))
-        self.totals = await broker.loop.run_in_executor(None, Totals.of, found.values())
+        self.totals = await self.calculated(partial(Totals.of, found.values()), len(found))
         self.destinations = found
         self._orders.clear()
         self._seen = {name: seen for name, seen in self._seen.items() if name in found}
@@ -345,6 +350,17 @@ class Observation:
                 is_closed=name in self._broker.gate.closed,
             )
         return None if topic is None else self._view_of_topic(topic)
+
+    async def calculated(self, work: Callable[[], T], count: int) -> T:
+        """What comes of work on each destination: in a thread if they are so many that it takes longer than a slice.
+
+        Few are done with sooner than a thread and the loop could take turns.
+
+        Args:
+            work: may be called from any thread.
+            count: how many destinations it works on.
+        """
+        return work() if count <= _FEW else await self._broker.loop.run_in_executor(None, work)
 
     def ordered(self, sort: str, *, is_descending: bool) -> _Order:
         """All destinations in the order of a field of theirs, those without a value last; sorted once in each round.

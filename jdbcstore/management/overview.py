@@ -83,10 +83,15 @@ class Overview(Access):
             looked_ms=observation.looked_ms,
         )
 
-    def history(self) -> Sequence[Sample]:
-        """The last hour, a sample each five seconds, oldest first."""
+    def history(self, after_ms: int | None = None) -> Sequence[Sample]:
+        """The last hour, a sample each five seconds, oldest first.
+
+        Args:
+            after_ms: only what is newer, epoch milliseconds; None for all.
+        """
         self.rights.check_see_everything("the history")
-        return self._desk.observation.samples
+        samples = self._desk.observation.samples
+        return samples if after_ms is None else [sample for sample in samples if sample.at_ms > after_ms]
 
     def terms(self) -> Sequence[TermView]:
         """The states that this broker was in, newest first."""
@@ -170,7 +175,7 @@ class Overview(Access):
             ]
             return chosen[offset : offset + count], len(chosen)
 
-        return await self._broker.loop.run_in_executor(None, select)  # very many take longer than a slice
+        return await observation.calculated(select, len(observation.destinations))
 
     async def look(self) -> None:
         """Look at all destinations now: views are as of now then."""

@@ -24,9 +24,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from jdbcstore.broker.tracing import Span
+from jdbcstore.broker.tracing import Batch, Span, Step
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, ConfigurationError
+from jdbcstore.identifiers import TransactionId
 from jdbcstore.message import Message
 from jdbcstore.version import VERSION
 
@@ -48,7 +49,7 @@ _propagator: Final = TraceContextTextMapPropagator()
 
 
 class Traces:
-    """Spans of send, commit, deliver and ack: `jdbcstore.broker.tracing.Tracing`.
+    """Spans of what becomes of messages: `jdbcstore.broker.tracing.Tracing`.
 
     Args:
         provider: who takes them; None for the one that the program has chosen.
@@ -64,19 +65,9 @@ class Traces:
             _propagate(message, span)
         return _Open(span)
 
-    def commit(self, messages: Sequence[Message]) -> Span:
-        """Messages were handed to the store: part of the first one's trace, linked to the others."""
-        contexts = [context for message in messages[: _LINKS_MAX + 1] if (context := _context(message)) is not None]
-        attributes: dict[str, str | int] = {
-            "messaging.system": "activemq",
-            "messaging.operation.name": "commit",
-            "messaging.batch.message_count": len(messages),
-        }
-        links = [Link(trace.get_current_span(context).get_span_context()) for context in contexts[1:]]
-        span = self._tracer.start_span(
-            "commit", contexts[0] if contexts else Context(), attributes=attributes, links=links
-        )
-        return _Open(span)
+    def batch(self, messages: Sequence[Message], transaction_id: TransactionId | None) -> Batch:
+        """Messages are handed to the store: part of the first one's trace, linked to the others."""
+        return _Batch(self._tracer, messages)
 
     def deliver(self, message: Message, destination: Destination, redeliveries: int) -> Span:
         """A message goes to a consumer: part of its trace, if it has one."""
@@ -150,6 +141,27 @@ class TraceExport:
             await asyncio.wait_for(done.wait(), _LAST_S)
         except TimeoutError:
             log.warning("spans were not taken by the collector, they are lost")
+
+
+class _Batch:
+    """Messages that are handed to the store together: how many, and their traces."""
+
+    __slots__ = ("_count", "_links", "_parent", "_tracer")
+
+    def __init__(self, tracer: trace.Tracer, messages: Sequence[Message]) -> None:
+        contexts = [context for message in messages[: _LINKS_MAX + 1] if (context := _context(message)) is not None]
+        self._tracer = tracer
+        self._count = len(messages)
+        self._parent = contexts[0] if contexts else Context()
+        self._links = [Link(trace.get_current_span(context).get_span_context()) for context in contexts[1:]]
+
+    def begin(self, step: Step) -> Span:
+        attributes: dict[str, str | int] = {
+            "messaging.system": "activemq",
+            "messaging.operation.name": step,
+            "messaging.batch.message_count": self._count,
+        }
+        return _Open(self._tracer.start_span(step, self._parent, attributes=attributes, links=self._links))
 
 
 class _Open:

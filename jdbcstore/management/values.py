@@ -21,6 +21,8 @@ _SHOWN_CHARACTERS: Final = 200
 
 def as_json(value: Any) -> Any:
     """A view, or a list of them, as JSON has it."""
+    if value is None or isinstance(value, str | int | float):
+        return value  # most are, and the other questions take longer
     if hasattr(value, "__dataclass_fields__"):
         return {name: as_json(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):

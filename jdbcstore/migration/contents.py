@@ -50,6 +50,11 @@ class PreparedContents:
     removed: list[tuple[Destination, MessageId]] = field(default_factory=list)
     acknowledged: list[tuple[Topic, SubscriptionKey, MessageId]] = field(default_factory=list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to decide, such as when nothing of it can be read. Stores do not keep such."""
+        return not (self.added or self.removed or self.acknowledged)
+
 
 class Damages:
     """What could not be read.

@@ -152,7 +152,7 @@ class ContentsCopy:
         self._target.commit_together(Commit(producers={self._marker.producer: self._place})).result()
 
     def _prepare(self) -> None:
-        found = self._contents.prepared()
+        found = [one for one in self._contents.prepared() if not one.is_empty]
         if not found:
             return
         assert isinstance(self._target, SupportsTransactions)

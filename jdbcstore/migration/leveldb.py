@@ -117,13 +117,31 @@ class LevelDBContents(Contents):
             self.damages.meet(name, damage)
         self._named: dict[int, Destination] = {}
         self._infos: dict[int, SubscriptionInfo] = {}
+        #: By the key of the topic's collection.
+        self._subscribed: dict[int, list[Collection]] = {}
         for one in self._all(QUEUE, TOPIC):
             self._name(one)
         for one in self._all(SUBSCRIPTION):
             self._subscribe(one)
+        #: Places of messages whose file of the log is not there any more.
+        self._gone: set[Place] = set()
+        self._look_for_files()
 
     def _all(self, *types: int) -> list[Collection]:
         return [one for one in (*self._state.collections.values(), *self._state.displaced) if one.type in types]
+
+    def _look_for_files(self) -> None:
+        """Messages whose file of the log is gone end the reading before anything is copied, or do not count."""
+        for here in self._here():
+            if self._reader.base(here.place.location) < 0 and (not here.destination.is_topic or self._waiting(here)):
+                what = f"position {here.place.location:#x}: the file of the log is gone"
+                self.damages.meet(f"{here.destination}, number {here.sequence}", what)
+                self._gone.add(here.place)
+
+    def _waiting(self, here: _Here) -> list[SubscriptionKey]:
+        """The durable subscriptions that have not acknowledged a message of a topic."""
+        ones = self._subscribed.get(here.key, ())
+        return [self._infos[one.key].key for one in ones if is_pending(one, here.sequence)]
 
     def _name(self, one: Collection) -> None:
         try:
@@ -145,6 +163,7 @@ class LevelDBContents(Contents):
             return
         key = SubscriptionKey(record.client_id, record.subscription_name)
         self._infos[one.key] = SubscriptionInfo(key, destination, subscribed, record.selector or None, one.is_no_local)
+        self._subscribed.setdefault(record.topic_key, []).append(one)
 
     # -- what is there -------------------------------------------------------------------------------------------
 
@@ -154,7 +173,9 @@ class LevelDBContents(Contents):
         for one in self._all(QUEUE, TOPIC):
             destination = self._named.get(id(one))
             if destination is not None and (one.type == QUEUE or one.entries or destination in topics):
-                found[destination] = found.get(destination, 0) + len(one.entries) + len(one.displaced)
+                here = [*one.entries.values(), *(place for _, place in one.displaced)]
+                is_there = sum(place not in self._gone for place in here) if self._gone else len(here)
+                found[destination] = found.get(destination, 0) + is_there
         return found
 
     def sizes(self) -> Mapping[Destination, int]:
@@ -174,23 +195,17 @@ class LevelDBContents(Contents):
                 continue
             position = 0
             for sequence, place in sorted([*one.entries.items(), *one.displaced]):
+                if place in self._gone:
+                    continue
                 position = max(position, place.location)
                 yield _Here(position, one.key, sequence, place, destination, one)
 
     def messages(self) -> Iterator[StoredHere]:
         before, twins = -1, 0
-        subscriptions: dict[int, list[Collection]] = {}
-        for one in self._all(SUBSCRIPTION):
-            if one.key in self._infos:
-                subscriptions.setdefault(one.subscription.topic_key, []).append(one)
         for here in sorted(self._here(), key=lambda one: one[:4]):
             twins = twins + 1 if here.position == before else 0
             before = here.position
-            waiting = [
-                self._infos[one.key].key
-                for one in (subscriptions.get(here.key, ()) if here.destination.is_topic else ())
-                if is_pending(one, here.sequence)
-            ]
+            waiting = self._waiting(here) if here.destination.is_topic else []
             if here.destination.is_topic and not waiting:
                 continue
             message = self._message(here.place, f"{here.destination}, number {here.sequence}")

@@ -27,11 +27,12 @@ from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE
 
-__all__ = ["migrate", "migrate_contents"]
+__all__ = ["check_target", "migrate", "migrate_contents"]
 
 _KAHADB: Final = "kahadb:"
 _AMQ: Final = "amq:"
@@ -75,7 +76,7 @@ def migrate(
         contents.prioritized |= _named(contents, prioritized)
         if contents.is_live:
             showing.say("a broker is at work on the source: what it does from now on is not migrated")
-        name = _checked(target) if is_dry else _name(target)
+        name = check_target(target) if is_dry else _name(target)
         if name == contents.name:
             raise ConfigurationError("source and target are the same store: name another target")
         copier, hold = ContentsCopier(contents, showing), partial(_target, target, contents)
@@ -103,6 +104,8 @@ def migrate_contents(contents: Contents, target: ContentsTarget, showing: Showin
 def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> AbstractContextManager[Contents]:
     if is_journal(source):
         directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
+        if directory.is_dir() and not source.startswith(_KAHADB):  # which says more about it
+            refuse_a_mixture(directory, {path.name for path in directory.iterdir()})
         if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
             return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
         if source.startswith(_MKAHADB) or (not is_journal_url(source) and (directory / TX_STORE).is_dir()):
@@ -143,7 +146,12 @@ def _refuse_target(target: str) -> None:
         )
 
 
-def _checked(target: str) -> str:
+def check_target(target: str) -> str:
+    """Make sure that a migration to a store would begin, or go on; changes nothing. Returns the store's name.
+
+    Raises:
+        As `migrate`.
+    """
     _refuse_target(target)
     return check_directory(target) if target.startswith(_KAHADB) else check_table_target(target)
 

@@ -13,6 +13,7 @@ from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.migration.contents import Contents, Damages, PreparedContents, StoredHere
 from jdbcstore.migration.journals import JournalContents, contents_of_journals, is_locked, may_open
 from jdbcstore.store.contract import ScheduledJob
+from jdbcstore.store.journal.kahadb.directory_kind import INDEX_ALONE, has_lost_its_journal
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 from jdbcstore.subscription import SubscriptionInfo
 
@@ -41,19 +42,23 @@ def contents_of_several(
     may_open(sum(len(list(path.glob("db-*.log"))) + outcomes for path in stores), directory)
     with ExitStack() as stack:
         opened: list[JournalContents] = []
+        damages = Damages(are_skipped=skips_damage)
         for path in stores:
+            if has_lost_its_journal(path):
+                damages.meet(str(path), INDEX_ALONE)
+                continue
             jobs = None if opened else scheduler  # there is one scheduler for all
             opened.append(stack.enter_context(contents_of_journals(path, jobs, skips_damage=skips_damage)))
-        yield SeveralContents(directory, opened, skips_damage=skips_damage)
+        yield SeveralContents(directory, opened, damages)
 
 
 class SeveralContents(Contents):
     """The contents of several stores. Made by `contents_of_several` only."""
 
-    def __init__(self, directory: Path, stores: Sequence[JournalContents], *, skips_damage: bool) -> None:
+    def __init__(self, directory: Path, stores: Sequence[JournalContents], damages: Damages) -> None:
         self.name = f"mkahadb:{directory}"
         self.is_live = is_locked(directory)
-        self.damages = Damages(are_skipped=skips_damage)
+        self.damages = damages
         self.prioritized = frozenset[Destination]().union(*(one.prioritized for one in stores))
         self._stores = stores
         self._refuse_copies()

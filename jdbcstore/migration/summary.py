@@ -90,7 +90,8 @@ class Summarizing:
         """The summary, when all messages have passed."""
         summary = self._summary
         for transaction in contents.prepared():
-            summary.prepared[transaction_name(transaction.transaction_id)] = _transaction(transaction)
+            if not transaction.is_empty:
+                summary.prepared[transaction_name(transaction.transaction_id)] = _transaction(transaction)
         for job in contents.jobs():
             summary.jobs[job.job_id] = _job(job)
         summary.order = self._order.hexdigest()

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from jdbcstore.config.urls import store_file
 from jdbcstore.destination import Destination, Queue
+from jdbcstore.errors import StoreReadOnly
 from jdbcstore.migration.contents import Contents
 from jdbcstore.migration.lease import HOLDER_PREFIX, MigrationLease, hold, release
 from jdbcstore.migration.locations import location_of, require_empty, require_no_master
@@ -122,12 +123,16 @@ def check_table_target(url: str) -> str:
 
     Raises:
         LockHeld: a broker or another migration has it.
-        ConfigurationError: it is not empty.
+        ConfigurationError: it is not empty, or the URL wants a standby.
+        StoreReadOnly: it is a standby.
         StoreError: it cannot be reached.
     """
     location = location_of(url)
+    location.options.require_primary("a migration")
     if (file := store_file(location.url)) is None or file.exists():
         with opened(location) as store:
+            if not (found := store.dialect.replication(store.connection)).takes_writes:
+                raise StoreReadOnly(f"the server takes no writes: {found.told}")
             if not inspect_schema(store.connection, location.options.table_names).missing_tables:
                 holder = store.connection.execute(text(store.statements.lease_holder)).scalar()
                 if not str(holder or "").startswith(HOLDER_PREFIX):

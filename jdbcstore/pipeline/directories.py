@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE
 
@@ -21,7 +22,7 @@ def path_of(source: str) -> str:
 
 def scheme_of(source: str) -> str:
     """The scheme of the store in a directory, as it is told or, of a local directory, by the names in it; KahaDB's if
-    nothing else is known."""
+    nothing else is known. Raises `jdbcstore.errors.ConfigurationError` if it holds files of two formats."""
     folder = Path(source.removeprefix("file:"))
     return _told(source) or _found(folder) or _SCHEMES[0]
 
@@ -38,6 +39,7 @@ def _told(source: str) -> str:
 def _found(folder: Path) -> str:
     if not folder.is_dir():
         return ""
+    refuse_a_mixture(folder, {path.name for path in folder.iterdir()})
     if is_amq_store(folder):
         return "amq:"
     if is_leveldb(folder):

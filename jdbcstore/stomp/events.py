@@ -18,6 +18,7 @@ __all__ = [
     "Abort",
     "Ack",
     "AckMode",
+    "Acks",
     "Begin",
     "Commit",
     "Connect",
@@ -135,6 +136,15 @@ class Ack:
 
 
 @dataclass(slots=True)
+class Acks:
+    """ACKs of 1.2 that came together and say nothing but their ids; each means what an `Ack` of its id means."""
+
+    ids: list[str]
+    receipt: None = None
+    """None of them asks for one."""
+
+
+@dataclass(slots=True)
 class Nack:
     """NACK: a message could not be consumed. Never in 1.0; the fields are those of `Ack`."""
 
@@ -185,5 +195,5 @@ class Disconnect:
 
 
 Event: TypeAlias = (
-    Connect | Send | Subscribe | Unsubscribe | Ack | Nack | Begin | Commit | Abort | Disconnect
+    Connect | Send | Subscribe | Unsubscribe | Ack | Acks | Nack | Begin | Commit | Abort | Disconnect
 )  # one alias to type a dispatcher with

@@ -22,10 +22,10 @@ Stricter than ActiveMQ, which would wait or lose its way silently:
 - A NUL among the headers is an error: the client forgot the blank line, and its next frame would be eaten as a body.
 
 **Cost.** Every byte is looked at and copied a constant number of times, however the stream is chunked. A frame that
-lies within one chunk, which is nearly every frame, is cut out of it without another copy; one with a single header and
-no body in one step, and ACKs that follow one another all together (`FrameParser.next_acks`). Of an unfinished head we
-remember where the search for its end stopped; the body of an unfinished frame grows in place. What an unfinished frame
-can hold in memory is bounded by `Limits`; how much it holds now is told by `FrameParser.held_bytes`.
+lies within one chunk, which is nearly every frame, is cut out of it in one step and without another copy, and ACKs that
+follow one another all together (`FrameParser.next_acks`). Of an unfinished head we remember where the search for its
+end stopped; the body of an unfinished frame grows in place. What an unfinished frame can hold in memory is bounded by
+`Limits`; how much it holds now is told by `FrameParser.held_bytes`.
 """
 
 from __future__ import annotations
@@ -119,9 +119,14 @@ _ACK_BYTES_MAX: Final = len(_ACK) + 200
 _match_acks: Final = re.compile(rb"(?:ACK\nid:[^\0\r\n\\]{1,200}\n\n\0\n*){1,500}").match
 _find_ack_ids: Final = re.compile(r"ACK\nid:([^\n]+)").findall
 
+#: What no short frame begins with.
+_SEND: Final = b"SEND"
+
 _COMMAND_LINES: Final = {command.encode(): command for command in COMMANDS}
 
 _UNTIL_NUL: Final = -1
+#: A ``content-length`` of so many digits is none of a frame that comes in one piece.
+_LENGTH_DIGITS: Final = 10
 
 #: A decoded header beside its characters: two strings and their place in a dictionary.
 _HEADER_BYTES: Final = 200
@@ -232,8 +237,11 @@ class FrameParser:
         """
         if not self._command:
             self.headers = {}  # an error in this head must not be blamed on the frame before
-            if not self._head and (short := self._read_short()) is not None:
-                return short
+            if not self._head:
+                is_send = self._data.startswith(_SEND, self._position)
+                frame = self._read_whole() if is_send else self._read_short() or self._read_whole()
+                if frame is not None:
+                    return frame
             if not self._read_head():
                 return None
         body = self._read_body()
@@ -269,6 +277,42 @@ class FrameParser:
         self.headers = {name: value}
         self._position = match.end()
         return Frame(command, self.headers, b"")
+
+    def _read_whole(self) -> Frame | None:
+        """A frame that is here from beginning to end, if there is nothing unusual about it.
+
+        None if there is, or if it may be so, and nothing has changed: `_read_head` and `_read_body` take it, and know
+        all the rules. This is what nearly every SEND is, without their searches and calls.
+        """
+        data, position = self._data, self._position
+        end = data.find(b"\n\n", position, position + self._short_head_bytes)
+        if end < 0:
+            return None
+        head = data[position:end]
+        if NUL in head or _CR in head:
+            return None
+        command_line, *lines = head.split(b"\n")
+        command = self._commands.get(command_line)
+        if command is None or len(lines) > self._limits.headers_max:
+            return None
+        headers = dict(map(self._decode_line, lines))
+        if len(headers) < len(lines):
+            return None
+        begin = end + 2
+        length = headers.get("content-length")
+        if length is None:
+            end = data.find(NUL, begin)
+        elif length.isascii() and length.isdigit() and len(length) < _LENGTH_DIGITS:
+            end = begin + int(length)
+            if end >= len(data) or data[end]:
+                return None
+        else:
+            return None
+        if end < 0 or end - begin > self._body_bytes_max:
+            return None
+        self.headers = headers
+        self._position = end + 1
+        return Frame(command, headers, data[begin:end])
 
     # -- head
 

@@ -44,7 +44,7 @@ from typing import Final
 from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp import commands
 from jdbcstore.stomp.dialect import dialect_of
-from jdbcstore.stomp.events import Ack, Connect, Disconnect, Event
+from jdbcstore.stomp.events import Acks, Connect, Disconnect, Event
 from jdbcstore.stomp.frames import COMMANDS, DEFAULT_LIMITS, FRAME_END, NUL, FrameParser, Limits, counted
 
 __all__ = ["State", "StompConnection"]
@@ -86,6 +86,7 @@ class StompConnection:
         "_held",
         "_is_let_in",
         "_is_listening",
+        "_may_talk",
         "_output",
         "_parser",
         "_readers",
@@ -112,6 +113,7 @@ class StompConnection:
     def _enter(self, state: State) -> None:
         self.state = state
         self._is_listening = state not in _DEAF
+        self._may_talk = self._is_let_in and state is not State.CLOSED
         self._takes_acks = state is State.CONNECTED and self.version == "1.2"
         self._readers = TABLE[state]
 
@@ -143,7 +145,7 @@ class StompConnection:
         Args:
             data: as it came from the socket; any chunking. LFs between frames are fine.
             frames_max: how many frames to read; if there may be more, `has_more` is true, and they are read by the next
-                call, whose data may be empty. A run of short ACKs counts as one.
+                call, whose data may be empty. A run of short ACKs counts as one, and is one event.
 
         Returns:
             What the client asked for, in order. Errors of the client are answered here already: look at
@@ -159,7 +161,7 @@ class StompConnection:
                 self.has_more = False
                 break
             if self._takes_acks and (ids := parser.next_acks()):
-                events += [Ack({"id": ack_id}, ack_id, None, None, None, None) for ack_id in ids]
+                events.append(Acks(ids))
                 continue
             try:
                 frame = parser.next_frame()
@@ -213,7 +215,7 @@ class StompConnection:
         self._output += self._held
         self._held.clear()
         self._awaits_answer = False
-        self._is_let_in = True
+        self._is_let_in = self._may_talk = True
 
     def send_receipt(self, receipt_id: str) -> None:
         """Tell the client that its request took effect.
@@ -224,9 +226,10 @@ class StompConnection:
         Raises:
             RuntimeError: before `send_connected`.
         """
-        if self._is_over():
-            return
-        self._require_let_in("send_receipt")
+        if not self._may_talk:
+            if self._is_over():
+                return
+            self._require_let_in("send_receipt")
         if _is_plain(receipt_id):
             self._output.append(b"RECEIPT\nreceipt-id:%s\n\n%s" % (receipt_id.encode(), FRAME_END))
         else:
@@ -257,12 +260,14 @@ class StompConnection:
         """
         if not self._is_listening:
             return False
-        self._require_let_in("send_message")
+        if not self._may_talk:
+            self._require_let_in("send_message")
         if "content-length" in headers:
             headers = counted(headers, body)
         elif has_length or NUL in body:
             more = b"content-length:%d\n%s" % (len(body), more)
-        self._output += (self._dialect.encode_head("MESSAGE", headers, more), body, FRAME_END)
+        head = self._dialect.encode_head("MESSAGE", headers, more) if headers else b"MESSAGE\n%s\n" % more
+        self._output += (head, body, FRAME_END)
         return True
 
     def send_error(

@@ -107,10 +107,6 @@ class Unit(ABC):
     def cancel(self) -> None:
         """Do not add the message any more: its remove came while this was waiting."""
 
-    def succeed(self) -> None:
-        """Tell that it is durable."""
-        self.completion.resolve(self.result)
-
     def fail(self, error: JdbcStoreError) -> None:
         """Tell that it is not, or that nobody knows."""
         self.completion.fail(error)
@@ -444,7 +440,7 @@ class GroupCommit(Generic[U]):
                 )
                 self.break_off(StoreError(f"written, but what it changes could not be kept: {error!r}"))
         for unit in batch:
-            unit.succeed()
+            unit.completion.resolve(unit.result)
 
     def _take_out(self, batches: list[list[U]], *instead: list[U]) -> None:
         """Put other batches in the place of the first. What is not in them any more is the caller's to tell."""

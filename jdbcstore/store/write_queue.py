@@ -60,11 +60,13 @@ class WriteQueue(Generic[W]):
         Raises:
             StoreClosed: the store is stopping.
         """
-        self._require_open()
+        if self.is_closed:
+            self._require_open()
         if self._cancels and (number := write.may_cancel):
             self._adds[number] = write
         self._queue.put(write)
-        self._refuse_late()
+        if self._refusal is not None:
+            self._refuse_late()
 
     def submit_remove(self, numbers: Sequence[int], remove: Callable[[Sequence[int]], W]) -> None:
         """The same for the remove of some messages. Of those whose adds still wait neither is done.

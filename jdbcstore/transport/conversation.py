@@ -12,7 +12,7 @@ write: they are settled before whatever comes behind them, and at the end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -70,8 +70,8 @@ class Conversation(ABC, Generic[E]):
     protocol: str
     #: What is done with each kind of event.
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[Any, Any], None]]]
-    #: The event that acknowledges messages.
-    _ACK: ClassVar[type[Any]]
+    #: The events that acknowledge messages.
+    _ACKS: ClassVar[Collection[type[Any]]]
 
     def __init__(self, broker: Broker, wire: Wire, names: DeliveryNames, core: ProtocolCore) -> None:
         self._broker = broker
@@ -87,6 +87,8 @@ class Conversation(ABC, Generic[E]):
         self._is_deaf = False
         self._unfinished_bytes = 0
         self._room_bytes = _OUTPUT_BYTES
+        #: When the slice ends in which it is heard.
+        self._deadline_s = 0.0
         #: Events that arrived while the client was held back.
         self._unheard: list[E] = []
 
@@ -211,14 +213,16 @@ class Conversation(ABC, Generic[E]):
 
     def _hear(self, events: Iterable[E], deadline_s: float) -> None:
         """Do what the client asks for, until it is held back, or its slice is over."""
-        handlers, client, ack = self._HANDLERS, self.client, self._ACK
+        handlers, client, acks = self._HANDLERS, self.client, self._ACKS
+        self._deadline_s = deadline_s
         is_late = False
         remaining = iter(events)
         for event in remaining:
-            if is_late and event.__class__ is ack:
+            is_ack = event.__class__ in acks
+            if is_late and is_ack:
                 self._unheard += [event, *remaining]
                 return
-            if client.consumers.acknowledged and event.__class__ is not ack:
+            if client.consumers.acknowledged and not is_ack:
                 self._do(type(self)._settle, None)  # before what the client said after it
                 if client.is_held:
                     self._unheard += [event, *remaining]
@@ -228,7 +232,7 @@ class Conversation(ABC, Generic[E]):
             self._do(handlers[event.__class__], event)
             is_late = perf_counter() > deadline_s
             # What is said right after an ACK is heard with it, however late it is: a message would pass a DISCONNECT.
-            if client.is_held or (is_late and event.__class__ is not ack):
+            if client.is_held or self._unheard or (is_late and not is_ack):
                 self._unheard.extend(remaining)
 
     def _do(self, handler: Callable[[Any, Any], None], event: E | None) -> None:
@@ -242,7 +246,7 @@ class Conversation(ABC, Generic[E]):
         self.client.consumers.settle()
 
     def _again(self, event: E) -> None:
-        """The client has to wait: this is heard again, before all that comes behind it."""
+        """The client has to wait, or its slice is over: this is heard later, before all that comes behind it."""
         self._unheard.insert(0, event)
 
     def _listen_again(self) -> None:

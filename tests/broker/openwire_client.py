@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from jdbcstore.destination import Destination
-from jdbcstore.identifiers import ConnectionId, ConsumerId, LocalTransactionId, MessageId, ProducerId, SessionId
+from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId, SessionId, TransactionId
 from jdbcstore.message import Message, TextMessage
 from jdbcstore.openwire import commands as c
 from jdbcstore.openwire.connection_codec import ConnectionCodec
@@ -171,7 +171,7 @@ class OpenWireClient:
         last: c.MessageDispatch,
         kind: int = c.ACK_STANDARD,
         count: int = 1,
-        transaction_id: LocalTransactionId | None = None,
+        transaction_id: TransactionId | None = None,
     ) -> c.Response:
         """Acknowledge from one delivery on up to another."""
         assert last.message is not None

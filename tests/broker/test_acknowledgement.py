@@ -51,6 +51,26 @@ def test_an_unacknowledged_message_comes_again(
     assert again.is_silent()
 
 
+def test_acks_that_come_together_mean_what_each_of_them_means(address: Address, open_client: OpenClient) -> None:
+    """Of several subscriptions, of both modes, with one that is unknown and one that comes twice."""
+    client = open_client(address)
+    ids: dict[str, list[str]] = {}
+    for queue, mode in (("A", "client-individual"), ("B", "client-individual"), ("C", "client")):
+        fill(client, 4, f"/queue/{queue}")
+        client.subscribe(f"/queue/{queue}", mode, id=queue)
+        ids[queue] = [client.message().headers["ack"] for _ in range(4)]
+    a, b, c = ids.values()
+    acks = [a[0], a[2], "unknown", a[2], b[1], c[1], a[1], b[0]]
+    client.write(b"".join(b"ACK\nid:%s\n\n\0" % one.encode() for one in acks))
+    assert [client.frame().command for _ in range(2)] == ["ERROR", "ERROR"]
+    client.done("DISCONNECT", {})
+    for queue, left in (("A", [3]), ("B", [2, 3]), ("C", [2, 3])):
+        again = open_client(address)
+        again.subscribe(f"/queue/{queue}", "client-individual")
+        assert bodies(again, len(left)) == left
+        assert again.is_silent()
+
+
 def test_a_fresh_message_is_not_redelivered(client: Client) -> None:
     client.publish("/queue/A", "x")
     client.subscribe("/queue/A")

@@ -99,6 +99,7 @@ def test_of_many_acks_no_more_are_heard_in_a_slice_than_fit_into_it(
         on_ack(self, event)
 
     monkeypatch.setattr(StompSession, "_listen", counted_listen)
+    monkeypatch.setattr(StompSession, "_on_ack", counted_ack)
     monkeypatch.setitem(StompSession._HANDLERS, Ack, counted_ack)
     client = open_client(start_broker())
     client.write(b"ACK\nid:x\n\n\0" * 200 + b"ACK\nid:%s\n\n\0" % (b"x" * 500))

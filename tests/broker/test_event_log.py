@@ -10,7 +10,7 @@ import pytest
 from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.identifiers import ProducerId
+from jdbcstore.identifiers import ProducerId, XATransactionId
 from jdbcstore.openwire import commands as c
 from tests.broker.client import Address, Client
 from tests.broker.openwire_client import OpenWireClient
@@ -39,6 +39,14 @@ def visit(address: Address) -> None:
         jms.ask(c.SessionInfo(session_id=jms.session_id))
         jms.ask(c.ProducerInfo(producer_id=ProducerId(jms.name, 1, 1), destination=Queue("A")))
         jms.send(Queue("A"), "by JMS")
+        for number, decision in enumerate((3, 4)):
+            xid = XATransactionId(1, b"global", bytes([number]))
+            message = jms.message(Queue("A"), "in two phases")
+            message.transaction_id = xid
+            for command in (c.TransactionInfo(transaction_id=xid, type=0), message):
+                jms.ask(command)
+            for step in (1, decision):
+                jms.ask(c.TransactionInfo(transaction_id=xid, type=step))
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -52,8 +60,8 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 EXPECTED = {
     "connections": {"connection added": 3, "connection removed": 3},
     "consumers": {"consumer added": 1, "consumer removed": 1, "message acknowledged": 1, "message refused": 1},
-    "producers": {"producer added": 1, "producer removed": 1, "message sent": 3, "message not sent": 1},
-    "transactions": {"transaction committed": 1},
+    "producers": {"producer added": 1, "producer removed": 1, "message sent": 5, "message not sent": 1},
+    "transactions": {"transaction committed": 2, "transaction prepared": 2, "transaction rolled back": 1},
     "internal": {"message delivered": 2},
 }
 

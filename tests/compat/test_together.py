@@ -238,8 +238,19 @@ def check(url: str, load: Load, ours: Ours, java: Java) -> None:
     assert (ours.complaints, java.complaints) == ([], [])
 
 
-@pytest.mark.parametrize("java_is_first", [False, True], ids=["ours-java-ours", "java-ours-java"])
-def test_whoever_is_killed_the_other_takes_over(url: str, class_path: str, tmp_path: Path, java_is_first: bool) -> None:
+@pytest.mark.parametrize(
+    ("database", "java_is_first"),
+    [
+        pytest.param("mariadb_url", False, id="ours-java-ours"),
+        pytest.param("postgresql_url", True, id="java-ours-java"),
+        pytest.param("postgresql_url", False, id="ours-java-ours, PostgreSQL", marks=pytest.mark.exhaustive),
+        pytest.param("mariadb_url", True, id="java-ours-java, MariaDB", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_whoever_is_killed_the_other_takes_over(
+    request: pytest.FixtureRequest, class_path: str, tmp_path: Path, database: str, java_is_first: bool
+) -> None:
+    url: str = request.getfixturevalue(database)
     ours, java = Ours(url, tmp_path), Java(url, tmp_path, class_path)
     first, second = (java, ours) if java_is_first else (ours, java)
     first.become_master()
@@ -261,7 +272,11 @@ def test_whoever_is_killed_the_other_takes_over(url: str, class_path: str, tmp_p
     assert terms == list(range(1, len(terms) + 1)), "a Java broker in between must not set terms back"
 
 
-def test_clean_hand_overs_both_ways(url: str, class_path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", ["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
+def test_clean_hand_overs_both_ways(
+    request: pytest.FixtureRequest, class_path: str, tmp_path: Path, database: str
+) -> None:
+    url: str = request.getfixturevalue(database)
     ours, java = Ours(url, tmp_path), Java(url, tmp_path, class_path)
     ours.become_master()
     with loaded(ours, java) as load:

@@ -13,6 +13,7 @@ from jdbcstore.store.contract import Commit
 from jdbcstore.store.disk import DiskFile
 from jdbcstore.testing import (
     DurablePersistenceAdapterContract,
+    DurableScheduleContract,
     DurableTopicContract,
     DurableTransactionContract,
     OpenAdapter,
@@ -36,6 +37,13 @@ class TestPerDestinationTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"mkahadb:{tmp_path / 'm'}?perDestination=true")
+
+
+@pytest.mark.parametrize("queries", ["", "?perDestination=true", "?filters=queue://A"])
+class TestScheduled(DurableScheduleContract):
+    @pytest.fixture
+    def open_adapter(self, tmp_path: Path, queries: str) -> OpenAdapter:
+        return lambda: open_store(f"mkahadb:{tmp_path / 'm'}{queries}")
 
 
 def test_each_step_over_several_stores_is_on_the_disk_before_the_next_also_when_it_is_forced_periodically(

@@ -7,6 +7,7 @@ message sent after the end of the fault has its receipt. Only then comes the nex
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -266,11 +267,8 @@ class Nemesis:
 
         They add rows, or, on the other side, may only remove some.
         """
-        master = self._master()
         with self._only_sends(fault.side):
-            if fault.side:
-                held = self._proxy(master).hold_at(_ADDS)
-                self._cluster.wait_for("the master sends rows", held.is_set)
+            master = self._trapped(lambda proxy: proxy.hold_at(_ADDS)) if fault.side else self._master()
             self._proxy(master).pause()
         self._wait_until_old_rows_fit(master)
         self._proxy(master).resume()
@@ -280,9 +278,7 @@ class Nemesis:
 
         It still is master, perhaps, so no fence keeps them out.
         """
-        master = self._master()
-        held = self._proxy(master).hold_at(_ADDS)
-        self._cluster.wait_for("the master sends rows", held.is_set)
+        master = self._trapped(lambda proxy: proxy.hold_at(_ADDS))
         for _ in range(1 + int(fault.size * 200)):
             self._wait_for_event(What.RECEIPT)
         self._proxy(master).resume()
@@ -299,8 +295,24 @@ class Nemesis:
     def cut_in_commit(self, fault: Fault) -> None:
         """Cut the connection in which the master is sending rows; the database gets them or does not."""
         for _ in range(3):
-            sprung = self._proxy(self._master()).cut_at(_ADDS, deliver=fault.side)
-            self._cluster.wait_for("the master sends rows", sprung.is_set)
+            self._trapped(lambda proxy: proxy.cut_at(_ADDS, deliver=fault.side))
+
+    def _trapped(self, lay: Callable[[Proxy], threading.Event]) -> Broker:
+        """Lay a trap in the line of the master, and wait until it has sprung; returns whose line it was.
+
+        A master that is replaced meanwhile sends nothing more: then in the line of the next one.
+        """
+        while True:
+            master = self._master()
+            sprung = lay(self._proxy(master))
+
+            def is_over(sprung: threading.Event = sprung, master: Broker = master) -> bool:
+                return sprung.is_set() or self._cluster.master() is not master
+
+            self._cluster.wait_for("the master sends rows", is_over)
+            if sprung.is_set():
+                return master
+            self._proxy(master).resume()
 
     @contextmanager
     def _only_sends(self, is_wanted: bool) -> Iterator[None]:

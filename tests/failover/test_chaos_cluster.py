@@ -52,7 +52,7 @@ def test_a_frozen_node_costs_the_lease_and_no_more_than_that_is_believed(tmp_pat
     assert any(event.what is What.RECEIPT and end.at < event.at < healed for event in events)
 
 
-@pytest.mark.parametrize("name", ["confirmation", "history"])
+@pytest.mark.parametrize("name", ["history", pytest.param("confirmation", marks=pytest.mark.exhaustive)])
 def test_without_a_protection_the_harness_finds_the_harm(name: str, tmp_path: Path) -> None:
     told: list[str] = []
     assert prove(PROOFS[name], tmp_path, tries=1, tell=told.append), "\n".join(told)

@@ -130,6 +130,10 @@ def test_who_only_reads_may_read_from_a_standby(
             assert not store.dialect.replication(store.connection).takes_writes
     with pytest.raises(ConfigurationError, match="read_from = standby is for who only reads"):
         open_store(standby)
+    plain = f"postgresql://postgres@127.0.0.1:{cluster.standbys()[0].port}/readers"
+    capsys.readouterr()
+    assert run(["pipeline", "migrate", standby, plain, "--dry-run"]) == 1  # Spark would take its time to say so
+    assert "the server takes no writes" in capsys.readouterr().err
 
 
 def test_a_store_follows_the_primary_and_no_term_comes_twice(

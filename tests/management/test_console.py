@@ -77,6 +77,19 @@ def test_every_page_is_shown_and_asks_nobody_else(page: Page, broker: Served) ->
     assert {url.partition("?")[0] for url in page.requests if not url.startswith(base(broker))} == set()
 
 
+def test_a_page_that_nobody_sees_asks_for_nothing(page: Page, broker: Served) -> None:
+    page.open(base(broker) + "/operations", "Nothing was done")
+    count = "let asked = 0; const ask = fetch; window.fetch = (...given) => { asked += 1; return ask(...given); };"
+    page.evaluate(
+        count + "let isHidden = false, later = null; window.setTimeout = (work) => { later = work; return 0; };"
+    )
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => isHidden })")
+    page.click("Operations", "#nav")
+    wait_until(lambda: page.evaluate("later !== null"))
+    assert page.evaluate("isHidden = true; asked = 0; later(); asked") == 0
+    assert page.evaluate("isHidden = false; document.dispatchEvent(new Event('visibilitychange')); asked") == 1
+
+
 def test_dead_letters_are_retried_after_a_count(page: Page, broker: Served) -> None:
     page.open(base(broker) + "/dead-letters", "Log in to group them")
     log_in(page, broker)

@@ -15,7 +15,7 @@ from jdbcstore.destination import Queue, Topic
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.management import mbeans
 from jdbcstore.openwire import commands as c
-from jdbcstore.transport.web import jolokia
+from jdbcstore.transport.web import api, jolokia
 from jdbcstore.transport.web.api import json_answer, json_in_slices
 from tests.broker.client import Client
 from tests.broker.openwire_client import OpenWireClient
@@ -277,10 +277,32 @@ def test_answers_to_many_requests_are_bounded_together(broker: Served, monkeypat
 
 @pytest.mark.parametrize(
     "value",
-    [{}, [], None, "\ud800", {"a": {}, "b": [1, [], {"c": [[[[1, {"d": None}]]]]}]}, [[], {}, "\xe4", 1.5, True]],
+    [
+        {},
+        [],
+        None,
+        "\ud800",
+        {"a": {}, "b": [1, [], {"c": [[[[1, {"d": None}]]]]}]},
+        [[], {}, "\xe4", 1.5, True],
+        {"rows": [{"n": n, "all": list(range(n))} for n in range(70)], "a": list(range(60)), "b": [[]] * 60},
+    ],
 )
 def test_what_is_encoded_in_slices_is_the_same(value: object) -> None:
     assert asyncio.run(json_in_slices(value)) == json_answer(value).body
+
+
+def test_a_row_of_a_table_is_encoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[object] = []
+
+    def encode(value: object) -> str:
+        encoded.append(value)
+        return "0"
+
+    monkeypatch.setattr(api, "_dumped", encode)
+    rows = [{f"field{column}": row for column in range(20)} for row in range(100)]
+    asyncio.run(json_in_slices({"rows": rows, "total": 100}))
+    assert [value for value in encoded if isinstance(value, dict)] == rows
+    assert len(encoded) == len(rows) + 3
 
 
 def test_others_work_while_a_long_answer_is_encoded() -> None:

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, MessageId, ProducerId, XATransactionId
 from jdbcstore.management.traces import TraceExport, Traces
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
@@ -255,6 +255,61 @@ def test_openwire_transactions_are_traced(broker: Traced) -> None:
         client.ask(c.TransactionInfo(connection_id=ConnectionId(client.name), transaction_id=transaction, type=2))
     spans = broker.spans("send queue://A", "commit")
     assert {trace_of(span) for span in spans} == {TRACE}
+
+
+XID = XATransactionId(1, b"global", b"branch")
+OTHER_TRACE = TRACE.replace("0af7", "1af7")
+PREPARE, COMMIT, ROLL_BACK = 1, 3, 4
+
+
+def decide(client: OpenWireClient, step: int) -> None:
+    assert not isinstance(client.ask(c.TransactionInfo(transaction_id=XID, type=step)), c.ExceptionResponse)
+
+
+def prepare(client: OpenWireClient) -> None:
+    """A branch that acknowledges one message, and sends two of other traces."""
+    client.ask(c.SessionInfo(session_id=client.session_id))
+    client.ask(c.ProducerInfo(producer_id=ProducerId(client.name, 1, 1)))
+    client.ask(openwire_message(client, 1, {"traceparent": TRACEPARENT}))
+    client.subscribe(Queue("A"))
+    dispatch = client.dispatch()
+    decide(client, 0)
+    client.acknowledge(dispatch, dispatch, transaction_id=XID)
+    for number, trace in ((2, OTHER_TRACE), (3, TRACE)):
+        message = openwire_message(client, number, {"traceparent": TRACEPARENT.replace(TRACE, trace)})
+        message.destination, message.transaction_id = Queue("B"), XID
+        client.ask(message)
+    decide(client, PREPARE)
+
+
+def assert_of_both_traces(span: ReadableSpan) -> None:
+    assert trace_of(span) == OTHER_TRACE
+    assert [f"{link.context.trace_id:032x}" for link in span.links] == [TRACE]
+    assert span.attributes is not None
+    assert span.attributes["messaging.batch.message_count"] == 2
+
+
+@pytest.mark.parametrize(("decision", "name"), [(COMMIT, "commit"), (ROLL_BACK, "rollback")])
+def test_both_phases_of_a_distributed_transaction_are_traced(broker: Traced, decision: int, name: str) -> None:
+    with OpenWireClient(broker.address) as client:
+        prepare(client)
+        (span,) = broker.spans("prepare")
+        assert_of_both_traces(span)
+        before = broker.names()
+        assert "ack queue://A" not in before
+        with OpenWireClient(broker.address) as manager:
+            decide(manager, decision)
+        wait_until(lambda: name in broker.names()[len(before) :])
+        assert ("ack queue://A" in broker.names()) == (decision == COMMIT)
+        assert_of_both_traces(broker.spans(*[name] * broker.names().count(name))[-1])
+
+
+def test_a_distributed_transaction_that_is_decided_after_a_restart_is_traced(tmp_path: Path) -> None:
+    with traced(tmp_path) as broker, OpenWireClient(broker.address) as client:
+        prepare(client)
+    with traced(tmp_path) as broker, OpenWireClient(broker.address) as manager:
+        decide(manager, COMMIT)
+        assert_of_both_traces(broker.spans("commit")[0])
 
 
 def test_properties_that_nobody_can_read_are_carried(broker: Traced) -> None:

@@ -20,6 +20,7 @@ from jdbcstore.broker.security.authorization import AuthorizationEntry, Authoriz
 from jdbcstore.config.urls import open_spool
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.management import observation
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.web import connection as connection_module
 from tests.broker.client import Client
@@ -74,6 +75,19 @@ def test_who_shows_no_token_changes_nothing(broker: Served) -> None:
     refused = broker.visitor.post("/api/v1/purge", {"destination": "queue://A"})
     assert (refused.status, refused.json["kind"]) == (403, "NotAuthorized")
     assert len(broker.visitor.get("/api/v1/messages?destination=queue://A").json["messages"]) == 1
+
+
+def test_the_history_is_told_from_a_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation, "_SAMPLE_S", 0.02)
+    with served() as broker:
+
+        def history(query: str = "") -> list[int]:
+            return [sample["at_ms"] for sample in broker.visitor.get(f"/api/v1/history{query}").json]
+
+        wait_until(lambda: len(history()) > 2)
+        first, second, *_ = history()
+        assert history(f"?after_ms={first}")[0] == second
+        assert history(f"?after_ms={second + 1_000_000}") == []
 
 
 def test_messages_are_sent_browsed_moved_and_purged(broker: Served) -> None:

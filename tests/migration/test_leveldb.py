@@ -90,6 +90,19 @@ def test_damage_is_told_or_left_out(source: Path, tmp_path: Path) -> None:
     assert len(contents(f"kahadb:{tmp_path / 'k'}")["queue://Q.BIG"]) in (1, 2)
 
 
+def test_messages_whose_file_is_gone_end_a_trial_as_they_end_the_migration(source: Path, tmp_path: Path) -> None:
+    """Left out they do not count, nor does a transaction of which nothing can be read."""
+    log_files(source)[0].unlink()
+    for is_dry in (True, False):
+        with pytest.raises(StoreError, match=r"the file of the log is gone. With --skip-damage"):
+            migrate(f"leveldb:{source}", f"kahadb:{tmp_path / 'k'}", is_dry=is_dry)
+    told = migrate(f"leveldb:{source}", f"kahadb:{tmp_path / 'k'}", is_dry=True, skips_damage=True)
+    done = migrate(f"leveldb:{source}", f"kahadb:{tmp_path / 'k'}", skips_damage=True)
+    assert told.messages == done.messages == 2
+    assert any("queue://Q.ONE, number 8" in line for line in told.damages)
+    assert done.transactions == {}
+
+
 def test_nobody_begins_with_leveldb(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no target"):
         migrate(f"leveldb:{source}", f"leveldb:{tmp_path / 'new'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jdbcstore.errors import ConfigurationError, OutcomeUnknown, StoreError
 from jdbcstore.identifiers import XATransactionId
 from jdbcstore.migration.migration import migrate
 from jdbcstore.store.contract import Commit, SupportsTransactions
+from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.kahadb.journal import Journal
 from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
 from jdbcstore.store.journal.mkahadb.filters import directory_name
@@ -52,9 +54,9 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     transaction.prepare().result(30)
     decide = Outcomes.decide
 
-    def killed(self: Outcomes, xid: XATransactionId) -> None:
+    def killed(self: Outcomes, xid: XATransactionId, scheduled: Sequence[Command]) -> None:
         if request.param:
-            decide(self, xid)
+            decide(self, xid, scheduled)
         for child in adapter.children():
             child.abandon()
         raise OutcomeUnknown("killed")
@@ -63,7 +65,10 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         patch.setattr(Outcomes, "decide", killed)
         adds = [(one, text_message(30, destination=A)), (two, text_message(31, destination=B))]
         assert isinstance(adapter.commit_together(Commit(adds=adds)).exception(30), OutcomeUnknown)
+    children = adapter.children()
     adapter.abandon()
+    for child in children:
+        child._wait_for_abandoned()
     return directory
 
 
@@ -151,7 +156,7 @@ def test_what_holds_no_store_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "txStore")
 
 
-def test_a_copy_of_a_store_beside_it_does_not_count_twice(tmp_path: Path) -> None:
+def test_a_copy_of_a_store_beside_it_does_not_count_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever it is called: a broker takes the store with the name of the filter, a migration asks for a decision."""
     directory = tmp_path / "several"
     url = f"mkahadb:{directory}?perDestination=true"
@@ -163,17 +168,36 @@ def test_a_copy_of_a_store_beside_it_does_not_count_twice(tmp_path: Path) -> Non
     with open_store(url) as store:
         store.queue_message_store(A).add_message(text_message(3, destination=A)).result(30)
     assert {row.destination: row.depth for row in collect(url.partition("?")[0])} == {str(A): 4}
+    assert journal("check", directory) == 1
+    assert "have the same messages of queue://A (3): one of them is a copy" in capsys.readouterr().out
     with pytest.raises(ConfigurationError, match="one of them is a copy"):
         migrate(url.partition("?")[0], f"kahadb:{tmp_path / 'target'}")
     (directory / "A-copy").rename(tmp_path / "elsewhere")
     assert migrate(url.partition("?")[0], f"kahadb:{tmp_path / 'target'}").messages == 4
 
 
-def test_a_store_that_has_lost_its_journal_is_not_passed_over(directory: Path) -> None:
-    for path in (directory / directory_name(A.qualified_name)).glob("db-*.log"):
+def test_a_store_that_has_lost_its_journal_is_not_passed_over(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing looks as if it had no messages; what the others have can be had."""
+    lost, said = directory / directory_name(A.qualified_name), "holds an index, but no journal"
+    for path in lost.glob("db-*.log"):
         path.unlink()
-    with pytest.raises((ConfigurationError, StoreError), match="journal"):
-        migrate(f"mkahadb:{directory}", f"kahadb:{directory.parent / 'target'}")
+    for is_dry in (True, False):
+        with pytest.raises(StoreError, match=said):
+            migrate(f"mkahadb:{directory}", f"kahadb:{directory.parent / 'target'}", is_dry=is_dry)
+    for url in (f"mkahadb:{directory}", f"kahadb:{lost}"):
+        with pytest.raises(ConfigurationError, match=said):
+            collect(url)
+    assert journal("check", directory) == 1
+    assert f"{lost}: {said}" in capsys.readouterr().out
+    for command in ("diagnose", "dump"):
+        assert journal(command, directory) == 0
+        assert said in capsys.readouterr().err
+    assert journal("repair", directory, directory.parent / "repaired") == 1
+    assert said in capsys.readouterr().out
+    with open_store(f"kahadb:{directory.parent / 'repaired'}") as adapter:
+        assert adapter.queue_message_store(B).message_count
 
 
 def test_a_directory_without_outcomes_is_known_by_its_stores(

@@ -62,7 +62,7 @@ def install(wheel: Path, folder: Path) -> str:
     """Make an environment with the wheel in it; its interpreter."""
     run(sys.executable, "-m", "venv", str(folder))
     interpreter = str(folder / "bin" / "python")
-    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    run(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", str(wheel))
     return interpreter
 
 

@@ -48,6 +48,29 @@ def test_a_thread_of_ours_left_running_fails_its_test(tmp_path: Path) -> None:
     assert "threads left running: jdbcstore-writer" in run.stdout
 
 
+def test_a_broker_that_tests_share_may_start_its_readers_in_any_of_them(tmp_path: Path) -> None:
+    run = run_pytest(
+        tmp_path,
+        "import pytest\n"
+        "import tests.conftest\n"
+        "from jdbcstore import Broker, BrokerOptions, open_store, running\n"
+        "tests.conftest.LEAK_GRACE_S = 0.5\n"
+        "@pytest.fixture(scope='module')\n"
+        "def shared(tmp_path_factory):\n"
+        "    store = open_store(f\"sqlite:///{tmp_path_factory.mktemp('shared')}/store.db\")\n"
+        "    broker = Broker(store, BrokerOptions(bind='127.0.0.1:0'))\n"
+        "    with running(broker):\n"
+        "        yield broker\n"
+        "def test_reads(shared):\n"
+        "    import threading, time\n"
+        "    entered = threading.Barrier(5)\n"
+        "    for _ in range(4):\n"
+        "        shared.loop.call_soon_threadsafe(shared.read, entered.wait)\n"
+        "    entered.wait(10)\n",
+    )
+    assert run.returncode == 0, run.stdout
+
+
 def test_the_workers_of_a_run_share_one_server_that_ends_with_it(tmp_path: Path) -> None:
     run = run_pytest(
         tmp_path,

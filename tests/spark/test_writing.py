@@ -22,12 +22,28 @@ from tests.sql.test_writer import opened
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.fixture(params=["postgresql_url", "mariadb_url", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of a file that is not there yet."""
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture(params=["postgresql_url", "mariadb_url", "sqlite_url"])
+def every_url(request: pytest.FixtureRequest) -> str:
     """A store with its tables, on three databases."""
-    return prepared(
-        f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else request.getfixturevalue(request.param)
-    )
+    return prepared(request.getfixturevalue(request.param))
+
+
+#: The jobs are the same on all databases: what each does with them is tested in `tests/sql/test_loads.py`.
+@pytest.fixture(
+    params=[
+        "postgresql_url",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("mariadb_url", "sqlite_url")),
+    ]
+)
+def url(request: pytest.FixtureRequest) -> str:
+    """A store with its tables, on PostgreSQL, and where there is time on the others."""
+    return prepared(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
@@ -69,7 +85,7 @@ AT = datetime(2026, 3, 4, 5, 6, 7, 8000)
 TYPED = {"n": ("int", "7"), "long": ("long", "8"), "s": ("string", "ä"), "b": ("boolean", "true"), "x": ("null", None)}
 
 
-def test_all_kinds_of_columns_come_back(spark: SparkSession, url: str) -> None:
+def test_all_kinds_of_columns_come_back(spark: SparkSession, every_url: str) -> None:
     schema = (
         "key binary, topic string, timestamp timestamp, expiration timestamp, correlationId string, replyTo string,"
         " type string, persistent boolean, properties map<string, struct<type: string, value: string>>, kind string,"
@@ -83,12 +99,12 @@ def test_all_kinds_of_columns_come_back(spark: SparkSession, url: str) -> None:
         (None, "queue://A", None, None, None, None, None, None, {}, "map", None, None, TYPED, None, None),
         (None, None, None, None, None, None, None, None, None, None, None, None, None, None, None),
     ]  # fmt: skip
-    write(spark.createDataFrame(rows, schema).coalesce(1), url, topic="queue://DEFAULT")
+    write(spark.createDataFrame(rows, schema).coalesce(1), every_url, topic="queue://DEFAULT")
     names = (
         "topic,timestamp,expiration,correlationId,replyTo,type,persistent,properties,kind,text,bytes,map,messageId,key,"
         "groupSequence"
     )
-    reader = spark.read.format("activemq").option("url", url).option("columns", f"offset,{names},message")
+    reader = spark.read.format("activemq").option("url", every_url).option("columns", f"offset,{names},message")
     found = reader.load()
     text, data, mapped, bare = found.orderBy("offset").collect()
     typed = {name: Row(type=kind, value=value) for name, (kind, value) in TYPED.items()}
@@ -108,10 +124,10 @@ def test_all_kinds_of_columns_come_back(spark: SparkSession, url: str) -> None:
     assert len({row.messageId for row in (data, mapped, bare)}) == 3
 
     # What was read is written elsewhere as it is: by its columns, and by its bytes.
-    write(found.drop("message", "messageId"), url)
-    write(found.select("message"), url, jobId="copy")
-    write(found.select("message"), url, jobId="copy")
-    assert count(url) == 12
+    write(found.drop("message", "messageId"), every_url)
+    write(found.select("message"), every_url, jobId="copy")
+    write(found.select("message"), every_url, jobId="copy")
+    assert count(every_url) == 12
     copies = reader.load().groupBy("topic", "kind", "text").count().collect()
     assert {row["count"] for row in copies} == {3}
 

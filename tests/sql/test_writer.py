@@ -29,6 +29,7 @@ from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, Cursor, MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.dialect import Deadlock
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
@@ -192,6 +193,41 @@ def test_a_full_disk_is_said_and_survived(tmp_path_factory: pytest.TempPathFacto
         store.add_message(text_message(3)).result(WAIT_S)
         assert numbers(store) == [1, 3]
         assert store.message_count == 2
+
+
+ROLLED_BACK_ON_POSTGRESQL = [
+    "CREATE SEQUENCE met",
+    "CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('met') <= 5 THEN"
+    " RAISE EXCEPTION 'met' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$",
+    "CREATE TRIGGER meet BEFORE INSERT ON ACTIVEMQ_MSGS FOR EACH ROW EXECUTE FUNCTION meet()",
+]
+ROLLED_BACK_ON_MYSQL = [
+    "CREATE TABLE met (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE = MyISAM",  # no transaction takes back what it counts
+    "CREATE TRIGGER meet BEFORE INSERT ON ACTIVEMQ_MSGS FOR EACH ROW BEGIN INSERT INTO met VALUES (NULL);"
+    " IF (SELECT COUNT(*) FROM met) <= 5 THEN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213; END IF; END",
+]
+
+
+def meet_five_deadlocks(url: str) -> None:
+    """Make the server roll back the first five transactions that store a message, as it does a deadlock's victim."""
+    statements = ROLLED_BACK_ON_POSTGRESQL if url.startswith("postgresql") else ROLLED_BACK_ON_MYSQL
+    execute(url, *statements)
+
+
+@pytest.mark.has_tables(False)
+def test_the_victim_of_several_deadlocks_is_stored_all_the_same(sql_server_url: str) -> None:
+    with opened(sql_server_url) as (_, store):
+        meet_five_deadlocks(sql_server_url)
+        store.add_message(text_message(1)).result(WAIT_S)
+        assert numbers(store) == [1]
+
+
+@pytest.mark.has_tables(False)
+def test_after_its_time_the_victim_of_deadlocks_hears_of_them(sql_server_url: str) -> None:
+    with opened(sql_server_url, retry_s=0) as (_, store):
+        meet_five_deadlocks(sql_server_url)
+        assert type(store.add_message(text_message(1)).exception(WAIT_S)) is Deadlock
+        assert numbers(store) == []
 
 
 LOCK_TABLE = {

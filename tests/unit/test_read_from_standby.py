@@ -22,6 +22,7 @@ STANDBY = "postgresql://joe:secret@127.0.0.1:1/nowhere?read_from=standby"
         ["loads", "abort", STANDBY, "job"],
         ["transactions", "commit", STANDBY, "1:0a:0b"],
         ["migrate", "SOURCE", STANDBY],
+        ["pipeline", "migrate", "SOURCE", STANDBY],
         ["pipeline", "archive", STANDBY, "--output", "archive", "--remove"],
         ["pipeline", "replay", "archive", STANDBY],
     ],

@@ -76,6 +76,9 @@ def read_property_file(path: Path) -> dict[str, str]:
         if path.stat().st_size > _FILE_BYTES_MAX:
             raise ConfigurationError(f"{path} is too large for a file of users, {_FILE_BYTES_MAX} bytes may be")
         return dict(javaproperties.loads(path.read_text("iso-8859-1")))
+    except FileNotFoundError as error:
+        hint = "jdbcstore user add LOGIN makes files of users and groups"
+        raise ConfigurationError(f"cannot read {path}: {error.strerror} ({hint})") from error
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

@@ -24,7 +24,7 @@ from jdbcstore.store.journal.amq.journal import file_number as amq_file_number
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
 from jdbcstore.store.journal.commands import Command
 from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, stores_in
+from jdbcstore.store.journal.kahadb.directory_kind import INDEX_ALONE, foreign_store, is_index_alone, stores_in
 from jdbcstore.store.journal.kahadb.journal import JournalFile, KahaDBLocation, file_number
 from jdbcstore.store.journal.mkahadb.filters import NO_STORES, TX_STORE
 from jdbcstore.store.journal.records import CHUNK_BYTES, AnyJournal, Location, Record
@@ -167,7 +167,7 @@ def stores_within(uri: str) -> tuple[list[str], str | None]:
     outcomes of transactions over several of them (``txStore``).
 
     Raises:
-        ConfigurationError: there is no such file system.
+        ConfigurationError: there is no such file system, or one of them has lost its journal.
         StoreError: it cannot be listed.
     """
     system, path = _resolved(uri)
@@ -176,16 +176,21 @@ def stores_within(uri: str) -> tuple[list[str], str | None]:
         if any(file_number(file.base_name) is not None for file in found):
             return [], None
         folders = {file.base_name: file.path for file in found if file.type == fs.FileType.Directory}
-        stores = [
-            name
-            for name, folder in folders.items()
-            if name not in NO_STORES
-            and any(file_number(file.base_name) is not None for file in system.get_file_info(fs.FileSelector(folder)))
-        ]
+        listed = {name: _names_in(system, folder) for name, folder in folders.items() if name not in NO_STORES}
+    stores = [name for name, names in listed.items() if any(file_number(one) is not None for one in names)]
     if TX_STORE not in folders and not any("#" in name for name in stores):
         return [], None
+    for name, names in listed.items():
+        if is_index_alone(names):
+            raise ConfigurationError(
+                f"{name} in {path} {INDEX_ALONE}. Restore its journal, or move {name} elsewhere and read the rest"
+            )
     folder = uri.rstrip("/")
     return [f"{folder}/{name}" for name in sorted(stores)], f"{folder}/{TX_STORE}" if TX_STORE in folders else None
+
+
+def _names_in(system: fs.FileSystem, folder: str) -> set[str]:
+    return {file.base_name for file in system.get_file_info(fs.FileSelector(folder))}
 
 
 def _local_store(uri: str) -> StoreJournal | None:
@@ -241,6 +246,8 @@ def _listed(uri: str) -> dict[int, RemoteFile]:
         return _listed(amq)
     if found and all(one.is_amq for one in found.values()):
         return found
+    if is_index_alone(names):
+        raise ConfigurationError(f"{path} {INDEX_ALONE}. Restore the journal from a backup")
     foreign = foreign_store(names, stores)
     if foreign is not None:
         raise ConfigurationError(f"{uri} {foreign}")

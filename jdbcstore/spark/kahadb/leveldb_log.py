@@ -16,6 +16,7 @@ from jdbcstore.message import Message
 from jdbcstore.openwire import unmarshal_message
 from jdbcstore.spark.kahadb.files import RemoteFile, local_path
 from jdbcstore.store.journal.commands import AddMessage
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.inspection import units_of
 from jdbcstore.store.journal.leveldb.log import LogFlaw
@@ -53,9 +54,13 @@ class _RemoteLogFile(RemoteFile):
 
 
 def is_leveldb_directory(uri: str) -> bool:
-    """Whether a local directory holds a LevelDB store, by the names in it."""
+    """Whether a local directory holds a LevelDB store, by the names in it. Raises `ConfigurationError` if there are
+    files of another one, too."""
     path = local_path(uri)
-    return path is not None and is_leveldb(path)
+    if path is None or not is_leveldb(path):
+        return False
+    refuse_a_mixture(path, {file.name for file in path.iterdir()})
+    return True
 
 
 class LevelDBDirectory:

@@ -46,7 +46,6 @@ _ONLY: Final[Mapping[str, tuple[View, ...]]] = {
     "includePrepared": ("messages",),
     "payload": ("messages", "records"),
     "txStore": ("messages", "subscriptions", "files"),
-    "logDirectory": ("messages", "subscriptions", "files"),
 }
 
 _SPLIT_BYTES: Final = 128 << 20

@@ -24,7 +24,9 @@ from jdbcstore.identifiers import TransactionId, XATransactionId
 from jdbcstore.spark.columns import CORRUPT, arrow_schema
 from jdbcstore.spark.kahadb.columns import check_schema
 from jdbcstore.spark.kahadb.cycles import no_cycles
-from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile
+from jdbcstore.spark.kahadb.files import JournalDirectory, RemoteFile, local_path
+from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory
+from jdbcstore.spark.kahadb.leveldb_records import LogTask, read_log
 from jdbcstore.spark.kahadb.options import KahaDBOptions
 from jdbcstore.spark.kahadb.stores import stores_of
 from jdbcstore.spark.one_line import one_line
@@ -140,14 +142,24 @@ class RecordsReader(DataSourceReader):
     @one_line()
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        parts = [part for store in stores_of(options) for part in parts_of(store.journal(), options.split_bytes)]
-        return list(tasks_of(parts, min(options.split_bytes, TASK_BYTES)))
+        parts: list[Part] = []
+        logs: list[InputPartition] = []
+        for store in stores_of(options):
+            directory = store.directory()
+            if isinstance(directory, LevelDBDirectory):
+                logs.append(LogTask(str(local_path(store.uri)), store.log_directory))
+            else:
+                parts += parts_of(directory, options.split_bytes)
+        return [*tasks_of(parts, min(options.split_bytes, TASK_BYTES)), *logs]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Task):
             with one_line():
                 for part in partition.parts:
                     yield from read_part(part, self._options, self._schema)
+        elif isinstance(partition, LogTask):
+            with one_line():
+                yield from read_log(partition, self._options, self._schema)
 
 
 def read_part(part: Part, options: KahaDBOptions, schema: StructType) -> Iterator[pa.RecordBatch]:

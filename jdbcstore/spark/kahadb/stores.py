@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.kahadb.files import JournalDirectory, stores_within
 from jdbcstore.spark.kahadb.leveldb_log import LevelDBDirectory, is_leveldb_directory
 from jdbcstore.spark.kahadb.options import KahaDBOptions
@@ -36,15 +35,6 @@ class ReadStore:
         """Its files. Raises `ConfigurationError`, `StoreError`."""
         if is_leveldb_directory(self.uri):
             return LevelDBDirectory(self.uri, self.log_directory)
-        return self.journal()
-
-    def journal(self) -> JournalDirectory:
-        """Its files, as a journal whose records can be read. Raises `ConfigurationError`, `StoreError`."""
-        if is_leveldb_directory(self.uri):
-            raise ConfigurationError(
-                f"{self.uri} is a LevelDB store, whose log has no records of this kind: read its messages"
-                " (view=messages), or look at the log with 'jdbcstore journal dump'"
-            )
         return JournalDirectory(self.uri, self.archive)
 
 

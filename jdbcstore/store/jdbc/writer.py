@@ -47,7 +47,7 @@ from jdbcstore.errors import (
     TransientStoreError,
 )
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit
-from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Dialect, OtherHistory, raw_connection
+from jdbcstore.store.jdbc.dialect import AccessDenied, ConnectionLost, Deadlock, Dialect, OtherHistory, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import Line, line_of
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -65,6 +65,7 @@ _RECONNECT_FIRST_S: Final = 0.05
 _RECONNECT_MOST_S: Final = 1.0
 #: How often a batch is tried that was rolled back for others' sake: a deadlock, a timeout.
 _TRIES: Final = 2
+_DEADLOCK_PAUSE_FIRST_S: Final = 0.005
 
 
 class Writer(CommitTarget[Write]):
@@ -143,7 +144,8 @@ class Writer(CommitTarget[Write]):
         """The connection, what was committed, and how many rows its removes removed."""
         commits = self.commits
         in_doubt = collided = False  # sent in a session that was lost, and not known since; it met its own rows
-        tries, pause_s = _TRIES, _RECONNECT_FIRST_S
+        tries, pause_s, deadlock_pause_s = _TRIES, _RECONNECT_FIRST_S, _DEADLOCK_PAUSE_FIRST_S
+        patient_until = time.monotonic() + self._options.retry_s
         while True:
             try:
                 connection = self._connect()
@@ -178,7 +180,12 @@ class Writer(CommitTarget[Write]):
                     continue
                 if isinstance(mapped, TransientStoreError) and not isinstance(mapped, StoreFull):
                     tries -= 1
-                    if tries:
+                    if tries > 0:
+                        continue
+                    if isinstance(mapped, Deadlock) and not commits.is_closing and time.monotonic() < patient_until:
+                        # It came at once, unlike a timeout. Jitter: the other one may have been tried again, too.
+                        commits.pause(deadlock_pause_s * random.uniform(0.5, 1.0))
+                        deadlock_pause_s = min(2 * deadlock_pause_s, _RECONNECT_MOST_S)
                         continue
                 if in_doubt and isinstance(mapped, TransientStoreError):
                     # The lost session may still be at work behind a lock: only success could be told for sure.

@@ -18,7 +18,7 @@ from jdbcstore.store.journal.index import JobRow
 from jdbcstore.store.journal.records import Location
 from jdbcstore.store.journal.work import Plan
 
-__all__ = ["JobChanges", "RemoveJobs", "job_command"]
+__all__ = ["ChosenJobs", "DecidedJobs", "JobChanges", "RemoveJobs", "job_command"]
 
 
 class JobChanges:
@@ -42,6 +42,11 @@ class JobChanges:
 
     def plan(self, plan: Plan) -> None:
         """The scheduler's commands. Raises `StoreError` when a job is there already, or is not due as it is said."""
+        for command in self.commands(plan):
+            plan.record(command)
+
+    def commands(self, plan: Plan) -> list[Command]:
+        """What `plan` records. Raises as it does."""
         now = dict(plan.jobs)
         commands: list[Command] = []
         payloads = iter(self._payloads)
@@ -61,7 +66,68 @@ class JobChanges:
                 advanced = known._replace(due_ms=change.next_due_ms, repeat=change.repeat)
             now[change.job_id] = advanced
         plan.jobs.update(now)
-        for command in commands:
+        return commands
+
+
+class ChosenJobs:
+    """Changes of jobs that belong to a commit over several stores, as a part of its first step: nothing is written.
+
+    Args:
+        changes: of the jobs.
+    """
+
+    takes_room = False
+    size = 0
+
+    def __init__(self, changes: JobChanges) -> None:
+        self._changes = changes
+        #: The scheduler's commands, once this was planned.
+        self.commands: list[Command] = []
+
+    def looks(self) -> Sequence[int]:
+        """No message."""
+        return ()
+
+    def plan(self, plan: Plan) -> None:
+        """Find the commands. Raises `StoreError` when a job is there already, or is not due as it is said."""
+        self.commands = self._changes.commands(plan)
+
+
+class DecidedJobs:
+    """The scheduler's commands of a commit that is decided, as a part of a write. What was done already, or has no job
+    any more, is left out: a start may do it again.
+
+    Args:
+        commands: of the scheduler.
+    """
+
+    takes_room = True
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self._commands = commands
+        self.size = sum(256 + len(one.payload or b"") for one in commands if isinstance(one, AddScheduledJob))
+
+    def looks(self) -> Sequence[int]:
+        """No message."""
+        return ()
+
+    def plan(self, plan: Plan) -> None:
+        """Those commands that find the jobs as they were."""
+        now = plan.jobs
+        for command in self._commands:
+            if not isinstance(command, (AddScheduledJob, RemoveScheduledJob, RescheduleJob)):
+                continue
+            name = command.job_id or ""
+            known = now[name] if name in now else plan.index.job(name)
+            match command:
+                case AddScheduledJob() if known is None:
+                    now[name] = _row_of(command)
+                case RescheduleJob() if known is not None and known.due_ms == command.execution_time:
+                    now[name] = known._replace(due_ms=command.next_execution_time, repeat=repeat_after(known))
+                case RemoveScheduledJob() if known is not None and known.due_ms == command.next_execution_time:
+                    now[name] = None
+                case _:
+                    continue
             plan.record(command)
 
 
@@ -110,6 +176,11 @@ def job_command(job: ScheduledJob, payload: bytes) -> AddScheduledJob:
 
 def _row(job: ScheduledJob) -> JobRow:
     return JobRow(job.job_id, job.due_ms, job.delay_ms, job.period_ms, job.repeat, job.cron, 0, 0, 0, 0)
+
+
+def _row_of(add: AddScheduledJob) -> JobRow:
+    due_ms, cron = add.next_execution_time, add.cron_entry or ""
+    return JobRow(add.job_id or "", due_ms, add.delay, add.period, add.repeat, cron, 0, 0, 0, 0)
 
 
 def _fired(plan: Plan, known: JobRow, fired: FiredJob) -> list[Command]:

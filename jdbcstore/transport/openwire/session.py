@@ -531,7 +531,7 @@ class OpenWireSession(Conversation[Event]):
                 self.client.temporaries.add(destination)
         self._respond(info)
 
-    _ACK = c.MessageAck
+    _ACKS = frozenset({c.MessageAck})
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[[OpenWireSession, Any], None]]] = {
         **dict.fromkeys(MESSAGES, _on_message),
         Failure: _on_failure,

@@ -19,6 +19,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
 from jdbcstore.broker.delivery import Consumer, Delivery
+from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.errors import ProtocolError
 from jdbcstore.stomp.events import Ack, Nack
 
@@ -72,6 +73,17 @@ class StompNames:
                 " acknowledged before, or never delivered to this client"
             )
         return delivery, delivery.consumer
+
+    def take(self, ack_id: str) -> Delivery | None:
+        """The delivery of this id, which cannot be named any more, if an ACK of it means this one alone; else None, and
+        nothing has changed."""
+        delivery = self._by_ack_id.pop(ack_id, None)
+        if delivery is None:
+            return None
+        if delivery.consumer is None or delivery.consumer.mode is not AcknowledgeMode.INDIVIDUAL:
+            self._by_ack_id[ack_id] = delivery
+            return None
+        return delivery
 
     # -- what the broker tells ---------------------------------------------------------------------------------------
 

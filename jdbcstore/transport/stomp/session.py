@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jdbcstore.broker.delivery import Consumer, Delivery
@@ -24,6 +25,7 @@ from jdbcstore.message import Message
 from jdbcstore.stomp.events import (
     Abort,
     Ack,
+    Acks,
     Begin,
     Commit,
     Connect,
@@ -96,7 +98,9 @@ class StompSession(Conversation[Event]):
         return events
 
     def _size_of(self, event: Event) -> int:
-        return len(event.body) if isinstance(event, Send) else 0
+        if isinstance(event, Send):
+            return len(event.body)
+        return sum(map(len, event.ids)) if isinstance(event, Acks) else 0
 
     def _output(self) -> bytes:
         return self._stomp.data_to_send()
@@ -154,8 +158,10 @@ class StompSession(Conversation[Event]):
         receipt = request if isinstance(request, str) else None
         if error is not None:
             self._error(error, receipt, fatal=is_fatal)
-        else:
-            self._done(receipt)
+        elif receipt is not None:
+            self._stomp.send_receipt(receipt)
+            if not self._is_talking:
+                self.talk()
 
     def browsed(self, consumer: Consumer) -> None:
         """A browser has shown everything: tell the client."""
@@ -295,6 +301,28 @@ class StompSession(Conversation[Event]):
         delivery, consumer = self._names.find(event, client.consumers.by_key)
         client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
 
+    def _on_acks(self, event: Acks) -> None:
+        """As so many ACKs; those of one subscription that are each for a message alone are done together."""
+        names, found, whose = self._names, list[Delivery](), None
+        acknowledge_all = self.client.consumers.acknowledge_all
+        for place, ack_id in enumerate(event.ids):
+            delivery = names.take(ack_id)
+            if delivery is not None and delivery.consumer is whose is not None:
+                found.append(delivery)
+                continue
+            if whose is not None:
+                acknowledge_all(whose, found, None)
+                found, whose = [], None
+            if delivery is not None:
+                found, whose = [delivery], delivery.consumer
+                continue
+            self._do(StompSession._on_ack, Ack({"id": ack_id}, ack_id, None, None, None, None))
+            if perf_counter() > self._deadline_s and place + 1 < len(event.ids):
+                self._again(Acks(event.ids[place + 1 :]))
+                return
+        if whose is not None:
+            acknowledge_all(whose, found, None)
+
     def _on_nack(self, event: Nack) -> None:
         delivery, consumer = self._names.find(event, self.client.consumers.by_key)
         if event.transaction is not None and not consumer.is_browser:
@@ -315,11 +343,12 @@ class StompSession(Conversation[Event]):
         self.client.transactions.abort(event.transaction)
         self._done(event.receipt)
 
-    _ACK = Ack
+    _ACKS = frozenset({Ack, Acks})
     _HANDLERS: ClassVar[Mapping[type[Event], Callable[[StompSession, Any], None]]] = {
         Connect: _on_connect,
         Send: _on_send,
         Ack: _on_ack,
+        Acks: _on_acks,
         Nack: _on_nack,
         Subscribe: _on_subscribe,
         Unsubscribe: _on_unsubscribe,
@@ -338,4 +367,5 @@ def _session_subject(session: StompSession) -> str | None:
 @subject.register
 def _subject(event: Event) -> str:
     destination = getattr(event, "destination", None)
-    return type(event).__name__.upper() + (f" {destination}" if destination else "")
+    command = "ACK" if isinstance(event, Acks) else type(event).__name__.upper()
+    return command + (f" {destination}" if destination else "")

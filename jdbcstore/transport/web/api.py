@@ -23,6 +23,10 @@ __all__ = ["PREFIX", "Api", "json_answer", "json_in_slices", "json_object"]
 PREFIX: Final = "/api/v1"
 #: Down to here large answers are encoded piece by piece.
 _DEPTH: Final = 4
+#: What has no more elements is encoded at once, such as a row of a table.
+_SMALL: Final = 50
+#: Made once: that costs more than to encode a row.
+_dumped: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Api:
@@ -90,20 +94,29 @@ async def json_in_slices(value: Any) -> bytes:
 
 
 def _parts(value: Any, depth: int) -> Iterator[str]:
-    """What is at so many levels, each for itself: the encoder does not stop in between, not even in a thread."""
-    if depth and isinstance(value, Mapping):
+    """What is at so many levels, each for itself unless it is small: the encoder does not stop in between, not even in
+    a thread."""
+    if not depth or not isinstance(value, dict | list) or _elements(value, _SMALL) <= _SMALL:
+        yield _dumped(value)
+    elif isinstance(value, dict):
         for number, (name, one) in enumerate(value.items()):
             yield ("," if number else "{") + _dumped(str(name)) + ":"
             yield from _parts(one, depth - 1)
-        yield "}" if value else "{}"
-    elif depth and isinstance(value, list):
+        yield "}"
+    else:
         for number, one in enumerate(value):
             yield "," if number else "["
             yield from _parts(one, depth - 1)
-        yield "]" if value else "[]"
-    else:
-        yield _dumped(value)
+        yield "]"
 
 
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _elements(value: dict[str, Any] | list[Any], most: int) -> int:
+    """How many elements there are in it, however deep; a number above `most` if there are more than that."""
+    elements = value.values() if isinstance(value, dict) else value
+    count = len(elements)
+    for one in elements if count <= most else ():
+        if isinstance(one, dict | list):
+            count += _elements(one, most - count)
+            if count > most:
+                break
+    return count

@@ -204,6 +204,16 @@ def test_check_shows_what_would_be_used(tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
+def test_check_warns_of_files_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    users = tmp_path / "users.properties"
+    path = written(tmp_path, f'[broker]\nusers_file = "{users}"\n[store]\nurl = "sqlite:///a.db"\n', name="broker.toml")
+    code, out = check(capsys, str(path))
+    assert code == 0
+    assert f"warning: broker.users_file: there is no file {users}, without which no broker starts" in out.splitlines()
+    users.touch()
+    assert "no errors, no warnings" in check(capsys, str(path))[1]
+
+
 def test_check_shows_toml_too_and_no_passcodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = check(capsys, str(written(tmp_path, TOML, name="broker.toml")))
     assert code == 0

@@ -10,7 +10,7 @@ import pytest
 from jdbcstore import open_store
 from jdbcstore.cli import run
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.spark.kahadb.files import JournalDirectory
+from jdbcstore.spark.kahadb.files import JournalDirectory, stores_within
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from tests.unit.kahadb.journals import unpack, unpack_index
 
@@ -109,3 +109,43 @@ def test_a_schedulers_directory_is_no_store(tmp_path: Path) -> None:
 def test_what_may_become_a_store(names: tuple[str, ...], tmp_path: Path) -> None:
     with KahaDBPersistenceAdapter(made(tmp_path, names)):
         pass
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (*LEVELDB, "db-1.log"),
+        ("00000000000A064E.log", "db-1.log"),
+        (*AMQ, "db-1.log"),
+        (*AMQ, *LEVELDB),
+        ("data-1", "dirty.index/000003.log"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["journal", "check", "{}"],
+        ["journal", "diagnose", "{}"],
+        ["journal", "dump", "{}"],
+        ["journal", "repair", "{}", "{}.new"],
+        ["migrate", "{}", "kahadb:{}.new", "--dry-run"],
+    ],
+)
+def test_of_two_stores_in_one_directory_none_is_taken(
+    command: list[str], names: tuple[str, ...], tmp_path: Path, capsys: Capture
+) -> None:
+    folder = made(tmp_path / "store", names)
+    before = contents(folder)
+    assert run([argument.format(folder) for argument in command]) in (1, 2)
+    assert "nobody can tell which store is meant" in capsys.readouterr().err
+    assert contents(folder) == before
+    assert not (tmp_path / "store.new").exists()
+
+
+@pytest.mark.parametrize("index", ["db.data", "jdbcstore-index.sqlite"])
+def test_spark_does_not_read_a_lost_journal_as_an_empty_one(index: str, tmp_path: Path) -> None:
+    made(tmp_path, ("txStore/db-1.log", "queue#3a#2f#2fA/db-1.log", f"queue#3a#2f#2fB/{index}"))
+    with pytest.raises(ConfigurationError, match=r"B in .* holds an index, but no journal"):
+        stores_within(str(tmp_path))
+    with pytest.raises(ConfigurationError, match="holds an index, but no journal"):
+        JournalDirectory(str(tmp_path / "queue#3a#2f#2fB"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Iterable
+from typing import Final
 
 import pytest
 
@@ -344,3 +345,53 @@ def test_the_callers_headers_stay_as_they_are() -> None:
     headers = {"content-length": "99"}
     serialise("MESSAGE", headers, b"ab")
     assert headers == {"content-length": "99"}
+
+
+#: What is usual is read in one step; these are what is not quite.
+UNUSUAL: Final = (
+    b"SEND\na:b\na:c\n\nbody\0",
+    b"SEND\r\na:b\r\n\r\nbody\0",
+    b"SEND\na:b\r\n\nbody\0",
+    b"\n\n SEND\na:b\n\nbody\0",
+    b"SEND \na:b\n\nbody\0",
+    b"SEND\n\nbody\0",
+    b"SEND\ncontent-length:4\n\nbo\0y\0",
+    b"SEND\ncontent-length: 4\n\nbody\0",
+    b"SEND\ncontent-length:04\n\nbody\0",
+    b"SEND\ncontent-length:0000000000000004\n\nbody\0",
+    b"SEND\ncontent-length:-4\n\nbody\0",
+    b"SEND\ncontent-length:\xc2\xb2\n\nbody\0",
+    b"SEND\ncontent-length:3\n\nbody\0",
+    b"SEND\ncontent-length:21\n\n" + b"x" * 21 + b"\0",
+    b"SEND\na:b\n\n" + b"x" * 21 + b"\0",
+    b"SEND\na\n\nbody\0",
+    b"SEND\n:a\n\nbody\0",
+    b"SEND\na:b\0\nc:d\n\nbody\0",
+    b"SEND\n" + b"".join(b"%d:x\n" % number for number in range(6)) + b"\nbody\0",
+    b"SEND\na:" + b"x" * 60 + b"\n\nbody\0",
+    b"SENT\na:b\n\nbody\0",
+)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("unusual", UNUSUAL)
+def test_a_frame_in_one_piece_means_what_it_means_byte_by_byte(unusual: bytes, version: str) -> None:
+    usual = b"SEND\na:b\nreceipt:1\n\nbody\0"
+    data = usual + unusual + usual
+
+    def heard(chunks: Iterable[bytes]) -> list[Frame | str]:
+        parser = FrameParser(Limits(headers_max=5, header_line_bytes=50, body_bytes=20))
+        parser.speak(version)
+        told: list[Frame | str] = []
+        try:
+            for chunk in chunks:
+                parser.feed(chunk)
+                while (frame := parser.next_frame()) is not None:
+                    told.append(frame)
+        except ProtocolError as error:
+            told.append(str(error))
+        return told
+
+    byte_by_byte = heard(data[place : place + 1] for place in range(len(data)))
+    assert len(byte_by_byte) >= 2
+    assert heard([data]) == byte_by_byte

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from jdbcstore.stomp import (
     VERSIONS,
+    Ack,
+    Acks,
     Connect,
     Disconnect,
     Event,
@@ -191,12 +193,15 @@ LAST: Final = (b"ACK\nid:" + b"o" * 100 + b"\n\n\0", b"ACKS\nid:p\n\n\0", b"ACK\
 @pytest.mark.parametrize("last", LAST, ids=["too long", "unknown", "without a blank line", "right"])
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 def test_acks_that_follow_one_another_say_what_each_of_them_says(version: str, last: bytes) -> None:
+    def singly(event: Event) -> list[Event]:
+        return [Ack({"id": id}, id, None, None, None, None) for id in event.ids] if isinstance(event, Acks) else [event]
+
     def heard(*chunks: bytes) -> tuple[list[Event], bytes]:
         connection = StompConnection(Limits(header_line_bytes=99))
         connection.receive_data(f"CONNECT\naccept-version:{version}\nhost:h\n\n\0".encode())
         connection.send_connected("server", "session", (0, 0))
         events = [event for chunk in chunks for event in connection.receive_data(chunk)]
-        return events, connection.data_to_send()
+        return [one for event in events for one in singly(event)], connection.data_to_send()
 
     data = b"".join([*ACKS, last, *ACKS])
     one_at_a_time = heard(*(data[place : place + 1] for place in range(len(data))))

@@ -131,10 +131,11 @@ def test_the_error_of_a_frame_beyond_a_limit_has_its_receipt() -> None:
 
 
 def test_the_version_changes_within_a_chunk() -> None:
-    events = StompConnection().receive_data(
+    _, send = StompConnection().receive_data(
         b"CONNECT\naccept-version:1.2\n\n\0SEND\ndestination:/queue/A\nx: \\r\n\n\0",
     )
-    assert events[1].headers["x"] == " \r"
+    assert isinstance(send, Send)
+    assert send.headers["x"] == " \r"
 
 
 # --- CONNECTED

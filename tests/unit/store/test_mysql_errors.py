@@ -5,8 +5,7 @@ from __future__ import annotations
 import pymysql
 import pytest
 
-from jdbcstore.errors import TransientStoreError
-from jdbcstore.store.jdbc.dialect import ConnectionLost, dialect_for
+from jdbcstore.store.jdbc.dialect import ConnectionLost, Deadlock, dialect_for
 from jdbcstore.store.jdbc.options import JdbcOptions
 
 
@@ -16,7 +15,8 @@ from jdbcstore.store.jdbc.options import JdbcOptions
         (pymysql.err.InternalError("Packet sequence number wrong - got 1 expected 2"), ConnectionLost),
         (pymysql.err.InterfaceError(0, ""), ConnectionLost),
         (pymysql.err.OperationalError(2013, "Lost connection"), ConnectionLost),
-        (pymysql.err.OperationalError(1213, "Deadlock found"), TransientStoreError),
+        (pymysql.err.OperationalError(1213, "Deadlock found"), Deadlock),
+        (pymysql.err.OperationalError(1020, "Record has changed since last read"), Deadlock),
         (ConnectionResetError(104, "reset"), ConnectionLost),
     ],
 )

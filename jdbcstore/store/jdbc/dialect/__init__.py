@@ -17,7 +17,7 @@ docs/adding-a-database.md.
 from __future__ import annotations
 
 from jdbcstore.store.jdbc.dialect.base.database import Database
-from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost, OtherHistory
+from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost, Deadlock, OtherHistory
 from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, Dialect, raw_connection
 from jdbcstore.store.jdbc.dialect.registry import database_for, database_for_url, database_of, databases, dialect_for
 
@@ -26,6 +26,7 @@ __all__ = [
     "AccessDenied",
     "ConnectionLost",
     "Database",
+    "Deadlock",
     "Dialect",
     "OtherHistory",
     "database_for",

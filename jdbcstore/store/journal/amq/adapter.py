@@ -15,6 +15,7 @@ from jdbcstore.store.journal.amq.store_journal import JOURNAL
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
 
@@ -43,6 +44,7 @@ class AMQPersistenceAdapter(JournalPersistenceAdapter):
 
     def _refuse_another_store(self) -> None:
         refuse_what_is_no_amq_store(self.directory)
+        warn_of_scheduled_beside(self.directory)
 
     def _open_index(self, appender: JournalWriter[Location]) -> Index:
         return open_index(self.directory, self.options, self.scheduler, appender)

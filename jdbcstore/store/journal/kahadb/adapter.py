@@ -13,6 +13,7 @@ from jdbcstore.store.journal.kahadb.blank_index import wire_version_of
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.recovery import open_index
+from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
 
@@ -40,6 +41,7 @@ class KahaDBPersistenceAdapter(JournalPersistenceAdapter):
 
     def _refuse_another_store(self) -> None:
         refuse_another_store(self.directory, ignores_missing=self.options.ignore_missing_journal_files)
+        self._look_beside()
 
     def _new_appender(self) -> Appender:
         return Appender(self.directory, self.options)
@@ -49,3 +51,6 @@ class KahaDBPersistenceAdapter(JournalPersistenceAdapter):
         told = wire_version_of(Path(self.options.index_directory or self.directory))
         self.wire_version = self.options.store_open_wire_version if told is None else told
         return index
+
+    def _look_beside(self) -> None:
+        warn_of_scheduled_beside(self.directory)

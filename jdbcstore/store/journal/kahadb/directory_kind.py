@@ -13,14 +13,29 @@ from typing import Final
 
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.index import FILE_NAME as INDEX_NAME
 from jdbcstore.store.journal.kahadb.blank_index import NAMES, is_brokers_index
 from jdbcstore.store.journal.kahadb.journal import file_number
 
-__all__ = ["foreign_store", "refuse_another_store", "stores_in", "what_it_is"]
+__all__ = [
+    "INDEX_ALONE",
+    "foreign_store",
+    "has_lost_its_journal",
+    "is_index_alone",
+    "refuse_a_mixture",
+    "refuse_an_index_alone",
+    "refuse_another_store",
+    "stores_in",
+    "what_it_is",
+]
 
 _AMQ_FILE: Final = re.compile(r"data-(\d+|control)")
-_LEVELDB_FILE: Final = re.compile(r"[0-9a-f]{16}\.(log|index)|(dirty|plist)\.index")
+_LEVELDB_FILE: Final = re.compile(r"[0-9a-fA-F]{16}\.(log|index)|(dirty|plist)\.index")
 _SHOWN: Final = 20
+#: What is to be said of a directory with an index and no journal.
+INDEX_ALONE: Final = (
+    "holds an index, but no journal (db-1.log, db-2.log, ...): without its journal an index is worth nothing"
+)
 #: Directories of a store that hold journals and are no stores.
 _PARTS: Final = ("scheduler", "data-archive")
 
@@ -59,6 +74,30 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
     return None
 
 
+def refuse_a_mixture(directory: object, names: Collection[str]) -> None:
+    """Make sure that a directory whose format nobody has named holds the files of one format.
+
+    Args:
+        directory: as a message shows it.
+        names: of the files and directories in it.
+
+    Raises:
+        ConfigurationError: nobody can tell which store is meant; the text says what to do.
+    """
+    found = {
+        "KahaDB (db-1.log, ...)": any(file_number(name) is not None for name in names),
+        "an AMQ store (data-1, kr-store, ...)": "kr-store" in names or any(map(_AMQ_FILE.fullmatch, names)),
+        "LevelDB (store-version.txt, 0000000000000000.log, ...)": "store-version.txt" in names
+        or any(map(_LEVELDB_FILE.fullmatch, names)),
+    }
+    kinds = [kind for kind, is_there in found.items() if is_there]
+    if len(kinds) > 1:
+        raise ConfigurationError(
+            f"{directory} holds files of {' and of '.join(kinds)}: nobody can tell which store is meant. Move the files"
+            " of one of them into a directory of their own"
+        )
+
+
 def stores_in(directory: Path) -> list[str]:
     """The directories in a directory that hold stores: names of those of KahaDB, and of others with the scheme that
     serves them, ``old (amq:)``. Raises OSError."""
@@ -93,11 +132,38 @@ def what_it_is(directory: Path) -> str:
     found = foreign_store(names, stores_in(directory))
     if found is not None:
         return found
-    if "scheduleDB.data" in names or NAMES[0] in names:
-        return "holds an index, but no journal (db-1.log, db-2.log, ...): without its journal an index is worth nothing"
+    if is_index_alone(names):
+        return INDEX_ALONE
     if any(file_number(name) is not None for name in names):
         return "holds only empty journal files"
     return "is no KahaDB store: it holds no journal (db-1.log, db-2.log, ...)"
+
+
+def is_index_alone(names: Collection[str]) -> bool:
+    """Whether there is the index of a store, a broker's or ours, and no journal.
+
+    Args:
+        names: of the files in its directory.
+    """
+    has_index = not {"scheduleDB.data", NAMES[0], INDEX_NAME}.isdisjoint(names)
+    return has_index and all(file_number(name) is None for name in names)
+
+
+def has_lost_its_journal(directory: Path) -> bool:
+    """The same of a directory. Raises `StoreError` when it cannot be read."""
+    with reading(str(directory)):
+        return is_index_alone({path.name for path in directory.iterdir()})
+
+
+def refuse_an_index_alone(directory: Path) -> None:
+    """Make sure that a store that has lost its journal does not look empty.
+
+    Raises:
+        ConfigurationError: it has.
+        StoreError: it cannot be read.
+    """
+    if has_lost_its_journal(directory):
+        raise ConfigurationError(f"{directory} {INDEX_ALONE}. Restore the journal from a backup")
 
 
 def refuse_another_store(directory: Path, *, ignores_missing: bool = False) -> None:

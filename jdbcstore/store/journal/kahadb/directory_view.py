@@ -7,7 +7,7 @@ from pathlib import Path
 from jdbcstore.store.journal.directory_view import DirectoryView
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
-from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_an_index_alone, refuse_another_store
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.kahadb.recovery import made_anew
 
@@ -26,6 +26,7 @@ class KahaDBView(DirectoryView, KahaDBPersistenceAdapter):
 
     def _refuse_another_store(self) -> None:
         refuse_another_store(self.directory, ignores_missing=True)
+        refuse_an_index_alone(self.directory)
 
     def _made_anew(self, path: Path) -> Index:
-        return made_anew(path, self.directory, self.options)
+        return made_anew(path, self.directory, self.options, self.scheduler)

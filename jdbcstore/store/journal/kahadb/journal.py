@@ -47,6 +47,7 @@ __all__ = [
     "Location",
     "Record",
     "command_at",
+    "command_of",
     "file_name",
     "file_number",
     "up_to",
@@ -342,6 +343,14 @@ def command_at(data: bytes, o: int, location: Location) -> Command:
         return _command(data, o, stop, kind, code)
     except Malformed as error:
         raise JournalDamaged(f"{KahaDBLocation(*location)}: a record that cannot be read{error}") from None
+
+
+def command_of(payload: bytes) -> Command:
+    """The command of what `jdbcstore.store.journal.kahadb.encoding.encode` made. Raises `Malformed` if it is none."""
+    if not payload:
+        raise Malformed("no command")
+    data = _RECORD.pack(0, USER_RECORD, payload[0]) + payload[1:]
+    return _command(data, 0, len(data), USER_RECORD, payload[0])
 
 
 def _command(data: bytes, o: int, stop: int, kind: int, code: int) -> Command:

@@ -146,17 +146,17 @@ def _tell_wire_version(place: Path, options: KahaDBOptions, known: int | None) -
         leave_blank_index(place, version)
 
 
-def made_anew(path: Path, directory: Path, options: KahaDBOptions) -> Index:
+def made_anew(path: Path, directory: Path, options: KahaDBOptions, scheduler: SchedulerJournal) -> Index:
     """A new index from the journals alone, which are not changed.
 
     Args:
         path: of the index; one that is there is removed.
         directory: of the journal.
         options: how much of the index is in memory.
+        scheduler: not open.
 
     Raises:
         StoreError: the journal cannot be read, or the index not be written.
     """
-    scheduler = SchedulerJournal(directory, options)
     before = _OneOfSeveral(directory, directory, options, scheduler, None)
     return recovery.made_anew(path, directory, options, scheduler, before, is_written=False)[0]

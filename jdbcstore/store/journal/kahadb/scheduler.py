@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,9 +17,11 @@ from jdbcstore.store.journal.commands import (
     RemoveScheduledJobs,
     RescheduleJob,
 )
-from jdbcstore.store.journal.kahadb.journal import Journal, Location
+from jdbcstore.store.journal.kahadb.journal import FILE_PATTERN, Journal, Location
 
-__all__ = ["DIRECTORY", "ScheduledJob", "refuse_scheduled", "replay_scheduler"]
+__all__ = ["DIRECTORY", "ScheduledJob", "refuse_scheduled", "replay_scheduler", "warn_of_scheduled_beside"]
+
+log = logging.getLogger(__name__)
 
 #: Of the journal, in that of the messages.
 DIRECTORY: Final = "scheduler"
@@ -141,3 +144,21 @@ def refuse_scheduled(directory: Path, scheme: str) -> None:
             f" everything to a KahaDB directory or a database (jdbcstore migrate {scheme}:{directory} URL), or move"
             f" {DIRECTORY!r} elsewhere and serve the rest"
         )
+
+
+def warn_of_scheduled_beside(directory: Path) -> None:
+    """Say so if scheduled messages lie beside a store instead of in it, where ActiveMQ has them unless it is told
+    otherwise: nobody sends them.
+
+    Args:
+        directory: of the store; one that is about to be made has none.
+    """
+    beside = directory.absolute().parent / DIRECTORY
+    if (
+        not directory.is_dir()
+        or (directory / DIRECTORY).is_dir()
+        or all(one.name == "lock" for one in directory.iterdir())
+    ):
+        return
+    if any(beside.glob(FILE_PATTERN)):
+        log.warning("scheduled messages beside the store are not sent scheduler=%s store=%s", beside, directory)

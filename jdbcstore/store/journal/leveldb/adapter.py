@@ -23,7 +23,7 @@ from jdbcstore.store.journal.directory_adapter import DirectoryAdapter
 from jdbcstore.store.journal.file_errors import writing
 from jdbcstore.store.journal.file_replacement import replaced_file
 from jdbcstore.store.journal.journal_writer import JournalWriter
-from jdbcstore.store.journal.kahadb.scheduler import refuse_scheduled
+from jdbcstore.store.journal.kahadb.scheduler import refuse_scheduled, warn_of_scheduled_beside
 from jdbcstore.store.journal.leveldb.committer import Committer
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
 from jdbcstore.store.journal.leveldb.index_reader import snapshots
@@ -83,6 +83,7 @@ class LevelDBPersistenceAdapter(DirectoryAdapter[Live, LevelDBMessageStore, Leve
     def _refuse_another_store(self) -> None:
         refuse_what_is_no_leveldb_store(self.directory)
         refuse_scheduled(self.directory, "leveldb")
+        warn_of_scheduled_beside(self.directory)
 
     def _open(self) -> None:
         let_go = self._locker.hold()

@@ -23,7 +23,6 @@ from jdbcstore.errors import (
     JdbcStoreError,
     LeaseLost,
     OutcomeUnknown,
-    SchemaMismatch,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -42,9 +41,14 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.disk import bytes_in, make_directory
+from jdbcstore.store.jobs import HELD_MS, JobPage, JobPlace, JobStore, ScheduledJob
+from jdbcstore.store.journal.commands import Command
+from jdbcstore.store.journal.job_changes import ChosenJobs, DecidedJobs
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
-from jdbcstore.store.journal.kahadb.scheduler import refuse_scheduled
+from jdbcstore.store.journal.kahadb.scheduler import DIRECTORY as SCHEDULER
+from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
+from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.messages import JournalMessageStore
 from jdbcstore.store.journal.mkahadb.filters import (
@@ -53,6 +57,7 @@ from jdbcstore.store.journal.mkahadb.filters import (
     chosen,
     directory_name,
     filter_of,
+    is_store,
     stores_of,
 )
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
@@ -85,11 +90,22 @@ class _SharedLocker(NoLocker):
 
 
 class Child(KahaDBPersistenceAdapter):
-    """One of the stores."""
+    """One of the stores.
 
-    def __init__(self, parent: MKahaDBPersistenceAdapter, directory: Path, options: KahaDBOptions) -> None:
+    Args:
+        parent: all of them.
+        directory: its own.
+        options: how it is kept.
+        keeps_jobs: whether the scheduled messages of all are in its index.
+    """
+
+    def __init__(
+        self, parent: MKahaDBPersistenceAdapter, directory: Path, options: KahaDBOptions, *, keeps_jobs: bool
+    ) -> None:
         self._parent = parent
         super().__init__(directory, options)
+        if keeps_jobs:
+            self.scheduler = SchedulerJournal(parent.directory, options)
 
     @property
     def transactions(self) -> BufferedTransactionStore:
@@ -98,6 +114,9 @@ class Child(KahaDBPersistenceAdapter):
 
     def _new_locker(self) -> NoLocker:
         return _SharedLocker(self._parent.shared_locker)
+
+    def _look_beside(self) -> None:
+        """The parent does."""
 
     def numbers_for(self, xid: XATransactionId) -> list[int]:
         """Numbers for what a prepared transaction adds. The caller holds `order`."""
@@ -133,6 +152,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self._outcomes = Outcomes(self.directory / TX_STORE)
         self._worker: ThreadPoolExecutor | None = None
         self._transactions = _TransactionStore(self)
+        self._jobs = _JobStore(self)
         self._global_id = b""
         self._count = 0
         self._acquired_itself = False
@@ -147,7 +167,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._worker is not None:
             raise StoreError("the store is started already")
-        refuse_scheduled(self.directory, "mkahadb")
+        warn_of_scheduled_beside(self.directory)
         make_directory(self.directory)
         locker = self.shared_locker
         if isinstance(locker, SharedFileLocker) and locker.lease is None:
@@ -166,15 +186,19 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         self._global_id = b"jdbcstore:" + secrets.token_hex(8).encode()
         for path in stores_of(self.directory):
             self._child(path.name)
-        if not self.options.per_destination:
-            self._child(next((one for one in EVERYTHING if one in self._children), EVERYTHING[0]))
+        if not self.options.per_destination or (self.directory / SCHEDULER).is_dir():
+            self._child(self._name_for_everything())
         self._outcomes.read()
         is_done = self._decide()
         self._outcomes.open(self.options.of_others(), is_done=is_done)
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
+    def _name_for_everything(self) -> str:
+        return next((one for one in EVERYTHING if is_store(self.directory / one)), EVERYTHING[0])
+
     def _new_child(self, name: str) -> Child:
-        return Child(self, self.directory / name, self._options_of(name))
+        keeps_jobs = name == self._name_for_everything()
+        return Child(self, self.directory / name, self._options_of(name), keeps_jobs=keeps_jobs)
 
     def _options_of(self, name: str) -> KahaDBOptions:
         """How the store in a directory is kept: as its filter says, its own places within those of all."""
@@ -219,6 +243,12 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
                 log.info("decided transaction=%s store=%s commits=%s", xid, child.directory.name, is_commit)
                 store = child.transaction_store()
                 (store.commit_prepared(xid) if is_commit else store.rollback_prepared(xid)).result()
+        for xid, scheduled in self._outcomes.decided.items():
+            if scheduled:
+                log.info("decided transaction=%s store=%s commits=True", xid, SCHEDULER)
+                child = self._child(self._name_for_everything())
+                _written(child, [DecidedJobs(scheduled)])
+                _force_periodic([child])
         return not self._outcomes.is_damaged
 
     def stop(self) -> None:
@@ -287,7 +317,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             return there.get(pattern) or directory_name(pattern.qualified_name)
         if self.options.per_destination:
             return directory_name(destination.qualified_name)
-        return next((one for one in EVERYTHING if one in self._children), EVERYTHING[0])
+        return self._name_for_everything()
 
     def destinations(self) -> set[Destination]:
         return set[Destination]().union(*(child.destinations() for child in self._opened()))
@@ -366,11 +396,6 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
 
     def commit_together(self, commit: Commit) -> Completion[None]:
         self._opened()
-        if commit.jobs:
-            raise SchemaMismatch(
-                "several KahaDB stores in one directory keep no scheduled messages: use one KahaDB directory or a"
-                " database to schedule messages"
-            )
         if commit.taken is not None:
             raise StoreError("a KahaDB directory is not loaded in bulk: send the messages to its broker")
         children: dict[Child, None] = {}
@@ -378,6 +403,8 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             children[self.child_of_store(store)] = None
         for topic, _, _ in commit.acknowledged:
             children[self.child_of_store(topic)] = None
+        if commit.jobs:
+            children[self.scheduling_child()] = None
         if len(children) > 1:
             return _OverSeveral(self, commit, list(children)).submit()
         child = next(iter(children), None) or self.any_child()
@@ -391,6 +418,21 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
         """One for what belongs to no destination."""
         children = self._opened()
         return children[0] if children else self._child(EVERYTHING[0])
+
+    def scheduling_child(self) -> Child:
+        """The one in whose index the scheduled messages are; it is made if it is not there."""
+        self._opened()
+        return self._child(self._name_for_everything())
+
+    def scheduling_child_if_there(self) -> Child | None:
+        """The same, None if it is not there."""
+        self._opened()
+        return self._children.get(self._name_for_everything())
+
+    def job_store(self) -> JobStore:
+        """As `SupportsScheduling`."""
+        self._opened()
+        return self._jobs
 
     def child_of_store(self, store: MessageStore) -> Child:
         """The one that a store of messages is of. Raises `StoreError` when it is none of this adapter."""
@@ -428,10 +470,10 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
             self._count += 1
             return XATransactionId(LOCAL_XA_FORMAT, self._global_id, str(self._count).encode())
 
-    def decided(self, xid: XATransactionId) -> None:
-        """The outcome is a commit. Raises `OutcomeUnknown`."""
+    def decided(self, xid: XATransactionId, scheduled: Sequence[Command]) -> None:
+        """The outcome is a commit, which does this to scheduled messages. Raises `OutcomeUnknown`."""
         try:
-            self._outcomes.decide(xid)
+            self._outcomes.decide(xid, scheduled)
         except StoreError as error:
             self._is_broken = True
             raise OutcomeUnknown(f"{TX_STORE}: {error}") from error
@@ -450,9 +492,13 @@ class _OverSeveral:
         self._commit = commit
         self._children = sorted(children, key=lambda one: one.directory)
         self._xid = adapter.new_xid()
+        self._scheduling = adapter.scheduling_child() if commit.jobs else None
+        self._chosen: ChosenJobs | None = None
 
     def submit(self) -> Completion[None]:
         """Number the messages and hand it over."""
+        if self._scheduling is not None:
+            self._chosen = ChosenJobs(self._scheduling.job_store().changes(self._commit.jobs))
         prepared: dict[Child, list[tuple[JournalMessageStore, Any, Any]]] = {child: [] for child in self._children}
         for store, message in self._commit.adds:
             own = self._of(store).own(store)
@@ -499,18 +545,25 @@ class _OverSeveral:
             (known, text, one) for known, one in removed if known.destination.is_topic for text in known.subscriptions
         ]
         came = [Came(str(producer), last, None) for producer, last in self._commit.producers.items()]
-        decide = [Decide(self._xid, numbers, commits=True), *(came if child is self._children[0] else ())]
-        return PrepareAll(self._xid, adds, removes, acknowledged, child.wire_version), decide, late
+        prepare: list[Any] = []
+        decide: list[Any] = []
+        if prepared or removes or acknowledged or late or child is not self._scheduling:
+            prepare.append(PrepareAll(self._xid, adds, removes, acknowledged, child.wire_version))
+            decide.append(Decide(self._xid, numbers, commits=True))
+        if child is self._scheduling:
+            prepare.append(self._chosen)
+        return prepare, [*decide, *(came if child is self._children[0] else ())], late
 
     def _do(self, work: list[tuple[Child, Any, Any, Any]]) -> None:
         for earlier in self._commit.follows:
             if (error := earlier.exception()) is not None:
                 raise TransientStoreError(f"not stored, because what it follows was not: {error}")
         _prepared_in_each(self._xid, [(child, prepare) for child, prepare, _, _ in work])
-        self._adapter.decided(self._xid)
+        scheduled = [] if self._chosen is None else self._chosen.commands
+        self._adapter.decided(self._xid, scheduled)
         try:
             for child, _, decide, late in work:
-                _written(child, decide)
+                _written(child, [*decide, DecidedJobs(scheduled)] if child is self._scheduling else decide)
                 if late:  # of what is added with it; a crash in between delivers it again
                     _written(child, late)
             _force_periodic([child for child, *_ in work])  # before it says that nobody needs the outcome any more
@@ -540,11 +593,11 @@ def _order_of(children: Sequence[Child]) -> ExitStack:
     return held
 
 
-def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[Child, Any]]) -> None:
+def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[Child, Sequence[Any]]]) -> None:
     """Prepare in each store, or in none. Raises `StoreError`, `LeaseLost`."""
     try:
-        for child, part in parts:
-            _written(child, [part])
+        for child, prepare in parts:
+            _written(child, prepare)
         _force_periodic([child for child, _ in parts])  # before anybody decides
     except (StoreError, LeaseLost):
         for child, _ in parts:
@@ -552,6 +605,54 @@ def _prepared_in_each(xid: XATransactionId, parts: Sequence[tuple[Child, Any]]) 
                 if xid in child.reading().prepared():
                     _written(child, [Decide(xid, (), commits=False)])
         raise
+
+
+class _JobStore(JobStore):
+    """The scheduled messages, in the index of the store for everything. Where each destination has a store of its own,
+    that one is made for the first of them."""
+
+    def __init__(self, adapter: MKahaDBPersistenceAdapter) -> None:
+        self._all = adapter
+
+    def _kept(self) -> JobStore | None:
+        child = self._all.scheduling_child_if_there()
+        return None if child is None else child.job_store()
+
+    def due_jobs(self, now_ms: int, jobs_max: int, bytes_max: int) -> JobPage:
+        kept = self._kept()
+        return JobPage([]) if kept is None else kept.due_jobs(now_ms, jobs_max, bytes_max)
+
+    def next_due_ms(self) -> int | None:
+        kept = self._kept()
+        return None if kept is None else kept.next_due_ms()
+
+    def jobs(
+        self, after: JobPlace | None, jobs_max: int, bytes_max: int, first_ms: int = 0, last_ms: int = HELD_MS
+    ) -> JobPage:
+        kept = self._kept()
+        return JobPage([]) if kept is None else kept.jobs(after, jobs_max, bytes_max, first_ms, last_ms)
+
+    def get_job(self, job_id: str) -> ScheduledJob | None:
+        kept = self._kept()
+        return None if kept is None else kept.get_job(job_id)
+
+    def job_count(self) -> int:
+        kept = self._kept()
+        return 0 if kept is None else kept.job_count()
+
+    def remove_job(self, job_id: str) -> Completion[None]:
+        kept = self._kept()
+        return _nothing_to_do() if kept is None else kept.remove_job(job_id)
+
+    def remove_jobs(self, first_ms: int = 0, last_ms: int = HELD_MS) -> Completion[None]:
+        kept = self._kept()
+        return _nothing_to_do() if kept is None else kept.remove_jobs(first_ms, last_ms)
+
+
+def _nothing_to_do() -> Completion[None]:
+    done: Completion[None] = Completion()
+    done.resolve(None)
+    return done
 
 
 class _TransactionStore(BufferedTransactionStore):
@@ -628,7 +729,7 @@ class _TransactionStore(BufferedTransactionStore):
             adds: dict[Child, list[Any]] = {child: [] for child in children}
             for child, own, message, record in made:
                 adds[child].append(own.add_of(message, record))
-            parts = [(child, self._part(transaction, xid, child, adds[child])) for child in children]
+            parts = [(child, [self._part(transaction, xid, child, adds[child])]) for child in children]
         except BaseException:
             held.close()
             raise

@@ -9,6 +9,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError, StoreError
 from jdbcstore.store.journal.directory_view import DirectoryView
 from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_an_index_alone
 from jdbcstore.store.journal.kahadb.recovery import made_anew
 from jdbcstore.store.journal.mkahadb.adapter import Child, MKahaDBPersistenceAdapter
 from jdbcstore.store.journal.mkahadb.filters import stores_of
@@ -20,8 +21,12 @@ __all__ = ["MKahaDBView", "refuse_what_is_not_several"]
 class _ChildView(DirectoryView, Child):
     """One of the stores, with the outcomes of transactions that stand in ``txStore``."""
 
+    def _refuse_another_store(self) -> None:
+        super()._refuse_another_store()
+        refuse_an_index_alone(self.directory)
+
     def _made_anew(self, path: Path) -> Index:
-        return made_anew(path, self.directory, self.options)
+        return made_anew(path, self.directory, self.options, self.scheduler)
 
 
 class MKahaDBView(MKahaDBPersistenceAdapter):
@@ -47,7 +52,11 @@ class MKahaDBView(MKahaDBPersistenceAdapter):
         self._worker = ThreadPoolExecutor(1, "jdbcstore-mkahadb")
 
     def _new_child(self, name: str) -> Child:
-        return _ChildView(self, self.directory / name, self.options.of_others())
+        # Any of them tells the scheduled messages: nobody writes.
+        return _ChildView(self, self.directory / name, self.options.of_others(), keeps_jobs=not self._children)
+
+    def scheduling_child_if_there(self) -> Child:
+        return self.any_child()
 
     def child_of(self, destination: Destination) -> Child:
         """The store of a destination, or any that does not know it."""

@@ -16,7 +16,17 @@ from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.index import FILE_NAME
 
-__all__ = ["EVERYTHING", "NO_STORES", "TX_STORE", "chosen", "directory_name", "filter_of", "filters_of", "stores_of"]
+__all__ = [
+    "EVERYTHING",
+    "NO_STORES",
+    "TX_STORE",
+    "chosen",
+    "directory_name",
+    "filter_of",
+    "filters_of",
+    "is_store",
+    "stores_of",
+]
 
 #: ActiveMQ's names of the store for everything: since 5.9 or so, and before.
 EVERYTHING: Final = ("#210", "#20")

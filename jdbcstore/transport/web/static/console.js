@@ -89,7 +89,13 @@ async function show({ moves = false, isAgain = false, keepsNotice = false }) {
     main.replaceChildren(make("h1", {}, title ?? "jdbcstore"), make("p", { class: "bad" }, error.message));
     if (!(error instanceof Refused)) console.error(error);
   }
-  if (again) timer = setTimeout(() => (document.hidden ? app.show() : show({ isAgain: true })), 1000 * again);
+  if (again) timer = setTimeout(refresh, 1000 * again);
+}
+
+// Make the page anew, when somebody can see it.
+function refresh() {
+  if (document.hidden) document.addEventListener("visibilitychange", refresh, { once: true });
+  else show({ isAgain: true });
 }
 
 function standby(master) {

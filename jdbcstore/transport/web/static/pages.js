@@ -22,8 +22,19 @@ function kindOf(row) {
 
 // -- overview -----------------------------------------------------------------------------------------------------
 
+// The samples of the last hour that the broker has told; it is asked for newer ones only.
+let lately = [];
+const SAMPLES_MAX = 720;
+
+async function history() {
+  const newest = lately.at(-1)?.at_ms;
+  const more = await view("history", { after_ms: newest });
+  if (newest === lately.at(-1)?.at_ms) lately = [...lately, ...more].slice(-SAMPLES_MAX);
+  return lately;
+}
+
 export async function overview(_, app) {
-  const [broker, samples, slow, worst] = await Promise.all([view("broker"), view("history").catch(() => []),
+  const [broker, samples, slow, worst] = await Promise.all([view("broker"), history().catch(() => []),
     view("slow-consumers", { count: 10 }).catch(() => ({ rows: [], total: 0 })),
     view("destinations", { kind: "queue", sort: "depth", descending: true, count: 10 })]);
   const now = Date.now();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jdbcstore.errors import StoreError, TransientStoreError
 
-__all__ = ["AccessDenied", "ConnectionLost", "OtherHistory"]
+__all__ = ["AccessDenied", "ConnectionLost", "Deadlock", "OtherHistory"]
 
 
 class ConnectionLost(TransientStoreError):
@@ -13,6 +13,11 @@ class ConnectionLost(TransientStoreError):
 
 class OtherHistory(ConnectionLost):
     """A connection leads to other data than those in which we are master: the database has failed over."""
+
+
+class Deadlock(TransientStoreError):
+    """A transaction was rolled back at once for the sake of another one: a deadlock, a serialization failure, a
+    certification that failed. Nothing was written, and the same may succeed a moment later."""
 
 
 class AccessDenied(StoreError):

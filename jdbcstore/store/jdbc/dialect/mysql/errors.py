@@ -16,7 +16,7 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
-from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost
+from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost, Deadlock
 
 __all__ = ["KINDS", "code_of"]
 
@@ -35,7 +35,8 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "1146": SchemaMismatch,
     "1054": SchemaMismatch,
     "1205": TransientStoreError,
-    "1213": TransientStoreError,
+    "1213": Deadlock,  # on Galera also the loser of a certification
+    "1020": Deadlock,  # MariaDB with snapshot isolation: the row has changed since the transaction began
     "3024": TransientStoreError,
     "1969": TransientStoreError,
     "1040": ConnectionLost,  # too many connections, as are the next two

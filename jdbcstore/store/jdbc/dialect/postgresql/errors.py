@@ -16,7 +16,7 @@ from jdbcstore.errors import (
     StoreReadOnly,
     TransientStoreError,
 )
-from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost
+from jdbcstore.store.jdbc.dialect.base.errors import AccessDenied, ConnectionLost, Deadlock
 
 __all__ = ["KINDS", "code_of"]
 
@@ -38,7 +38,7 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "25P04": ConnectionLost,
     "57P05": ConnectionLost,
     "25006": StoreReadOnly,
-    "40": TransientStoreError,  # rolled back: deadlock, serialization
+    "40": Deadlock,  # and a serialization failure
     "42P01": SchemaMismatch,  # no such table
     "42703": SchemaMismatch,  # no such column
     "08": ConnectionLost,

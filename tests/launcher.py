@@ -13,6 +13,7 @@ id is told, and when the process has ended, its exit code.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -29,7 +30,7 @@ from typing import Any, BinaryIO, Final
 
 __all__ = ["Launched", "Launcher"]
 
-#: What a broker has imported when it has made its tables. Nothing that differs from process to process is among it.
+#: What a broker has imported when it is master, on any store. Nothing that differs from process to process is among it.
 _IMPORTED: Final = (
     "alembic.command",
     "alembic.config",
@@ -37,8 +38,19 @@ _IMPORTED: Final = (
     "jdbcstore.console.broker",
     "jdbcstore.management.desk",
     "jdbcstore.store.jdbc.adapter",
-    "jdbcstore.store.jdbc.dialect.sqlite",
+    "jdbcstore.store.jdbc.dialect.mariadb",
+    "jdbcstore.store.jdbc.dialect.mysql.session",
+    "jdbcstore.store.jdbc.dialect.mysql.write",
+    "jdbcstore.store.jdbc.dialect.postgresql.session",
+    "jdbcstore.store.jdbc.dialect.postgresql.write",
+    "jdbcstore.store.jdbc.dialect.sqlite.session",
+    "jdbcstore.store.jdbc.dialect.sqlite.write",
+    "jdbcstore.store.journal.kahadb.adapter",
     "jdbcstore.transport.web.metrics",
+    "psycopg2.extras",
+    "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
     "uvloop",
 )
 #: Variables that neither the interpreter nor what is imported has read: they may differ.
@@ -232,6 +244,8 @@ def _become(log: int, script: str | None, arguments: list[str], folder: str, env
 if __name__ == "__main__":
     for module in _IMPORTED:
         import_module(module)
+    gc.collect()
+    gc.freeze()  # else each broker's first collection of garbage would copy all of it
     if (script := _await_turn(socket.socket(fileno=int(sys.argv[1])))) is None:
         import_module("jdbcstore.cli").main()
     else:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pymysql
 
+from tests.certificates import Authority
 from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, ServerMissing
 
 FOLDER_VARIABLE = "JDBCSTORE_TEST_SERVERS_DIR"
@@ -33,8 +34,14 @@ class MySQLServer(DatabaseServer):
     )
 
     def initialise(self) -> None:
-        """Copy the data directory that was initialised when the server was installed."""
-        shutil.copytree(mysql_folder() / "template", self.folder / "data")
+        """Copy the data directory that was initialised when the server was installed.
+
+        It gets a certificate. For want of one the server makes RSA keys at its start, with which every connection takes
+        longer.
+        """
+        data = self.folder / "data"
+        shutil.copytree(mysql_folder() / "template", data)
+        Authority(data, "ca").identity("server-cert").key.rename(data / "server-key.pem")
 
     def command(self) -> Sequence[str]:
         """mysqld on loopback and on a socket in the folder."""

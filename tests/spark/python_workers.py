@@ -6,6 +6,7 @@ second of processor time. Who is no daemon is run by Python itself. `test_cluste
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
@@ -45,6 +46,8 @@ def _main(arguments: list[str]) -> None:
     for module in (kind, "jdbcstore.spark.source", *_IMPORTED.get(kind, ())):
         import_module(module)
     assert len(os.listdir("/proc/self/task")) == 1, "something that was imported has started a thread"
+    gc.collect()
+    gc.freeze()  # a worker collects garbage behind each task, and would copy all of it
     sys.argv = arguments[1:]
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
 

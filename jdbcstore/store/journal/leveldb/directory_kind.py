@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
 from jdbcstore.store.journal.leveldb.log import file_number
 from jdbcstore.store.journal.leveldb.recovery import STASH, VERSION_FILE, stashed
 
@@ -48,6 +49,8 @@ def refuse_what_is_no_leveldb_store(directory: Path) -> None:
         raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...): use kahadb:{directory}")
     if "kr-store" in names or "journal" in names or any(_AMQ.fullmatch(name) for name in names):
         raise ConfigurationError(f"{directory} looks like an AMQ store (ActiveMQ 5.0 to 5.8), not like a LevelDB store")
+    if not is_leveldb(directory):
+        refuse_a_folder_of_stores(directory, names)
     if stashed(directory) is not None:
         raise ConfigurationError(
             f"{directory} was being copied from a master when its broker ended; what it had before is in {STASH}. Use"

@@ -13,6 +13,7 @@ from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptions
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
@@ -78,7 +79,8 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
         return
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is no directory: give the one that holds 'journal' and 'kr-store'")
-    names = {path.name for path in directory.iterdir()}
+    with reading(str(directory)):
+        names = {path.name for path in directory.iterdir()}
     if any(name.startswith("db-") and name.endswith(".log") for name in names):
         raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...), not an AMQ store: use kahadb:")
     if "store-version.txt" in names:

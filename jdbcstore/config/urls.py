@@ -217,7 +217,9 @@ def _open_journal(text: str, options: KahaDBOptions | None, locker: str | None) 
         return AMQPersistenceAdapter(directory, found)
     if isinstance(found, MKahaDBOptions):
         from jdbcstore.store.journal.mkahadb.adapter import MKahaDBPersistenceAdapter
+        from jdbcstore.store.journal.mkahadb.directory_kind import refuse_what_is_no_mkahadb_store
 
+        refuse_what_is_no_mkahadb_store(directory)
         return MKahaDBPersistenceAdapter(directory, found)
     if isinstance(found, LevelDBOptions):
         from jdbcstore.store.journal.leveldb.adapter import LevelDBPersistenceAdapter

@@ -27,6 +27,7 @@ from jdbcstore.migration.table_target import check_table_target, table_target
 from jdbcstore.migration.tables import contents_of_tables
 from jdbcstore.migration.target import ContentsTarget
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
@@ -105,7 +106,9 @@ def _contents(source: str, scheduler: Path | None, *, skips_damage: bool) -> Abs
     if is_journal(source):
         directory = journal_options(source)[0] if is_journal_url(source) else Path(source)
         if directory.is_dir() and not source.startswith(_KAHADB):  # which says more about it
-            refuse_a_mixture(directory, {path.name for path in directory.iterdir()})
+            with reading(str(directory)):
+                names = {path.name for path in directory.iterdir()}
+            refuse_a_mixture(directory, names)
         if source.startswith(_AMQ) or (not is_journal_url(source) and is_amq_store(directory)):
             return contents_of_amq_store(directory, scheduler or scheduler_of(directory), skips_damage=skips_damage)
         if source.startswith(_MKAHADB) or (not is_journal_url(source) and (directory / TX_STORE).is_dir()):

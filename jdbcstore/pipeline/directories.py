@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.store.journal.amq.adapter import is_amq_store
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
 from jdbcstore.store.journal.leveldb.directory_kind import is_leveldb
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE
@@ -39,7 +40,9 @@ def _told(source: str) -> str:
 def _found(folder: Path) -> str:
     if not folder.is_dir():
         return ""
-    refuse_a_mixture(folder, {path.name for path in folder.iterdir()})
+    with reading(str(folder)):
+        names = {path.name for path in folder.iterdir()}
+    refuse_a_mixture(folder, names)
     if is_amq_store(folder):
         return "amq:"
     if is_leveldb(folder):

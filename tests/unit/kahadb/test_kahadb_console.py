@@ -55,7 +55,7 @@ def made(folder: Path, *names: str) -> Path:
             ["queue#3a#2f#2fA/db-1.log", "#20/db-1.log"],
             "holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: #20",
         ),
-        (["kahadb/db-1.log"], "is no KahaDB store; give one that it holds: kahadb"),
+        (["kahadb/db-1.log"], "is no store; give one that it holds: kahadb"),
     ],
 )
 def test_what_is_no_kahadb_directory(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from jdbcstore import open_store
 from jdbcstore.cli import run
+from jdbcstore.console.stats import collect
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.kahadb.files import JournalDirectory, stores_within
 from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
@@ -16,6 +18,7 @@ from tests.unit.kahadb.journals import unpack, unpack_index
 
 Capture = pytest.CaptureFixture[str]
 
+VECTORS = Path(__file__).parents[2] / "vectors"
 AMQ = ("journal/data-1", "journal/data-control", "kr-store/data/index-x", "lock")
 LEVELDB = ("0000000000000000.log", "000000000001064e.log", "dirty.index/000003.log", "store-version.txt")
 OTHERS = {
@@ -149,3 +152,40 @@ def test_spark_does_not_read_a_lost_journal_as_an_empty_one(index: str, tmp_path
         stores_within(str(tmp_path))
     with pytest.raises(ConfigurationError, match="holds an index, but no journal"):
         JournalDirectory(str(tmp_path / "queue#3a#2f#2fB"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names", "said"),
+    [
+        ("mkahadb", AMQ, "looks like an AMQ store"),
+        ("mkahadb", LEVELDB, "looks like a LevelDB store"),
+        ("mkahadb", ("db-1.log", "db.data"), "use kahadb:"),
+        ("mkahadb", ("kahadb/db-1.log", "l/store-version.txt"), "give one that it holds: kahadb, l (leveldb:)"),
+        ("leveldb", ("kahadb/db-1.log", "a/journal/data-1"), "give one that it holds: a (amq:), kahadb"),
+        ("leveldb", ("queue#3a#2f#2fA/db-1.log", "txStore/db-1.log"), "holds several stores (mKahaDB)"),
+        ("amq", ("kahadb/db-1.log", "l/store-version.txt"), "give one that it holds: kahadb, l (leveldb:)"),
+        ("amq", LEVELDB, "use leveldb:"),
+        ("leveldb", AMQ, "looks like an AMQ store"),
+    ],
+)
+def test_no_store_is_begun_among_the_files_of_others(
+    scheme: str, names: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    folder = made(tmp_path / "store", names)
+    before = contents(folder)
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(f"{scheme}:{folder}")
+    assert said in str(refused.value)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_reference_store_without_its_journal_is_not_begun_anew(is_emptied: bool, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(VECTORS / "amq-store" / "clean", tmp_path / "store"))
+    for path in (folder / "journal").iterdir():
+        path.write_bytes(b"") if is_emptied else path.unlink()
+    before = contents(folder)
+    for refused in (open_store, collect):
+        with pytest.raises(ConfigurationError, match="refers to messages, but no journal"):
+            refused(f"amq:{folder}")
+    assert contents(folder) == before

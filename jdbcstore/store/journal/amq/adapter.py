@@ -11,10 +11,13 @@ from jdbcstore.store.journal.amq.format import AMQ
 from jdbcstore.store.journal.amq.journal import file_number
 from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptions
-from jdbcstore.store.journal.amq.store_journal import JOURNAL
+from jdbcstore.store.journal.amq.reference_store import read_reference_store
+from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
+from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.index import Index
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
 from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
@@ -69,13 +72,15 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
     """Make sure that a directory is an AMQ store or may become one; nothing is changed.
 
     Raises:
-        ConfigurationError: it is something else.
+        ConfigurationError: it is something else, or its journal is gone.
+        StoreError: it cannot be read.
     """
     if not directory.exists():
         return
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is no directory: give the one that holds 'journal' and 'kr-store'")
-    names = {path.name for path in directory.iterdir()}
+    with reading(str(directory)):
+        names = {path.name for path in directory.iterdir()}
     if any(name.startswith("db-") and name.endswith(".log") for name in names):
         raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...), not an AMQ store: use kahadb:")
     if "store-version.txt" in names:
@@ -84,3 +89,18 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
         raise ConfigurationError(
             f"{directory} holds the journal itself (data-1, ...): give the directory above it, with 'kr-store' in it"
         )
+    if is_amq_store(directory):
+        return
+    if "kr-store" in names and _tells_of_messages(directory):
+        raise ConfigurationError(
+            f"{directory} holds a reference store (kr-store) that refers to messages, but no journal (journal/data-1,"
+            " ...), where they are: restore the journal from a backup, or move 'kr-store' elsewhere to begin anew"
+        )
+    if "kr-store" not in names:
+        refuse_a_folder_of_stores(directory, names)
+
+
+def _tells_of_messages(directory: Path) -> bool:
+    """Whether a reference store, or the control file, says that there was a journal with something in it."""
+    has_control = (directory / JOURNAL).is_dir() and bool(StoreJournal(directory).lost())
+    return has_control or bool(read_reference_store(directory).files)

@@ -22,6 +22,7 @@ __all__ = [
     "foreign_store",
     "has_lost_its_journal",
     "is_index_alone",
+    "refuse_a_folder_of_stores",
     "refuse_a_mixture",
     "refuse_an_index_alone",
     "refuse_another_store",
@@ -70,7 +71,7 @@ def foreign_store(names: Collection[str], stores: Collection[str] = ()) -> str |
         shown += f" and {len(stores) - _SHOWN} more" if len(stores) > _SHOWN else ""
         if "txStore" in stores or any("#" in name for name in stores):
             return f"holds several stores (mKahaDB): use mkahadb:DIRECTORY, or give one of them: {shown}"
-        return f"is no KahaDB store; give one that it holds: {shown}"
+        return f"is no store; give one that it holds: {shown}"
     return None
 
 
@@ -96,6 +97,24 @@ def refuse_a_mixture(directory: object, names: Collection[str]) -> None:
             f"{directory} holds files of {' and of '.join(kinds)}: nobody can tell which store is meant. Move the files"
             " of one of them into a directory of their own"
         )
+
+
+def refuse_a_folder_of_stores(directory: Path, names: Collection[str]) -> None:
+    """Make sure that no store is begun in a directory that is none itself and holds stores: one of them was meant.
+
+    Args:
+        directory: where a store would be begun.
+        names: of the files and directories in it.
+
+    Raises:
+        ConfigurationError: it holds some; the text says which.
+        StoreError: it cannot be read.
+    """
+    with reading(str(directory)):
+        stores = [name for name in stores_in(directory) if name not in _PARTS]
+    found = foreign_store(names, stores)
+    if found is not None:
+        raise ConfigurationError(f"{directory} {found}")
 
 
 def stores_in(directory: Path) -> list[str]:

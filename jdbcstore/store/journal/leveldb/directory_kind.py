@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.store.journal.file_errors import reading
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
 from jdbcstore.store.journal.leveldb.log import file_number
 from jdbcstore.store.journal.leveldb.recovery import STASH, VERSION_FILE, stashed
 
@@ -18,10 +20,11 @@ _AMQ: Final = re.compile(r"data-(\d+|control)")
 
 
 def is_leveldb(directory: Path) -> bool:
-    """Whether a directory holds a LevelDB store, by the names in it."""
+    """Whether a directory holds a LevelDB store, by the names in it. Raises `StoreError` when it cannot be read."""
     if not directory.is_dir():
         return False
-    names = {path.name for path in directory.iterdir()}
+    with reading(str(directory)):
+        names = {path.name for path in directory.iterdir()}
     return VERSION_FILE in names or any(file_number(name) is not None or _INDEX.fullmatch(name) for name in names)
 
 
@@ -39,7 +42,8 @@ def refuse_what_is_no_leveldb_store(directory: Path) -> None:
         return
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is no directory: give the one that holds {VERSION_FILE}")
-    names = {path.name for path in directory.iterdir()}
+    with reading(str(directory)):
+        names = {path.name for path in directory.iterdir()}
     if any(_KAHADB.fullmatch(name) for name in names):
         if is_leveldb(directory):
             raise ConfigurationError(
@@ -53,3 +57,5 @@ def refuse_what_is_no_leveldb_store(directory: Path) -> None:
             f"{directory} was being copied from a master when its broker ended; what it had before is in {STASH}. Use"
             f" the directory of the master, or leveldb:{directory / STASH}"
         )
+    if not is_leveldb(directory):
+        refuse_a_folder_of_stores(directory, names)

@@ -51,6 +51,7 @@ from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.known import KnownDestination
 from jdbcstore.store.journal.messages import JournalMessageStore
+from jdbcstore.store.journal.mkahadb.directory_kind import refuse_what_is_no_mkahadb_store
 from jdbcstore.store.journal.mkahadb.filters import (
     EVERYTHING,
     TX_STORE,
@@ -167,6 +168,7 @@ class MKahaDBPersistenceAdapter(PersistenceAdapter):
     def start(self) -> None:
         if self._worker is not None:
             raise StoreError("the store is started already")
+        refuse_what_is_no_mkahadb_store(self.directory)
         warn_of_scheduled_beside(self.directory)
         make_directory(self.directory)
         locker = self.shared_locker

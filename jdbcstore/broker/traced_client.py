@@ -174,7 +174,7 @@ class TracedTransactions(ClientTransactions):
 
     def prepare(self, transaction_id: XATransactionId, request: object) -> bool:
         """As `ClientTransactions.prepare`; whoever decides may be another client, so the spans end here."""
-        self._begin(self._open.named(str(transaction_id)))
+        self._begin(self._open.named(transaction_id.name))
         try:
             return super().prepare(transaction_id, request)
         finally:

@@ -316,6 +316,25 @@ def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Addres
         assert client.text() == "kept"
 
 
+def test_branches_whose_ids_are_printed_alike_are_two(address: Address) -> None:
+    """Bytes are printed without padding."""
+    one, other = XATransactionId(1, b"\x01\x12", b"b"), XATransactionId(1, b"\x11\x02", b"b")
+    assert str(one) == str(other)
+    with OpenWireClient(address) as client:
+        for xid, text in ((one, "one"), (other, "other")):
+            client.ask(c.TransactionInfo(transaction_id=xid, type=0))
+            message = client.message(A, text)
+            message.persistent, message.transaction_id = True, xid
+            client.ask(message)
+        client.ask(c.TransactionInfo(transaction_id=other, type=4))
+        assert isinstance(client.ask(c.TransactionInfo(transaction_id=one, type=1)), c.IntegerResponse)
+        assert type(client.ask(c.TransactionInfo(transaction_id=one, type=3))) is c.Response
+        client.subscribe(A)
+        assert client.text() == "one"
+        client.send(A, "last")
+        assert client.text() == "last"
+
+
 def repeated(client: OpenWireClient, xid: XATransactionId) -> list[c.BaseCommand | TextMessage]:
     """What a client says of a branch when it comes back after its commit: all of it, and the commit once more."""
     producer = ProducerId("ID:branch", 1, 1)

@@ -15,9 +15,9 @@ expired    each is a dead letter, as expired messages are
 Source: ActiveMQ's MessageAck and PrefetchSubscription. What a standard acknowledgement names and is not pending any
 more is ignored, as there: the client may have closed the consumer in between.
 
-A client that has lost its broker says again what it had acknowledged in an open transaction, and others may have these
-messages now. Committed without its acknowledgements such a transaction would be half done. So it is rolled back, which
-its client hears from the commit or the first phase. (A Java broker commits the half.)
+A client that has lost its broker may say again what it had acknowledged in an open transaction, and others may have
+these messages now. Committed without its acknowledgements such a transaction would be half done. So it is rolled back,
+which its client hears from the commit or the first phase. (A Java broker commits the half.)
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def acknowledge(
         ProtocolError: the client has no such consumer or no such message, or there is no such transaction.
     """
     consumer = consumers.by_key.get(str(ack.consumer_id))
-    transaction = None if ack.transaction_id is None else str(ack.transaction_id)
+    transaction = None if ack.transaction_id is None else ack.transaction_id.name
     if consumer is None:
         if is_reconnected:
             if transaction is not None:

@@ -1212,14 +1212,15 @@ public final class FailoverJudge extends Judge {
     }
 
     /**
-     * Whether a branch took effect as a whole or not at all. A real broker is not asked: it commits a branch without the receipts that
-     * its client repeats too late.
+     * Whether a branch sent everything or nothing, and nothing is lost: its client does not repeat its receipts, so what it received may
+     * come again although the branch is committed.
      */
-    private static Object isWhole(List<Object> found) {
-        List<Object> end = found.subList(found.indexOf("left"), found.size());
-        List<Object> committed = list("left", Arrays.asList("1", "2"), "dead", list(), list());
-        List<Object> rolledBack = list("left", list(), "dead", list(), Arrays.asList("in"));
-        return unmarked(end).equals(committed) || unmarked(end).equals(rolledBack) ? "whole" : found;
+    private static Object isSound(List<Object> found) {
+        List<Object> end = found.subList(found.indexOf("left"), found.size() - 1);
+        boolean isReceived = ((List<?>) found.get(found.size() - 1)).isEmpty();
+        List<Object> committed = list("left", Arrays.asList("1", "2"), "dead", list());
+        List<Object> rolledBack = list("left", list(), "dead", list());
+        return end.equals(committed) || (end.equals(rolledBack) && !isReceived) ? "sound" : found;
     }
 
     private static void distributed(Map<String, Body> bodies) {
@@ -1230,17 +1231,17 @@ public final class FailoverJudge extends Judge {
                 bodies.put("XA " + step + ", " + loss + " lost", judge -> judge.distributed(step, loss, twoPhases));
             }
             for (String step : new String[] {"end", "prepare"}) {
-                bodies.put("whole XA " + step + ", " + loss + " lost", judge -> isWhole(judge.distributed(step, loss, twoPhases)));
+                bodies.put("XA " + step + ", " + loss + " lost", judge -> isSound(judge.distributed(step, loss, twoPhases)));
             }
-            bodies.put("whole XA commit in one phase, " + loss + " lost", judge -> isWhole(judge.distributed("once", loss, onePhase)));
-            bodies.put("whole XA commit in one phase, " + loss + " lost, and again",
-                judge -> isWhole(judge.distributed("once", loss, "start", "work", "end", "once", "commit")));
+            bodies.put("XA commit in one phase, " + loss + " lost", judge -> isSound(judge.distributed("once", loss, onePhase)));
+            bodies.put("XA commit in one phase, " + loss + " lost, and again",
+                judge -> isSound(judge.distributed("once", loss, "start", "work", "end", "once", "commit")));
             bodies.put("XA rollback, " + loss + " lost",
                 judge -> judge.distributed("rollback", loss, "start", "work", "end", "rollback"));
             bodies.put("XA rollback of what is prepared, " + loss + " lost",
                 judge -> judge.distributed("rollback", loss, "start", "work", "end", "prepare", "rollback"));
-            bodies.put("whole XA prepare, " + loss + " lost, and rolled back",
-                judge -> isWhole(judge.distributed("prepare", loss, "start", "work", "end", "prepare", "rollback")));
+            bodies.put("XA prepare, " + loss + " lost, and rolled back",
+                judge -> isSound(judge.distributed("prepare", loss, "start", "work", "end", "prepare", "rollback")));
         }
         String[] steps = {"start", "work", "end", "prepare", "commit"};
         for (int place = 1; place < steps.length; place++) {
@@ -1248,7 +1249,7 @@ public final class FailoverJudge extends Judge {
             all.add(place, "fault");
             String last = steps[place - 1];
             if (last.equals("work") || last.equals("end")) {
-                bodies.put("whole XA, the fault is after " + last, judge -> isWhole(judge.distributed(null, null, all.toArray(new String[0]))));
+                bodies.put("XA, the fault is after " + last, judge -> isSound(judge.distributed(null, null, all.toArray(new String[0]))));
             } else {
                 bodies.put("XA, the fault is after " + last, judge -> judge.distributed(null, null, all.toArray(new String[0])));
             }

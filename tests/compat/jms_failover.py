@@ -1,7 +1,8 @@
 """What a client with the failover transport hears when its connection fails: the same of a real ActiveMQ and of ours.
 
-A usual run cuts the connections. The environment variable JDBCSTORE_TEST_FAULTS asks for more: ``cut,unnoticed,killed``
-(FailoverJudge.java says what these are), in a few minutes.
+``make jms-failover`` runs it; it takes a while, and some of its checks depend on how the client's threads race when the
+machine is busy, so it is not part of ``make test``. The environment variable JDBCSTORE_TEST_FAULTS says what fails:
+``cut,unnoticed,killed`` (FailoverJudge.java says what these are).
 """
 
 from __future__ import annotations
@@ -127,5 +128,4 @@ def test_a_client_hears_the_same_of_both_when_its_connection_fails(class_path: s
 
 def expected(name: str, real: object) -> object:
     """What ours has to answer when a real one answers so."""
-    title = name.partition(": ")[2]
-    return "whole" if title.startswith("whole ") else changed(title, real, OTHERWISE)
+    return changed(name.partition(": ")[2], real, OTHERWISE)

@@ -12,7 +12,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite chaos chaos-proofs clean
+.PHONY: help broker check test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite jms-failover chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,9 @@ benchmark: test-servers .venv/.test ## compare with ActiveMQ on this machine, wi
 benchmark-peer: test-servers .venv/.test ## compare with RabbitMQ on this machine, with ARGS
 	scripts/install-rabbitmq
 	$(BIN)/python -m benchmarks.peer $(ARGS)
+
+jms-failover: test-servers .venv/.test ## what a JMS client with failover: hears, of a real ActiveMQ and of ours; FAULTS=cut,unnoticed,killed
+	JDBCSTORE_TEST_FAULTS=$(or $(FAULTS),cut) $(BIN)/python -m pytest tests/compat/jms_failover.py $(ARGS)
 
 celery-suite: .venv/.test ## Celery's own integration tests, with our broker and with Redis; ARGS go to pytest
 	scripts/celery-suite jdbcstore $(ARGS)

@@ -165,6 +165,11 @@ class LocalTransactionId:
     def __str__(self) -> str:
         return f"TX:{_java(self.connection_id)}:{self.value}"
 
+    @property
+    def name(self) -> str:
+        """A text that no other transaction has."""
+        return str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class XATransactionId:
@@ -177,6 +182,12 @@ class XATransactionId:
     def __str__(self) -> str:
         parts = (_xa_part(self.format_id, part or b"") for part in (self.global_transaction_id, self.branch_qualifier))
         return "XID:[{},globalId={},branchId={}]".format(self.format_id, *parts)
+
+    @property
+    def name(self) -> str:
+        """A text that no other transaction has: as it is printed two of them may look alike."""
+        parts = ("null" if part is None else part.hex() for part in (self.global_transaction_id, self.branch_qualifier))
+        return "{} {}:{}".format(self, *parts)
 
 
 TransactionId: TypeAlias = LocalTransactionId | XATransactionId

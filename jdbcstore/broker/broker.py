@@ -36,6 +36,7 @@ from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.memory import Memory
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.pauses import Pauses
+from jdbcstore.broker.prepared_jobs import PreparedJobs
 from jdbcstore.broker.producers import Producers
 from jdbcstore.broker.reader import Reader
 from jdbcstore.broker.redeliveries import Redeliveries
@@ -196,7 +197,8 @@ class Broker:
         self.has_consumers, self.count_consumers = there.has_consumers, there.count_consumers
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)
-        self.in_doubt = InDoubt(self, router)
+        self.prepared_jobs = PreparedJobs(self, self.scheduler)
+        self.in_doubt = InDoubt(self, router, self.prepared_jobs)
         self.publish, self.commit, self.preparing, self.move = (
             router.publish,
             router.commit,

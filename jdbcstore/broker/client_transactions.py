@@ -110,8 +110,8 @@ class ClientTransactions:
         return not (transaction.sends or transaction.acknowledged or transaction.is_incomplete)
 
     def prepare(self, transaction_id: XATransactionId, request: object) -> bool:
-        """First phase of a distributed transaction, which is called as its id is printed. When the request is completed
-        it is in doubt and not this client's any more; if that fails it is rolled back.
+        """First phase of a distributed transaction, which has the name of its id. When the request is completed it is
+        in doubt and not this client's any more; if that fails it is rolled back.
 
         Returns:
             As `commit`.
@@ -119,7 +119,7 @@ class ClientTransactions:
         Raises:
             ProtocolError: there is no such transaction.
         """
-        transaction = self._open.named(str(transaction_id))
+        transaction = self._open.named(transaction_id.name)
         if self._client.memory.is_short and self._producer.waits_for_spool():
             return False
         refusal = self._refusal_of(transaction)
@@ -202,7 +202,7 @@ class ClientTransactions:
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.why_incomplete}")
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:

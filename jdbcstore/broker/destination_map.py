@@ -12,6 +12,7 @@ from jdbcstore.broker.delivery import Answer
 from jdbcstore.broker.durable import Durables
 from jdbcstore.broker.memberships import Memberships
 from jdbcstore.broker.pauses import PAUSES
+from jdbcstore.broker.prepared_jobs import PREPARED_JOBS
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.security.authorization import Authorization
@@ -87,6 +88,8 @@ class DestinationMap:
         """
         if destination == PAUSES:
             raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
+        if destination == PREPARED_JOBS:
+            raise ProtocolError(f"{destination} keeps scheduled messages that are in doubt: use another name")
         queue = self.queues[destination] = Queue(self._host, destination)
         self._count_destinations()
         self._host.advisories.destination_added(destination)

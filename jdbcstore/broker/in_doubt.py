@@ -8,7 +8,8 @@ invisible (`jdbcstore.store.contract.TransactionStore`); here is what the runnin
   numbers then, so they join the tail as any other write does (rule 6 of `jdbcstore.broker.lane`).
 * the deliveries that it settles. They stay in flight. After a commit they are settled, after a rollback they are their
   consumer's again, or anybody's if that is gone.
-* what does not have to survive: messages that are not persistent, or are to be sent later. A restart forgets these.
+* what does not have to survive: messages that are not persistent. A restart forgets these, but for those that are to be
+  sent later (`jdbcstore.broker.prepared_jobs`).
 
 Of a transaction that was prepared before the store was opened only the store's part is there. What it removes or
 acknowledges is in no lane; if it is rolled back the messages are in their old places, which a lane may have passed.
@@ -27,6 +28,7 @@ from jdbcstore.broker.delivery import Answer, Delivery, giving_back
 from jdbcstore.broker.durable import settlements
 from jdbcstore.broker.lane import Lane
 from jdbcstore.broker.prepared import PREPARED_LEAST
+from jdbcstore.broker.prepared_jobs import PREPARED_JOBS, PreparedJobs
 from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.router import Router, settle
 from jdbcstore.broker.spans import acknowledgements, ending
@@ -61,6 +63,8 @@ class _Doubt:
     #: Destination and priority of each message that appears in a queue.
     queued: list[Message] = field(default_factory=list)
     has_topics: bool = False
+    #: Whether some are to be sent later.
+    has_jobs: bool = False
     #: Deliveries of this process that it settles, and what gives them back.
     settled: Sequence[Delivery] = ()
     undo: Callable[[], object] = lambda: None
@@ -92,11 +96,13 @@ class InDoubt:
     Args:
         broker: whose.
         router: knows where messages go.
+        jobs: keeps what is to be sent later.
     """
 
-    def __init__(self, broker: RegionHost, router: Router) -> None:
+    def __init__(self, broker: RegionHost, router: Router, jobs: PreparedJobs) -> None:
         self._broker = broker
         self._router = router
+        self._jobs = jobs
         self._by_id: dict[XATransactionId, _Doubt] = {}
 
     def __contains__(self, transaction_id: object) -> bool:
@@ -165,7 +171,8 @@ class InDoubt:
                 return
             transaction = self._store().begin(transaction_id)
             for message in stored:
-                transaction.add_message(self._router.store_for(message), message)
+                is_job = message.destination == PREPARED_JOBS
+                transaction.add_message(self._jobs.store if is_job else self._router.store_for(message), message)
             for store, message_id in removes:
                 transaction.remove_message(store, message_id)
             for topic, key, message_id in acknowledges:
@@ -212,6 +219,10 @@ class InDoubt:
 
     def _divide(self, doubt: _Doubt, stored: list[Message], message: Message) -> None:
         """What the store has to keep of a message, and what follows the commit."""
+        if self._jobs.takes(message):
+            stored.append(self._jobs.put_by(message))
+            doubt.has_jobs = True
+            return
         router = self._router
         for one in router.stored_for(message):
             if router.keeps(one):
@@ -278,6 +289,8 @@ class InDoubt:
                     settle(doubt.settled)
             finally:
                 self._decided(transaction_id, doubt, error)
+                if error is None and doubt.has_jobs:
+                    self._jobs.look()
                 if error is None:
                     self._router.follow(doubt.unstored, publisher, answer)
                 else:
@@ -445,9 +458,10 @@ class InDoubt:
 
 
 def _doubt_of(found: PreparedTransaction) -> _Doubt:
-    queued = [_place_of(message) for message in found.added if _is_queued(message)]
-    has_topics = len(queued) < len(found.added)
-    return _Doubt(queued, has_topics, removed=found.removed, acknowledged=found.acknowledged)
+    added = [message for message in found.added if message.destination != PREPARED_JOBS]
+    queued = [_place_of(message) for message in added if _is_queued(message)]
+    has_topics, has_jobs = len(queued) < len(added), len(added) < len(found.added)
+    return _Doubt(queued, has_topics, has_jobs, removed=found.removed, acknowledged=found.acknowledged)
 
 
 def _is_queued(message: Message) -> bool:

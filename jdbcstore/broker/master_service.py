@@ -15,6 +15,7 @@ from jdbcstore.broker.client_host import ClientHost
 from jdbcstore.broker.expiry import ExpirySweep
 from jdbcstore.broker.intake import Intake
 from jdbcstore.broker.pauses import PAUSES, Pauses
+from jdbcstore.broker.prepared_jobs import PREPARED_JOBS, PreparedJobs
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.server import Server
 from jdbcstore.broker.topic import Topic
@@ -45,6 +46,7 @@ class MasterHost(ClientHost, Protocol):
     expiry: ExpirySweep
     virtual_topics: VirtualTopics
     pauses: Pauses
+    prepared_jobs: PreparedJobs
 
     def new_server(self) -> Server:
         """What brings clients while it is master, not started yet."""
@@ -101,7 +103,7 @@ class MasterService:
         broker = self._broker
         topics = []
         for destination in destinations:
-            if destination == PAUSES:
+            if destination in (PAUSES, PREPARED_JOBS):
                 continue
             if destination.is_queue:
                 self._load_queue(destination)
@@ -127,6 +129,7 @@ class MasterService:
         broker.id_stem = f"ID:{socket.gethostname()}-{port}-{broker.now_ms()}"
         broker.is_running = True
         broker.scheduler.begin()
+        broker.prepared_jobs.begin()
         broker.intake.begin()
         broker.expiry.begin()
         self._sweep_timer = broker.loop.call_later(_SWEEP_S, self._sweep)
@@ -149,6 +152,7 @@ class MasterService:
     def cease(self, reason: str) -> None:
         """Serve nobody any more; the doors are closed."""
         broker = self._broker
+        broker.prepared_jobs.end()
         broker.scheduler.end()
         broker.intake.end()
         broker.expiry.end()
@@ -245,6 +249,7 @@ class MasterService:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._broker.durables.stop_watching()
+        self._broker.prepared_jobs.end()
         self._broker.scheduler.end()
         self._broker.intake.end()
         self._broker.expiry.end()

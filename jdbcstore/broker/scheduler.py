@@ -31,7 +31,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
 
-__all__ = ["Scheduler"]
+__all__ = ["DAY_MS", "Scheduler"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ _PAGE_BYTES: Final = 4 << 20
 _RETRY_MS: Final = 1000
 #: Look at the wall clock that often: somebody may have set it.
 _WAIT_MOST_S: Final = 10.0
-_DAY_MS: Final = 86_400_000
+#: A day.
+DAY_MS: Final = 86_400_000
 
 _MANAGEMENT: Final = "activemq.scheduler.management"
 _ACTION: Final = "AMQ_SCHEDULER_ACTION"
@@ -107,6 +108,11 @@ class Scheduler:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether messages can be kept for later, now."""
+        return self._store is not None
+
     # -- scheduling ----------------------------------------------------------------------------------------------
 
     def takes(self, message: Message) -> bool:
@@ -123,7 +129,7 @@ class Scheduler:
                 f"Cannot schedule a message: {self._count} wait already, and scheduled_jobs_max is"
                 f" {options.scheduled_jobs_max}. Try again later"
             )
-        return job_of(message, self.now_ms(), options.schedule_horizon_days * _DAY_MS)
+        return job_of(message, self.now_ms(), options.schedule_horizon_days * DAY_MS)
 
     def changed(self, jobs: Sequence[JobChange]) -> None:
         """Jobs were committed."""

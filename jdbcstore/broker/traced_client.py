@@ -175,7 +175,7 @@ class TracedTransactions(ClientTransactions):
 
     def prepare(self, transaction_id: XATransactionId, request: object) -> bool:
         """As `ClientTransactions.prepare`; whoever decides may be another client: `InDoubt` tells of that."""
-        transaction = self._open.named(str(transaction_id))
+        transaction = self._open.named(transaction_id.name)
         if transaction.sends:
             self._spans = [self._tracing.batch(transaction.sends, transaction_id).begin("prepare")]
         try:

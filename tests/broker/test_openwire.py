@@ -24,10 +24,14 @@ from jdbcstore.errors import (
 from jdbcstore.identifiers import BrokerId, ConnectionId, LocalTransactionId, MessageId, ProducerId, XATransactionId
 from jdbcstore.message import TextMessage
 from jdbcstore.openwire import commands as c
+from jdbcstore.primitives import Long
+from jdbcstore.store.contract import SupportsScheduling, SupportsTransactions
 from jdbcstore.transport.openwire.transactions import xa_throwable_of
 from tests.broker.client import Address
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.openwire_client import OpenWireClient
+from tests.broker_process import BrokerProcess
+from tests.servers.server import free_port
 from tests.waiting import wait_until
 
 A = Queue("A")
@@ -246,6 +250,32 @@ def test_a_connection_that_comes_back_ends_what_is_left_of_its_last_one(address:
             assert type(client.ask(lost)) is c.Response  # of the former life: nothing to complain of
 
 
+def test_a_transaction_whose_acknowledgement_got_lost_with_its_connection_is_not_committed_in_half(
+    address: Address,
+) -> None:
+    transaction_id = LocalTransactionId(1, ConnectionId("ID:half"))
+    step = c.TransactionInfo(connection_id=ConnectionId("ID:half"), transaction_id=transaction_id)
+    with OpenWireClient(address, "ID:half", is_fault_tolerant=True) as client:
+        client.subscribe(A)
+        client.send(A, "taken")
+        taken = client.dispatch()
+    with OpenWireClient(address, "ID:half", is_reconnected=True, is_fault_tolerant=True) as client:
+        client.subscribe(A, prefetch=0)
+        client.ask(replace(step, type=0))
+        made = client.message(Queue("OUT"), "made of it")
+        made.transaction_id = transaction_id
+        client.ask(made)
+        assert type(client.acknowledge(taken, taken, transaction_id=transaction_id)) is c.Response
+        kind, text = error_of(client.ask(replace(step, type=2)))
+        assert kind == "javax.jms.TransactionRolledBackException"
+        assert "a message acknowledged in it is not its client's any more" in text
+        client.subscribe(A, number=2)
+        assert client.text() == "taken"
+        client.subscribe(Queue("OUT"), number=3)
+        client.send(Queue("OUT"), "last")
+        assert client.text() == "last"
+
+
 def test_of_two_that_wait_for_one_connection_id_only_the_last_one_stays(
     address: Address, brokers: list[Broker]
 ) -> None:
@@ -284,6 +314,25 @@ def test_a_prepared_branch_is_not_forgotten_before_it_is_decided(address: Addres
         assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
         client.subscribe(A)
         assert client.text() == "kept"
+
+
+def test_branches_whose_ids_are_printed_alike_are_two(address: Address) -> None:
+    """Bytes are printed without padding."""
+    one, other = XATransactionId(1, b"\x01\x12", b"b"), XATransactionId(1, b"\x11\x02", b"b")
+    assert str(one) == str(other)
+    with OpenWireClient(address) as client:
+        for xid, text in ((one, "one"), (other, "other")):
+            client.ask(c.TransactionInfo(transaction_id=xid, type=0))
+            message = client.message(A, text)
+            message.persistent, message.transaction_id = True, xid
+            client.ask(message)
+        client.ask(c.TransactionInfo(transaction_id=other, type=4))
+        assert isinstance(client.ask(c.TransactionInfo(transaction_id=one, type=1)), c.IntegerResponse)
+        assert type(client.ask(c.TransactionInfo(transaction_id=one, type=3))) is c.Response
+        client.subscribe(A)
+        assert client.text() == "one"
+        client.send(A, "last")
+        assert client.text() == "last"
 
 
 def repeated(client: OpenWireClient, xid: XATransactionId) -> list[c.BaseCommand | TextMessage]:
@@ -356,6 +405,62 @@ def test_a_branch_that_was_rolled_back_is_not_said_to_be_committed(address: Addr
         client.subscribe(A)
         client.send(A, "last")
         assert client.text() == "last"
+
+
+def scheduled_in(client: OpenWireClient, xid: XATransactionId, text: str, *, persistent: bool) -> None:
+    """Prepare a branch that sends a message later."""
+    client.ask(c.TransactionInfo(transaction_id=xid, type=0))
+    message = client.message(Queue("LATER"), text)
+    message.persistent, message.transaction_id = persistent, xid
+    message.properties = {"AMQ_SCHEDULED_DELAY": Long(300), "kept": text}
+    client.ask(message)
+    assert isinstance(client.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
+
+
+@pytest.mark.parametrize("is_by_hand", [False, True], ids=["by a client", "by hand"])
+@pytest.mark.parametrize("store", ["sqlite:///{}/store.db", "kahadb:{}/kahadb"])
+def test_scheduled_messages_of_a_prepared_branch_outlive_their_broker(
+    tmp_path: Path, store: str, is_by_hand: bool
+) -> None:
+    url, port = store.format(tmp_path), free_port()
+    one, two, none = (XATransactionId(1, name, b"branch") for name in (b"one", b"two", b"none"))
+    address = "127.0.0.1", port
+    with BrokerProcess(url, tmp_path, "--bind", f"openwire://127.0.0.1:{port}") as broker:
+        with OpenWireClient(address) as client:
+            scheduled_in(client, one, "one", persistent=True)
+            scheduled_in(client, two, "two", persistent=False)
+            scheduled_in(client, none, "none", persistent=True)
+            refused = error_of(client.subscribe(Queue("jdbcstore.PreparedJobs")))[1]
+            assert "scheduled messages that are in doubt" in refused
+        broker.kill()
+        if is_by_hand:
+            with open_store(url) as adapter:
+                assert isinstance(adapter, SupportsTransactions)
+                adapter.transaction_store().rollback_prepared(none).result(30)
+                for xid in (one, two):
+                    adapter.transaction_store().commit_prepared(xid).result(30)
+        broker.start()
+        with OpenWireClient(address) as client:
+            if not is_by_hand:
+                recovered = client.ask(c.TransactionInfo(type=5))
+                assert isinstance(recovered, c.DataArrayResponse)
+                assert sorted(map(str, recovered.data or ())) == sorted(map(str, (one, two, none)))
+                for xid, step in ((none, 4), (one, 3), (two, 3)):
+                    assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=step))) is c.Response
+            client.subscribe(Queue("LATER"))
+            came = [client.dispatch().message for _ in range(2)]
+            assert sorted((m.properties["kept"], m.persistent) for m in came if m is not None) == [
+                ("one", True),
+                ("two", False),
+            ]
+            assert all(m is not None and set(m.properties) == {"kept", "scheduledJobId"} for m in came)
+            assert all(m is not None and m.destination == Queue("LATER") for m in came)
+            client.send(Queue("LATER"), "last")
+            assert client.text() == "last"
+    with open_store(url) as adapter:
+        assert isinstance(adapter, SupportsScheduling)
+        assert adapter.job_store().job_count() == 0
+        assert Queue("jdbcstore.PreparedJobs") not in adapter.destinations()
 
 
 def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker: StartBroker) -> None:

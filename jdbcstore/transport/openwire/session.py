@@ -165,7 +165,7 @@ class OpenWireSession(Conversation[Event]):
             if event.response_required:
                 request = event.command_id
             elif isinstance(event, c.MessageAck | Message) and event.transaction_id is not None:
-                self.client.producer.spoil(str(event.transaction_id))
+                self.client.producer.spoil(event.transaction_id.name)
         self._refuse(request, told, is_fatal=is_fatal)
 
     def _say(self, command: Command) -> None:
@@ -430,7 +430,7 @@ class OpenWireSession(Conversation[Event]):
         destination, message_id = message.destination, message.message_id
         if destination is None or message_id is None:
             raise ProtocolError("a message needs a destination and a message id")
-        transaction = None if message.transaction_id is None else str(message.transaction_id)
+        transaction = None if message.transaction_id is None else message.transaction_id.name
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=message.persistent,
             is_temporary=destination.is_temporary,

@@ -126,7 +126,7 @@ def handle_transaction(
 def _local(
     step: _Step, info: c.TransactionInfo, transactions: ClientTransactions, say: Callable[[c.Response], object]
 ) -> bool:
-    name = str(info.transaction_id)
+    name = "" if info.transaction_id is None else info.transaction_id.name
     if step is _Step.COMMIT_ONE_PHASE:
         return transactions.commit(name, info.command_id if info.response_required else None)
     if step is _Step.BEGIN:
@@ -182,13 +182,13 @@ def _repeat(
 ) -> None:
     """A client that has lost its broker repeats a branch that has its outcome: it is not done again, and the client
     hears what it would have heard. Raises ProtocolError if it wants the other outcome."""
-    name = str(transaction_id)
+    name = transaction_id.name
     if name in transactions:
         transactions.abort(name)
     if step is _Step.ROLL_BACK and is_committed:
-        raise UnknownTransaction(f"Transaction '{name}' is committed.")
+        raise UnknownTransaction(f"Transaction '{transaction_id}' is committed.")
     if step is not _Step.ROLL_BACK and not is_committed:
-        raise TransactionRolledBack(f"Transaction '{name}' is rolled back.")
+        raise TransactionRolledBack(f"Transaction '{transaction_id}' is rolled back.")
     if step is _Step.PREPARE:
         request = XaRequest(request.command_id, _XA_OK)
     answer = request.response(None)
@@ -203,7 +203,7 @@ def _step(
     request: XaRequest,
     say: Callable[[c.Response], object],
 ) -> bool:
-    name = str(transaction_id)
+    name = transaction_id.name
     is_open, is_prepared = name in transactions, transactions.is_in_doubt(transaction_id)
     if is_open and is_prepared and step not in (_Step.BEGIN, _Step.END):
         transactions.abort(name)  # sent again after a failover: what is prepared counts
@@ -214,7 +214,7 @@ def _step(
     elif step is _Step.END:
         pass
     elif not (is_open or is_prepared):
-        raise UnknownTransaction(f"Transaction '{name}' has not been started.")
+        raise UnknownTransaction(f"Transaction '{transaction_id}' has not been started.")
     elif step is _Step.PREPARE:
         if is_open and transactions.is_read_only(name):
             transactions.abort(name)
@@ -226,7 +226,9 @@ def _step(
             transactions.require_prepared(transaction_id)
     elif step is _Step.FORGET:
         if is_prepared:  # only what was decided without its transaction manager can be forgotten
-            raise _OutOfOrder(f"Transaction '{name}' is prepared: commit it or roll it back, it cannot be forgotten")
+            raise _OutOfOrder(
+                f"Transaction '{transaction_id}' is prepared: commit it or roll it back, it cannot be forgotten"
+            )
         transactions.abort(name)
     elif is_prepared:
         if step in (_Step.COMMIT_TWO_PHASE, _Step.COMMIT_ONE_PHASE):
@@ -237,7 +239,7 @@ def _step(
     elif step is _Step.COMMIT_ONE_PHASE:
         return transactions.commit(name, request)
     elif step is _Step.COMMIT_TWO_PHASE:
-        raise _OutOfOrder(f"Transaction '{name}' has not been prepared.")
+        raise _OutOfOrder(f"Transaction '{transaction_id}' has not been prepared.")
     else:
         transactions.abort(name)
     answer = request.response(None)

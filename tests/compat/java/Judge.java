@@ -149,6 +149,7 @@ abstract class Judge {
         for (String text = described(next(consumer)); !text.equals("last"); text = described(next(consumer))) {
             texts.add(text);
         }
+        consumer.close();
         return texts;
     }
 

@@ -238,6 +238,8 @@ class FrameParser:
         if not self._command:
             self.headers = {}  # an error in this head must not be blamed on the frame before
             if not self._head:
+                if self._data.startswith(b"\n", self._position):
+                    self._position += 1  # many write one behind each frame
                 is_send = self._data.startswith(_SEND, self._position)
                 frame = self._read_whole() if is_send else self._read_short() or self._read_whole()
                 if frame is not None:

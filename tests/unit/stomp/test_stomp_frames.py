@@ -377,7 +377,7 @@ UNUSUAL: Final = (
 @pytest.mark.parametrize("unusual", UNUSUAL)
 def test_a_frame_in_one_piece_means_what_it_means_byte_by_byte(unusual: bytes, version: str) -> None:
     usual = b"SEND\na:b\nreceipt:1\n\nbody\0"
-    data = usual + unusual + usual
+    data = usual + b"\n" + unusual + usual
 
     def heard(chunks: Iterable[bytes]) -> list[Frame | str]:
         parser = FrameParser(Limits(headers_max=5, header_line_bytes=50, body_bytes=20))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jdbcstore.broker.cron import Cron
 from jdbcstore.errors import ProtocolError
+from tests.examples import examples
 
 BERLIN = ZoneInfo("Europe/Berlin")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
@@ -57,7 +58,7 @@ def matches(entry: list[tuple[str, set[int]]], time: datetime) -> bool:
     return time.day in days and of_week
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(40))
 @given(entries(), st.datetimes(datetime(2023, 12, 25), datetime(2024, 3, 5)))
 def test_the_next_time_is_the_first_minute_that_matches(entry: list[tuple[str, set[int]]], start: datetime) -> None:
     days = 12

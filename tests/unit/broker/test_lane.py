@@ -310,7 +310,7 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
     world.note()
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),
@@ -340,7 +340,7 @@ def test_nothing_is_lost_doubled_or_overtaken(
     assert world.queue.contents.is_idle
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),
@@ -370,7 +370,7 @@ def test_with_priorities_nothing_is_lost_doubled_or_overtaken_within_its_priorit
     assert world.queue.contents.is_idle
 
 
-@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow])
 @given(
     window=st.sampled_from([2, 3, 5, 50]),
     rounds=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=12),

@@ -15,6 +15,7 @@ from jdbcstore.broker.delivery import Consumer, Receiver
 from jdbcstore.broker.interest import Interest
 from jdbcstore.broker.subscription_request import AcknowledgeMode
 from jdbcstore.selector import Selector
+from tests.examples import examples
 from tests.unit.broker.test_lane import NAME, STEPS, Client, World, run
 
 #: By JMSPriority: two of a kind, another one, and one that overlaps with both.
@@ -100,7 +101,7 @@ class SelectingWorld(World):
             quiet = quiet + 1 if before == (len(self.acknowledged), self.queue.depth) else 0
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=STEPS,
     window=st.sampled_from([1, 2, 3, 5, 50]),

@@ -1,7 +1,8 @@
 """Spark's Python, with workers that find their modules imported: forked after that, by the daemon that Spark starts.
 
 Spark's own daemon forks first, and each of the hundreds of workers of a run then imports pandas, PyArrow and us for a
-second of processor time. Who is no daemon is run by Python itself. `test_cluster.py` leaves Spark its own.
+second of processor time. Who is no daemon is run by Python itself. `test_cluster.py` and `test_streaming_crashes.py`
+leave Spark its own.
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ def application(folder: Path, **options: object) -> Iterator[subprocess.Popen[by
             [sys.executable, "-m", "tests.spark.streaming_app", str(folder), *given],
             stdout=log,
             stderr=log,
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable},  # with Spark's own daemon, as users have it
             start_new_session=True,
         )
     try:

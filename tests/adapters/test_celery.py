@@ -31,7 +31,7 @@ WAIT_S = 60.0
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     """A store that a standby takes over soon."""
-    return f"sqlite:///{tmp_path / 'broker.db'}?lease_ms=3000&lock_acquire_sleep_interval_ms=200"
+    return f"sqlite:///{tmp_path / 'broker.db'}?lease_ms=6000&lock_acquire_sleep_interval_ms=200"
 
 
 @pytest.fixture

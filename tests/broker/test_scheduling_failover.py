@@ -20,7 +20,7 @@ JOBS = 400
 REPEATED = 20
 REPEATS = 5
 SHORT_SLEEP = "lock_acquire_sleep_interval_ms=200"
-LEASE = f"lease_ms=3000&{SHORT_SLEEP}"
+LEASE = f"lease_ms=6000&{SHORT_SLEEP}"
 
 
 @contextmanager

@@ -42,13 +42,16 @@ def checks(class_path: str, url: str) -> Told:
 
 @pytest.fixture(scope="module")
 def told_of_activemq(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What a real broker does."""
-    folder = tmp_path_factory.mktemp("activemq")
-    with ActiveMQ(class_path, folder, "kahadb", name=BROKER, scheduler=folder / "scheduler") as activemq:
-        told = checks(class_path, activemq.url)
-    assert len(told) > 60
-    assert not [lines for lines in told.values() if any("HANGS" in line or "FAILED" in line for line in lines)]
-    return told
+    """What a real broker does. One that was given too little time for a check is asked once more."""
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("activemq")
+        with ActiveMQ(class_path, folder, "kahadb", name=BROKER, scheduler=folder / "scheduler") as activemq:
+            told = checks(class_path, activemq.url)
+        assert len(told) > 60
+        late = {name: [line for line in lines if "HANGS" in line or "FAILED" in line] for name, lines in told.items()}
+        if not any(late.values()):
+            return told
+    pytest.fail(f"the real broker does not pass: {[lines for lines in late.values() if lines]}")
 
 
 @pytest.mark.parametrize(("url", "store"), [("tcp://{}", "sqlite:///{}/a.db"), ("failover:(tcp://{})", "kahadb:{}/k")])

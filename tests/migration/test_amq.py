@@ -67,7 +67,7 @@ def test_what_this_store_has_written_comes_too(source: Path, tmp_path: Path) -> 
 def test_nobody_begins_with_an_amq_store(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no target"):
         migrate(f"amq:{source}", f"amq:{tmp_path / 'new'}")
-    with pytest.raises(ConfigurationError, match="no AMQ store"):
+    with pytest.raises(ConfigurationError, match="is no store; give one that it holds: amq"):
         migrate(f"amq:{tmp_path}", f"kahadb:{tmp_path / 'k'}")
 
 

@@ -14,7 +14,7 @@ from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptio
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
 from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.index import Index
+from jdbcstore.store.journal.index import FILE_NAME, Index
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
@@ -91,7 +91,8 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
         )
     if is_amq_store(directory):
         return
-    if "kr-store" in names and _tells_of_messages(directory):
+    # An index of ours knows better what was in the journal: whoever opens it looks.
+    if "kr-store" in names and FILE_NAME not in names and _tells_of_messages(directory):
         raise ConfigurationError(
             f"{directory} holds a reference store (kr-store) that refers to messages, but no journal (journal/data-1,"
             " ...), where they are: restore the journal from a backup, or move 'kr-store' elsewhere to begin anew"

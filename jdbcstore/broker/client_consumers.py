@@ -384,14 +384,6 @@ class ClientConsumers:
         if request is not None or len(self.acknowledged) >= ACKNOWLEDGED_MAX:
             self.settle(request)
 
-    def miss_acknowledgement(self, transaction: str) -> None:
-        """What the client acknowledges in a transaction is not its any more: that cannot be committed.
-
-        Raises:
-            ProtocolError: there is no such transaction.
-        """
-        self._transactions.named(transaction).refuse("a message acknowledged in it is not its client's any more")
-
     def settle(self, request: object = None) -> None:
         """Let go of what was acknowledged since the last time: in one write of each lane, and with one answer."""
         acknowledged, self.acknowledged = self.acknowledged, []

@@ -53,7 +53,6 @@ class Transaction:
         "refused",
         "sends",
         "transaction_id",
-        "why_incomplete",
     )
 
     def __init__(
@@ -74,7 +73,6 @@ class Transaction:
         self.refused: list[tuple[ProducerId, int]] = []
         #: Whether something is missing in it that its client may believe to be there: it cannot be committed.
         self.is_incomplete = False
-        self.why_incomplete = ""
         #: What was done ahead for its COMMIT.
         self.prepared: Prepared | None = None
         self._options = options
@@ -126,10 +124,9 @@ class Transaction:
             self._held.append(producer_id)
             self._producers.hold(producer_id)
 
-    def refuse(self, why: str = "a message in it was refused") -> None:
-        """Something in it was refused: it cannot be committed, and `why` is told."""
+    def refuse(self) -> None:
+        """A message of it was refused: it cannot be committed."""
         self.is_incomplete = True
-        self.why_incomplete = why
         self._release()
 
     def close(self) -> None:

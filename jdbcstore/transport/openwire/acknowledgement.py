@@ -16,8 +16,9 @@ Source: ActiveMQ's MessageAck and PrefetchSubscription. What a standard acknowle
 more is ignored, as there: the client may have closed the consumer in between.
 
 A client that has lost its broker may say again what it had acknowledged in an open transaction, and others may have
-these messages now. Committed without its acknowledgements such a transaction would be half done. So it is rolled back,
-which its client hears from the commit or the first phase. (A Java broker commits the half.)
+these messages now. The transaction is committed without them, as by a Java broker, and they come again. Rolled back
+it would be without end: the client gives its application the same messages again, and acknowledges them with those it
+does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from typing import Final
 
 from jdbcstore.broker.client_consumers import ClientConsumers
 from jdbcstore.broker.delivery import Consumer, Delivery
-from jdbcstore.broker.topic import TopicConsumer
 from jdbcstore.errors import ProtocolError
 from jdbcstore.openwire import commands as c
 from jdbcstore.transport.openwire.delivery_names import OpenWireNames
@@ -65,16 +65,11 @@ def acknowledge(
         ProtocolError: the client has no such consumer or no such message, or there is no such transaction.
     """
     consumer = consumers.by_key.get(str(ack.consumer_id))
-    transaction = None if ack.transaction_id is None else ack.transaction_id.name
     if consumer is None:
         if is_reconnected:
-            if transaction is not None:
-                consumers.miss_acknowledgement(transaction)
             return False
         raise ProtocolError(f"The subscription does not exist: {ack.consumer_id}")
     deliveries = _covered(consumers, names, consumer, ack, is_reconnected=is_reconnected)
-    if is_reconnected and transaction is not None and _misses_some(consumer, ack, deliveries):
-        consumers.miss_acknowledgement(transaction)
     if not deliveries:
         if is_reconnected or ack.ack_type in _IGNORED_IF_UNKNOWN:
             log.debug("acknowledgement matches nothing ack=%r", ack)
@@ -89,15 +84,9 @@ def acknowledge(
     if ack.ack_type in (c.ACK_POISON, c.ACK_EXPIRED):
         _reject(consumers, consumer, deliveries, ack, request)
     else:
+        transaction = None if ack.transaction_id is None else ack.transaction_id.name
         consumers.acknowledge_all(consumer, deliveries, request, transaction)
     return True
-
-
-def _misses_some(consumer: Consumer, ack: c.MessageAck, deliveries: list[Delivery]) -> bool:
-    """Whether an acknowledgement is about messages that its consumer does not have, and that somebody waits for."""
-    if ack.ack_type not in (c.ACK_STANDARD, c.ACK_INDIVIDUAL) or isinstance(consumer, TopicConsumer):
-        return False
-    return len(deliveries) < (1 if ack.ack_type == c.ACK_INDIVIDUAL else ack.message_count)
 
 
 def _reject(

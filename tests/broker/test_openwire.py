@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore import Broker, BrokerOptions, open_store, running
+from jdbcstore import Broker, open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import (

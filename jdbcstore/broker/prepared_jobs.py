@@ -17,8 +17,7 @@ from functools import partial
 from typing import Final
 
 from jdbcstore.broker.region_host import RegionHost
-from jdbcstore.broker.schedule import job_of
-from jdbcstore.broker.scheduler import DAY_MS, Scheduler
+from jdbcstore.broker.scheduler import Scheduler
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import JdbcStoreError, ProtocolError, may_pass
@@ -165,7 +164,7 @@ class PreparedJobs:
         wanted.properties = properties
         wanted.transaction_id = None
         try:
-            return job_of(wanted, self._broker.now_ms(), self._broker.options.schedule_horizon_days * DAY_MS)
+            return self._scheduler.timed(wanted)
         except ProtocolError as error:  # its time has come and gone
             reason = str(error)
         log.error("scheduled message cannot be sent, it is put aside job_id=%s error=%r", message.message_id, reason)

@@ -31,7 +31,7 @@ from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, FiredJob, JobChange, JobPage, JobStore, ScheduledJob, SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS, JobPlace
 
-__all__ = ["DAY_MS", "Scheduler"]
+__all__ = ["Scheduler"]
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,7 @@ _PAGE_BYTES: Final = 4 << 20
 _RETRY_MS: Final = 1000
 #: Look at the wall clock that often: somebody may have set it.
 _WAIT_MOST_S: Final = 10.0
-#: A day.
-DAY_MS: Final = 86_400_000
+_DAY_MS: Final = 86_400_000
 
 _MANAGEMENT: Final = "activemq.scheduler.management"
 _ACTION: Final = "AMQ_SCHEDULER_ACTION"
@@ -129,7 +128,11 @@ class Scheduler:
                 f"Cannot schedule a message: {self._count} wait already, and scheduled_jobs_max is"
                 f" {options.scheduled_jobs_max}. Try again later"
             )
-        return job_of(message, self.now_ms(), options.schedule_horizon_days * DAY_MS)
+        return self.timed(message)
+
+    def timed(self, message: Message) -> ScheduledJob:
+        """The job of a message, however many wait. Raises ProtocolError if it has no time to be sent at."""
+        return job_of(message, self.now_ms(), self._broker.options.schedule_horizon_days * _DAY_MS)
 
     def changed(self, jobs: Sequence[JobChange]) -> None:
         """Jobs were committed."""

@@ -13,11 +13,10 @@ from jdbcstore.store.journal.amq.options import AMQOptions
 from jdbcstore.store.journal.amq.recovery import open_index, release_subscriptions
 from jdbcstore.store.journal.amq.reference_store import read_reference_store
 from jdbcstore.store.journal.amq.store_journal import JOURNAL, StoreJournal
-from jdbcstore.store.journal.file_errors import reading
 from jdbcstore.store.journal.index import FILE_NAME, Index
 from jdbcstore.store.journal.journal_files import journal_files
 from jdbcstore.store.journal.journal_writer import JournalWriter
-from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
+from jdbcstore.store.journal.kahadb.directory_kind import names_in, refuse_a_folder_of_stores
 from jdbcstore.store.journal.kahadb.scheduler import warn_of_scheduled_beside
 from jdbcstore.store.journal.kahadb.scheduler_journal import SchedulerJournal
 from jdbcstore.store.journal.records import Location
@@ -75,12 +74,9 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
         ConfigurationError: it is something else, or its journal is gone.
         StoreError: it cannot be read.
     """
-    if not directory.exists():
+    names = names_in(directory, "'journal' and 'kr-store'")
+    if names is None:
         return
-    if not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory: give the one that holds 'journal' and 'kr-store'")
-    with reading(str(directory)):
-        names = {path.name for path in directory.iterdir()}
     if any(name.startswith("db-") and name.endswith(".log") for name in names):
         raise ConfigurationError(f"{directory} holds a KahaDB journal (db-1.log, ...), not an AMQ store: use kahadb:")
     if "store-version.txt" in names:

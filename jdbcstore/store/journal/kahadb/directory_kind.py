@@ -22,6 +22,7 @@ __all__ = [
     "foreign_store",
     "has_lost_its_journal",
     "is_index_alone",
+    "names_in",
     "refuse_a_folder_of_stores",
     "refuse_a_mixture",
     "refuse_an_index_alone",
@@ -185,6 +186,21 @@ def refuse_an_index_alone(directory: Path) -> None:
         raise ConfigurationError(f"{directory} {INDEX_ALONE}. Restore the journal from a backup")
 
 
+def names_in(directory: Path, what: str) -> set[str] | None:
+    """What lies in a directory; None if it is not there.
+
+    Raises:
+        ConfigurationError: it is no directory; the text says what the wanted one holds.
+        StoreError: it cannot be read.
+    """
+    if not directory.exists():
+        return None
+    if not directory.is_dir():
+        raise ConfigurationError(f"{directory} is no directory: give the one that holds {what}")
+    with reading(str(directory)):
+        return {path.name for path in directory.iterdir()}
+
+
 def refuse_another_store(directory: Path, *, ignores_missing: bool = False) -> None:
     """Make sure that a directory is a KahaDB store or may become one; nothing is changed.
 
@@ -196,13 +212,11 @@ def refuse_another_store(directory: Path, *, ignores_missing: bool = False) -> N
         ConfigurationError: it is another store's; the text says what it is and what to do.
         StoreError: it cannot be read.
     """
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory: give the one that holds the broker's db-1.log")
     try:
+        names = names_in(directory, "the broker's db-1.log")
+        if names is None:
+            return
         with reading(str(directory)):
-            names = {path.name for path in directory.iterdir()}
             stores = [name for name in stores_in(directory) if name not in _PARTS]
     except StoreError as error:
         raise ConfigurationError(str(error)) from error

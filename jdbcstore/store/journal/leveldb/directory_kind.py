@@ -8,7 +8,7 @@ from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_folder_of_stores
+from jdbcstore.store.journal.kahadb.directory_kind import names_in, refuse_a_folder_of_stores
 from jdbcstore.store.journal.leveldb.log import file_number
 from jdbcstore.store.journal.leveldb.recovery import STASH, VERSION_FILE, stashed
 
@@ -38,12 +38,9 @@ def refuse_what_is_no_leveldb_store(directory: Path) -> None:
         ConfigurationError: it is another store's, or a slave was copying into it; the text says what to do.
         StoreError: it cannot be read.
     """
-    if not directory.exists():
+    names = names_in(directory, VERSION_FILE)
+    if names is None:
         return
-    if not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory: give the one that holds {VERSION_FILE}")
-    with reading(str(directory)):
-        names = {path.name for path in directory.iterdir()}
     if any(_KAHADB.fullmatch(name) for name in names):
         if is_leveldb(directory):
             raise ConfigurationError(

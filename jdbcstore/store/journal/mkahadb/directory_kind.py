@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jdbcstore.errors import ConfigurationError
-from jdbcstore.store.journal.file_errors import reading
-from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, refuse_a_folder_of_stores
+from jdbcstore.store.journal.kahadb.directory_kind import foreign_store, names_in, refuse_a_folder_of_stores
 from jdbcstore.store.journal.kahadb.journal import file_number
 from jdbcstore.store.journal.mkahadb.filters import TX_STORE, stores_of
 
@@ -23,12 +22,9 @@ def refuse_what_is_no_mkahadb_store(directory: Path) -> None:
         ConfigurationError: it is another store's; the text says what it is and what to do.
         StoreError: it cannot be read.
     """
-    if not directory.exists():
+    names = names_in(directory, "'txStore'")
+    if names is None:
         return
-    if not directory.is_dir():
-        raise ConfigurationError(f"{directory} is no directory: give the one that holds 'txStore'")
-    with reading(str(directory)):
-        names = {path.name for path in directory.iterdir()}
     found = foreign_store(names)
     if found is not None:
         raise ConfigurationError(f"{directory} {found}")

@@ -396,7 +396,8 @@ public final class FailoverJudge extends Judge {
     }
 
     /** As everywhere, but it takes a while until a client is served again. */
-    static List<String> rest(MessageConsumer consumer) throws JMSException {
+    @Override
+    List<String> rest(MessageConsumer consumer) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (Message message = consumer.receive(AGAIN_MS); message != null; message = consumer.receive(SILENCE_MS)) {
             texts.add(described(message));
@@ -463,7 +464,7 @@ public final class FailoverJudge extends Judge {
                 MessageProducer producer = session.createProducer(session.createQueue(name + "," + name + ".other"));
                 List<Object> found = list(judge.failing(loss, TEXT, () -> producer.send(session.createTextMessage("1"))));
                 found.addAll(judge.left());
-                found.add(rest(session.createConsumer(session.createQueue(name + ".other"))));
+                found.add(judge.rest(session.createConsumer(session.createQueue(name + ".other"))));
                 return found;
             });
         }
@@ -564,7 +565,7 @@ public final class FailoverJudge extends Judge {
                 judge.awaitDispatched(4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 consumer.close();
                 found.addAll(judge.left());
@@ -577,7 +578,7 @@ public final class FailoverJudge extends Judge {
                 judge.awaitDispatched(4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::rollback));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 consumer.close();
                 found.addAll(judge.left());
@@ -590,11 +591,11 @@ public final class FailoverJudge extends Judge {
                 got(consumer, 2);
                 send(session, session.createQueue(judge.own(".out")), "out");
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 consumer.close();
                 found.addAll(judge.left());
-                found.add(rest(session.createConsumer(session.createQueue(judge.own(".out")))));
+                found.add(judge.rest(session.createConsumer(session.createQueue(judge.own(".out")))));
                 return wholeOf(found, "1", "2");
             });
         }
@@ -616,7 +617,7 @@ public final class FailoverJudge extends Judge {
                 send(session, judge.queue(session), "2", "3");
                 judge.fail();
                 List<Object> found = list(outcome(session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 return found;
             });
@@ -630,7 +631,7 @@ public final class FailoverJudge extends Judge {
             judge.fail();
             List<Object> found = list(got(consumer, 2));
             found.add(outcome(session::commit));
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             found.add(outcome(session::commit));
             consumer.close();
             found.addAll(judge.left());
@@ -664,7 +665,7 @@ public final class FailoverJudge extends Judge {
             found.add(outcome(session::rollback));
             found.add(described(next(consumer)));
             session.rollback();
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             session.rollback();
             consumer.close();
             session.close();
@@ -718,7 +719,7 @@ public final class FailoverJudge extends Judge {
             described(next(consumer));
             judge.awaitLost();
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             consumer.close();
             found.addAll(judge.left());
             return whole(found);
@@ -751,7 +752,7 @@ public final class FailoverJudge extends Judge {
             judge.awaitDispatched(5);
             got(consumer, 3);
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             consumer.close();
             found.addAll(judge.left());
             return whole(found);
@@ -779,7 +780,7 @@ public final class FailoverJudge extends Judge {
             send(judge.session(), judge.queue(session), numbers(8));
             judge.awaitDispatched(8);
             judge.fail();
-            return whole(list(rest(one), rest(two)));
+            return whole(list(judge.rest(one), judge.rest(two)));
         });
         bodies.put("the first of prefetched messages were received", judge -> {
             Session session = judge.transacted();
@@ -789,7 +790,7 @@ public final class FailoverJudge extends Judge {
             got(consumer, 2);
             session.commit();
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             session.commit();
             consumer.close();
             found.addAll(judge.left());
@@ -889,8 +890,8 @@ public final class FailoverJudge extends Judge {
             List<Object> found = list(got(one, 2));
             judge.fail();
             send(sender, judge.queue(session), "3", "4");
-            List<String> first = rest(one);
-            List<String> second = rest(two);
+            List<String> first = judge.rest(one);
+            List<String> second = judge.rest(two);
             found.add(first.isEmpty() || second.isEmpty());
             first.addAll(second);
             found.add(first);
@@ -909,8 +910,8 @@ public final class FailoverJudge extends Judge {
                     message.setStringProperty("JMSXGroupID", "g");
                     producer.send(message);
                 }
-                List<String> first = rest(one);
-                List<String> second = rest(two);
+                List<String> first = judge.rest(one);
+                List<String> second = judge.rest(two);
                 found.add(first.isEmpty() || second.isEmpty());
                 first.addAll(second);
                 found.add(first);
@@ -986,9 +987,9 @@ public final class FailoverJudge extends Judge {
             List<Object> found = list(got(consumer, 2));
             judge.fail();
             send(sender, judge.topic(session), "5");
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             consumer.close();
-            found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+            found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
             return found;
         });
         bodies.put("a durable subscription in a transaction", judge -> {
@@ -1003,10 +1004,10 @@ public final class FailoverJudge extends Judge {
             judge.fail();
             List<Object> found = list(got(consumer, 2));
             found.add(outcome(session::commit));
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             found.add(outcome(session::commit));
             consumer.close();
-            found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+            found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
             return wholeOf(found, "1", "2");
         });
         for (Loss loss : Loss.values()) {
@@ -1020,10 +1021,10 @@ public final class FailoverJudge extends Judge {
                 judge.awaitDispatched(4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 consumer.close();
-                found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+                found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
                 return wholeOf(found, "1", "2");
             });
             bodies.put("a durable subscription is made, " + loss + " lost", judge -> {
@@ -1043,7 +1044,7 @@ public final class FailoverJudge extends Judge {
                 session.createDurableSubscriber(judge.topic(session), "s").close();
                 List<Object> found = list(judge.failing(loss, CommandTypes.REMOVE_SUBSCRIPTION_INFO, () -> session.unsubscribe("s")));
                 send(session, judge.topic(session), "1");
-                found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+                found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
                 return found;
             });
         }
@@ -1077,11 +1078,11 @@ public final class FailoverJudge extends Judge {
             asking.createProducer(judge.queue(asking)).send(question);
             Message got = next(asked);
             judge.fail();
-            List<Object> found = list(outcome(() -> answering.createProducer(got.getJMSReplyTo()).send(answering.createTextMessage("answer"))));
+            List<Object> found = list(outcome(() -> answering.createProducer(Temporary.known(answering, got.getJMSReplyTo())).send(answering.createTextMessage("answer"))));
             found.add(texts(heard, 1));
             heard.close();
             found.add(outcome(replies::delete));
-            found.add(outcome(() -> answering.createProducer(null).send(got.getJMSReplyTo(), answering.createTextMessage("late"))));
+            found.add(outcome(() -> answering.createProducer(null).send(Temporary.gone(answering, got.getJMSReplyTo()), answering.createTextMessage("late"))));
             return found;
         });
         bodies.put("a temporary queue is made, request lost", judge -> {

@@ -99,7 +99,8 @@ def _forwarded(name: str, text: str) -> click.Command:
         directory = next((one for one in places if one.is_dir()), places[0] if places else None)
         if directory is None:
             if context.args and {*context.args} <= {*context.help_option_names}:
-                return click.echo(context.get_help())
+                click.echo(context.get_help())
+                return None
             raise click.UsageError("Missing argument 'DIRECTORY'.", context)
         if is_journal_url(str(directory)) and not directory.exists():
             alone = str(directory).partition(":")[2].partition("?")[0]

@@ -82,9 +82,7 @@ def test_a_sound_one_is_repaired_into_the_same(
     assert contents(tmp_path / "new") == contents(SAMPLE)
 
 
-def test_a_log_elsewhere_has_to_be_named(
-    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_elsewhere_has_to_be_named(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     for path in log_files(directory).values():

@@ -12,7 +12,7 @@ import pytest
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
-from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.leveldb import recovery
 from jdbcstore.store.journal.leveldb.index_reader import read_index, snapshots
 from jdbcstore.store.journal.leveldb.log import log_files

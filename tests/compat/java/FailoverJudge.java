@@ -40,7 +40,6 @@ import org.apache.activemq.ActiveMQXAConnectionFactory;
 import org.apache.activemq.command.ActiveMQMessage;
 import org.apache.activemq.command.ActiveMQQueue;
 import org.apache.activemq.command.CommandTypes;
-import org.apache.activemq.transport.DefaultTransportListener;
 
 /**
  * What a client with the failover transport hears when its connection fails in the middle of something. Prints {name, result}.
@@ -98,7 +97,7 @@ public final class FailoverJudge extends Judge {
 
     private final Fault fault;
     private final List<Way> ways;
-    private final List<Link> links = Collections.synchronizedList(new ArrayList<>());
+    private final List<ActiveMQConnection> opened = new java.util.concurrent.CopyOnWriteArrayList<>();
     private final CountDownLatch arrived;
     private final CountDownLatch up;
     private boolean isAtFault;
@@ -173,7 +172,7 @@ public final class FailoverJudge extends Judge {
 
     private static void end(ExecutorService pool) throws InterruptedException {
         pool.shutdown();
-        if (!pool.awaitTermination(90, TimeUnit.SECONDS)) {
+        if (!pool.awaitTermination(120, TimeUnit.SECONDS)) {
             for (String title : RUNNING) {
                 Map<String, Object> line = new LinkedHashMap<>();
                 line.put("name", title);
@@ -220,20 +219,30 @@ public final class FailoverJudge extends Judge {
 
     /** The connections that there are fail, and are there again when this returns. */
     private void fail() throws Exception {
-        links.forEach(Link::expectFault);
         arrive();
         if (fault == Fault.KILLED) {
             up.await();
         } else {
             ways.forEach(way -> way.cut(fault == Fault.CUT));
         }
-        for (Link link : links) {
-            link.awaitAgain();
-        }
-        for (Link link : links) { // what it has said again was heard when this is answered
-            Session session = link.connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        awaitAgain();
+        for (ActiveMQConnection connection : opened) { // what it has said again was heard when this is answered
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             session.createConsumer(session.createTopic(own(".heard"))).close();
             session.close();
+        }
+    }
+
+    /**
+     * Waits until there are as many connections as before. That a client says so, by transportInterupted and transportResumed, is not
+     * to be relied on: one that reconnects while another of its threads still deals with the failure leaves the first of them out.
+     */
+    private void awaitAgain() throws InterruptedException {
+        opened.removeIf(ActiveMQConnection::isClosed);
+        for (long end = System.currentTimeMillis() + 60_000; ways.stream().mapToInt(Way::count).sum() < opened.size(); Thread.sleep(5)) {
+            if (System.currentTimeMillis() > end) {
+                throw new IllegalStateException("a client did not come back");
+            }
         }
     }
 
@@ -243,7 +252,7 @@ public final class FailoverJudge extends Judge {
         FutureTask<Object> outcome = later(() -> outcome(action));
         awaitLost();
         fail();
-        return outcome.get(30, TimeUnit.SECONDS);
+        return outcome.get(60, TimeUnit.SECONDS);
     }
 
     /** As `failing`, by the client's words: XA has codes. */
@@ -252,7 +261,7 @@ public final class FailoverJudge extends Judge {
         FutureTask<Object> outcome = later(() -> xa(action));
         awaitLost();
         fail();
-        return outcome.get(30, TimeUnit.SECONDS);
+        return outcome.get(60, TimeUnit.SECONDS);
     }
 
     private void awaitLost() throws InterruptedException {
@@ -273,52 +282,11 @@ public final class FailoverJudge extends Judge {
         return task;
     }
 
-    /** A connection that tells when it has come back. */
-    private static final class Link extends DefaultTransportListener {
-        private final ActiveMQConnection connection;
-        private boolean wasInterrupted;
-        private boolean isBack;
-
-        Link(ActiveMQConnection connection) {
-            this.connection = connection;
-        }
-
-        synchronized void expectFault() {
-            isBack = false;
-        }
-
-        @Override
-        public synchronized void transportInterupted() {
-            wasInterrupted = true;
-        }
-
-        @Override
-        public synchronized void transportResumed() {
-            isBack |= wasInterrupted;
-            wasInterrupted = false;
-            notifyAll();
-        }
-
-        synchronized void awaitAgain() throws InterruptedException {
-            for (long end = System.currentTimeMillis() + 30_000; !isBack; wait(100)) {
-                if (System.currentTimeMillis() > end) {
-                    throw new IllegalStateException("the client did not come back");
-                }
-            }
-        }
-    }
-
     @Override
     ActiveMQConnection connection(String... options) throws JMSException {
         ActiveMQConnection connection = super.connection(options);
-        watch(connection);
+        opened.add(connection);
         return connection;
-    }
-
-    private void watch(ActiveMQConnection connection) {
-        Link link = new Link(connection);
-        connection.addTransportListener(link);
-        links.add(link);
     }
 
     private Session transacted(String... options) throws JMSException {
@@ -521,7 +489,7 @@ public final class FailoverJudge extends Judge {
             for (Way way : judge.ways) {
                 way.refuse();
             }
-            List<Object> found = list(heard.poll(10, TimeUnit.SECONDS));
+            List<Object> found = list(heard.poll(20, TimeUnit.SECONDS));
             found.add(String.valueOf(outcome(() -> producer.send(session.createTextMessage("2")))).startsWith("throws"));
             for (Way way : judge.ways) {
                 way.opens();
@@ -803,10 +771,10 @@ public final class FailoverJudge extends Judge {
             consumer.setMessageListener(message -> heard.add(String.valueOf(attempt(() -> described(message)))));
             Session sender = judge.session();
             send(sender, judge.queue(session), "1", "2");
-            List<Object> found = list(heard.poll(5, TimeUnit.SECONDS), heard.poll(5, TimeUnit.SECONDS));
+            List<Object> found = list(heard.poll(20, TimeUnit.SECONDS), heard.poll(20, TimeUnit.SECONDS));
             judge.fail();
             send(sender, judge.queue(session), "3", "4");
-            found.addAll(list(heard.poll(5, TimeUnit.SECONDS), heard.poll(5, TimeUnit.SECONDS)));
+            found.addAll(list(heard.poll(20, TimeUnit.SECONDS), heard.poll(20, TimeUnit.SECONDS)));
             return found;
         });
         bodies.put("prefetch 0, a receive without end", judge -> {
@@ -817,7 +785,7 @@ public final class FailoverJudge extends Judge {
             judge.awaitPassed(CommandTypes.MESSAGE_PULL);
             judge.fail();
             send(sender, judge.queue(session), "1", "2", "3");
-            List<Object> found = list(text.get(10, TimeUnit.SECONDS));
+            List<Object> found = list(text.get(20, TimeUnit.SECONDS));
             found.add(described(next(consumer)));
             found.add(described(next(consumer)));
             found.add(String.valueOf(consumer.receiveNoWait()));
@@ -846,7 +814,7 @@ public final class FailoverJudge extends Judge {
             FutureTask<Object> text = later(() -> attempt(() -> described(consumer.receiveNoWait())));
             judge.awaitLost();
             judge.fail();
-            return list(text.get(10, TimeUnit.SECONDS), String.valueOf(consumer.receiveNoWait()));
+            return list(text.get(20, TimeUnit.SECONDS), String.valueOf(consumer.receiveNoWait()));
         });
         bodies.put("a session is made, request lost", judge -> {
             ActiveMQConnection connection = judge.started();
@@ -1140,7 +1108,7 @@ public final class FailoverJudge extends Judge {
         ActiveMQXAConnectionFactory factory = new ActiveMQXAConnectionFactory(
             "failover:(" + ways.stream().map(Way::url).collect(Collectors.joining(",")) + ")?" + QUICK);
         ActiveMQXAConnection connection = (ActiveMQXAConnection) factory.createXAConnection();
-        watch(connection);
+        opened.add(connection);
         connection.start();
         return connection;
     }

@@ -857,6 +857,32 @@ public final class UsageJudge extends Judge {
             other.unsubscribe("s");
             return found;
         });
+        check("a durable subscriber that rolls back and closes", () -> {
+            ActiveMQConnection connection = identified("", AT_ONCE, "jms.redeliveryPolicy.redeliveryDelay=0");
+            Session session = opened(connection, Session.SESSION_TRANSACTED);
+            MessageConsumer consumer = session.createDurableSubscriber(topic(session), "s");
+            Session sender = session();
+            send(sender, topic(sender), numbers(3));
+            List<Object> found = new ArrayList<>();
+            for (int round = 0; round < 3; round++) {
+                for (int time = 0; time <= round % 2; time++) {
+                    found.add(arrived(consumer, 2, WAIT_MS));
+                    session.rollback();
+                }
+                consumer.close();
+                consumer = session.createDurableSubscriber(topic(session), "s");
+            }
+            found.add(arrived(consumer, 1, WAIT_MS));
+            session.commit();
+            connection.close();
+            session = opened(identified("", AT_ONCE), Session.SESSION_TRANSACTED);
+            consumer = session.createDurableSubscriber(topic(session), "s");
+            found.add(arrived(consumer, 2, WAIT_MS));
+            session.commit();
+            consumer.close();
+            session.unsubscribe("s");
+            return found;
+        });
         check("retroactive durable subscription", () -> {
             ActiveMQConnection connection = identified("");
             Session session = opened(connection, Session.AUTO_ACKNOWLEDGE);

@@ -297,6 +297,22 @@ public final class FailoverJudge extends Judge {
         return started(options).createSession(false, mode);
     }
 
+    /** A consumer of the check's queue that has been sent this many messages; another connection has sent them. */
+    private MessageConsumer prefetching(Session session, int count) throws Exception {
+        send(session(), queue(session), numbers(count));
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        awaitDispatched(count);
+        return consumer;
+    }
+
+    /** What else a consumer gets, what becomes of its transaction, and what is left. */
+    private List<Object> committed(Session session, MessageConsumer consumer) throws JMSException {
+        List<Object> found = list(rest(consumer), outcome(session::commit));
+        consumer.close();
+        found.addAll(left());
+        return found;
+    }
+
     /** What is left in the check's queue, and what of it is a dead letter. */
     private List<Object> left() throws JMSException {
         Session session = session();
@@ -528,28 +544,18 @@ public final class FailoverJudge extends Judge {
             });
             bodies.put("a commit of receipts, " + loss + " lost", judge -> {
                 Session session = judge.transacted();
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(judge.rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
+                found.addAll(judge.committed(session, consumer));
                 return wholeOf(found, "1", "2");
             });
             bodies.put("a rollback of receipts, " + loss + " lost", judge -> {
                 Session session = judge.transacted();
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::rollback));
-                found.add(judge.rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
+                found.addAll(judge.committed(session, consumer));
                 return whole(found);
             });
             bodies.put("a commit of receipts and sends, prefetch 1, " + loss + " lost", judge -> {
@@ -559,10 +565,7 @@ public final class FailoverJudge extends Judge {
                 got(consumer, 2);
                 send(session, session.createQueue(judge.own(".out")), "out");
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(judge.rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
+                found.addAll(judge.committed(session, consumer));
                 found.add(judge.rest(session.createConsumer(session.createQueue(judge.own(".out")))));
                 return wholeOf(found, "1", "2");
             });
@@ -592,24 +595,17 @@ public final class FailoverJudge extends Judge {
         }
         bodies.put("a commit after receipts and the fault", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(4));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(4);
+            MessageConsumer consumer = judge.prefetching(session, 4);
             got(consumer, 2);
             judge.fail();
             List<Object> found = list(got(consumer, 2));
             found.add(outcome(session::commit));
-            found.add(judge.rest(consumer));
-            found.add(outcome(session::commit));
-            consumer.close();
-            found.addAll(judge.left());
+            found.addAll(judge.committed(session, consumer));
             return wholeOf(found, "1", "2");
         });
         bodies.put("a rollback after receipts and the fault", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(4));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(4);
+            MessageConsumer consumer = judge.prefetching(session, 4);
             got(consumer, 2);
             judge.fail();
             List<Object> found = list(outcome(session::rollback));
@@ -649,9 +645,7 @@ public final class FailoverJudge extends Judge {
                 ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE}) {
             bodies.put("unacknowledged messages, mode " + mode, judge -> {
                 Session session = judge.session(mode);
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 Message second = null;
                 List<Object> found = list();
                 for (int number = 0; number < 2; number++) {
@@ -680,9 +674,7 @@ public final class FailoverJudge extends Judge {
         }
         bodies.put("an automatic acknowledgement that gets lost", judge -> {
             Session session = judge.session();
-            send(judge.session(), judge.queue(session), numbers(3));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(3);
+            MessageConsumer consumer = judge.prefetching(session, 3);
             Loss.REQUEST.ofNext(ACK, judge);
             described(next(consumer));
             judge.awaitLost();
@@ -694,9 +686,7 @@ public final class FailoverJudge extends Judge {
         });
         bodies.put("an acknowledgement of a client that gets lost", judge -> {
             Session session = judge.session(Session.CLIENT_ACKNOWLEDGE);
-            send(judge.session(), judge.queue(session), numbers(3));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(3);
+            MessageConsumer consumer = judge.prefetching(session, 3);
             next(consumer);
             Message second = next(consumer);
             Loss.REQUEST.ofNext(ACK, judge);
@@ -715,9 +705,7 @@ public final class FailoverJudge extends Judge {
         bodies.put("optimised acknowledgements", judge -> {
             Session session = judge.session(Session.AUTO_ACKNOWLEDGE, "jms.optimizeAcknowledge=true",
                 "jms.optimizeAcknowledgeTimeOut=0", "jms.prefetchPolicy.all=20");
-            send(judge.session(), judge.queue(session), numbers(5));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(5);
+            MessageConsumer consumer = judge.prefetching(session, 5);
             got(consumer, 3);
             judge.fail();
             List<Object> found = list(judge.rest(consumer));
@@ -732,9 +720,7 @@ public final class FailoverJudge extends Judge {
     private static void consumers(Map<String, Body> bodies) {
         bodies.put("prefetched messages come again in order", judge -> {
             Session session = judge.session();
-            send(judge.session(), judge.queue(session), numbers(8));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(8);
+            MessageConsumer consumer = judge.prefetching(session, 8);
             judge.fail();
             List<Object> found = list(texts(consumer, 8));
             consumer.close();
@@ -752,9 +738,7 @@ public final class FailoverJudge extends Judge {
         });
         bodies.put("the first of prefetched messages were received", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(6));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(6);
+            MessageConsumer consumer = judge.prefetching(session, 6);
             got(consumer, 2);
             session.commit();
             judge.fail();
@@ -919,11 +903,15 @@ public final class FailoverJudge extends Judge {
 
     // -- topics ---------------------------------------------------------------------------------------------------
 
-    private Session durable(String... options) throws JMSException {
-        ActiveMQConnection connection = connection(options);
+    private ActiveMQConnection identified() throws JMSException {
+        ActiveMQConnection connection = connection();
         connection.setClientID(own(".client"));
         connection.start();
-        return connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        return connection;
+    }
+
+    private Session durable() throws JMSException {
+        return identified().createSession(false, Session.AUTO_ACKNOWLEDGE);
     }
 
     private static void topics(Map<String, Body> bodies) {
@@ -961,10 +949,7 @@ public final class FailoverJudge extends Judge {
             return found;
         });
         bodies.put("a durable subscription in a transaction", judge -> {
-            ActiveMQConnection connection = judge.connection();
-            connection.setClientID(judge.own(".client"));
-            connection.start();
-            Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+            Session session = judge.identified().createSession(true, Session.SESSION_TRANSACTED);
             MessageConsumer consumer = session.createDurableSubscriber(judge.topic(session), "s");
             send(judge.session(), judge.topic(session), numbers(4));
             judge.awaitDispatched(4);
@@ -980,10 +965,7 @@ public final class FailoverJudge extends Judge {
         });
         for (Loss loss : Loss.values()) {
             bodies.put("a durable subscription is committed, " + loss + " lost", judge -> {
-                ActiveMQConnection connection = judge.connection();
-                connection.setClientID(judge.own(".client"));
-                connection.start();
-                Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+                Session session = judge.identified().createSession(true, Session.SESSION_TRANSACTED);
                 MessageConsumer consumer = session.createDurableSubscriber(judge.topic(session), "s");
                 send(judge.session(), judge.topic(session), numbers(4));
                 judge.awaitDispatched(4);
@@ -1017,9 +999,7 @@ public final class FailoverJudge extends Judge {
             });
         }
         bodies.put("a client's identifier stays its own", judge -> {
-            ActiveMQConnection connection = judge.connection();
-            connection.setClientID(judge.own(".client"));
-            connection.start();
+            ActiveMQConnection connection = judge.identified();
             judge.fail();
             List<Object> found = list(outcome(() -> {
                 ActiveMQConnection other = judge.connection();

@@ -90,6 +90,11 @@ def store_url(text: str) -> URL:
 
     if text.startswith(("memory:", *_JOURNALS)):
         raise ConfigurationError(f"{text!r} is no database, and this is for SQL stores only; {_databases()}")
+    if _is_other(text):
+        raise ConfigurationError(
+            f"{_masked(text)!r} is a store of another package, and only a broker opens it: jdbcstore broker --url URL."
+            " This is for the stores of jdbcstore itself; ask the broker of that one"
+        )
     try:
         url = make_url(_with_hosts_apart(text))
     except (ArgumentError, ValueError):

@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from jdbcstore.modified_utf8 import encode_modified_utf8
-from jdbcstore.openwire.commands import Throwable
+from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
+from jdbcstore.openwire.commands import BaseCommand, Throwable
 from jdbcstore.openwire.encoding import MARSHAL_AWARE, Encoding
 from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind
 from jdbcstore.openwire.object_cache import WriteCache
@@ -68,6 +69,9 @@ class ConnectionWriters(dict[type, ConnectionWriter]):
         self.stored = Writers(encoding.version)
 
     def __missing__(self, cls: type) -> ConnectionWriter:
+        if (make := ADVISORY_COMMANDS.get(cls)) is not None:
+            writer = self[cls] = self._advisory_writer(make)
+            return writer
         command = _COMMANDS.get(cls)
         if command is None:
             raise Malformed(f"{cls.__name__} is no OpenWire type")
@@ -75,6 +79,13 @@ class ConnectionWriters(dict[type, ConnectionWriter]):
             raise Malformed(f"wire version {self.encoding.version} has no {cls.__name__}")
         writer = self[cls] = _Compiler(command, self).writer()
         return writer
+
+    def _advisory_writer(self, make: Callable[[Any], BaseCommand]) -> ConnectionWriter:
+        def write(subject: object, depth: int, out: list[bytes], bits: bytearray, cache: WriteCache) -> None:
+            command = make(subject)
+            self[type(command)](command, depth, out, bits, cache)
+
+        return write
 
 
 class _Compiler:

@@ -64,7 +64,7 @@ abstract class Judge {
         try {
             line.put("result", check.run());
         } catch (Throwable error) {
-            line.put("result", "check ended with " + thrown(error));
+            line.put("result", "check ended with " + error);
         }
         for (Connection connection : connections) {
             try {

@@ -195,16 +195,9 @@ public final class UsageJudge extends Judge {
             }) {
                 String name = own("." + found.size());
                 MessageConsumer consumer = session.createConsumer(session.createQueue(name), selector);
+                MessageConsumer all = session.createConsumer(session.createQueue(name + "?consumer.priority=-9")); // it gets what is left
                 session.createProducer(session.createQueue(name)).send(message);
-                MessageConsumer all = session.createConsumer(session.createQueue(name));
-                Message end = session.createMessage();
-                end.setStringProperty("ends", "yes");
-                session.createProducer(session.createQueue(name)).send(end);
-                boolean selected = true;
-                for (Message got = next(all); got.getStringProperty("ends") == null; got = next(all)) {
-                    selected = false;
-                }
-                found.put(selector, selected);
+                found.put(selector, whoHas(consumer, all) == consumer);
                 all.close();
                 consumer.close();
             }
@@ -754,14 +747,8 @@ public final class UsageJudge extends Judge {
             found.add(outcome(queue::delete));
             consumer.close();
             found.add(outcome(queue::delete));
-            Object last = "no end";
-            for (long end = System.currentTimeMillis() + WAIT_MS; !String.valueOf(last).startsWith("throws"); Thread.sleep(10)) {
-                if (System.currentTimeMillis() > end) {
-                    break;
-                }
-                last = outcome(() -> producer.send(sender.createTextMessage("2")));
-            }
-            found.add(last);
+            Temporary.gone(sender, queue);
+            found.add(outcome(() -> producer.send(sender.createTextMessage("2"))));
             found.add(outcome(() -> owner.createConsumer(queue)));
             return found;
         });
@@ -855,6 +842,32 @@ public final class UsageJudge extends Judge {
             other.commit();
             reader.close();
             other.unsubscribe("s");
+            return found;
+        });
+        check("a durable subscriber that rolls back and closes", () -> {
+            ActiveMQConnection connection = identified("", AT_ONCE, "jms.redeliveryPolicy.redeliveryDelay=0");
+            Session session = opened(connection, Session.SESSION_TRANSACTED);
+            MessageConsumer consumer = session.createDurableSubscriber(topic(session), "s");
+            Session sender = session();
+            send(sender, topic(sender), numbers(3));
+            List<Object> found = new ArrayList<>();
+            for (int round = 0; round < 3; round++) {
+                for (int time = 0; time <= round % 2; time++) {
+                    found.add(arrived(consumer, 2, WAIT_MS));
+                    session.rollback();
+                }
+                consumer.close();
+                consumer = session.createDurableSubscriber(topic(session), "s");
+            }
+            found.add(arrived(consumer, 1, WAIT_MS));
+            session.commit();
+            connection.close();
+            session = opened(identified("", AT_ONCE), Session.SESSION_TRANSACTED);
+            consumer = session.createDurableSubscriber(topic(session), "s");
+            found.add(arrived(consumer, 2, WAIT_MS));
+            session.commit();
+            consumer.close();
+            session.unsubscribe("s");
             return found;
         });
         check("retroactive durable subscription", () -> {

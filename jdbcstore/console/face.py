@@ -88,7 +88,7 @@ class RemoteFace:
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            if type(error) is http.client.BadStatusLine:  # not `RemoteDisconnected`, which is one, too
+            if type(error) is http.client.BadStatusLine:  # none that is derived from it: those are lost connections
                 raise JdbcStoreError(
                     f"{self._url} does not speak HTTP: give the web address of the broker (--web-bind), not where its"
                     " clients connect"

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pymysql
 
 from tests.certificates import Authority
-from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, ServerMissing
+from tests.servers.server import CHECKOUT, PASSWORD, USER, DatabaseServer, Execute, ServerMissing
 
 FOLDER_VARIABLE = "JDBCSTORE_TEST_SERVERS_DIR"
 #: Attempts to connect as root before an error counts.
@@ -53,7 +53,7 @@ class MySQLServer(DatabaseServer):
             "--skip-log-bin",
             "--secure-file-priv=NULL",
             "--innodb-redo-log-capacity=128M",
-            # A store's start makes five connections; their handshakes would be a quarter of a short test.
+            # A store makes three connections at its start; their handshakes would be a large part of a short test.
             *([] if self.is_flushed else ["--tls-version="]),
         ]
 
@@ -100,19 +100,20 @@ class MySQLServer(DatabaseServer):
         self.kill_sessions(name)
         self.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
-    def kill_sessions(self, database: str | None = None) -> int:
-        """End the sessions of one database, or all but our own. Returns how many there were."""
+    def kill_sessions(self, database: str | None = None, execute: Execute | None = None) -> int:
+        """As `DatabaseServer.kill_sessions`."""
+        execute = execute or self.execute
         # Not from information_schema.PROCESSLIST: that converts the text of every statement that runs, and fails at
         # one with bytes in it.
         sessions = [
             session
-            for session, user, _, name, *_ in self.execute("SHOW PROCESSLIST")
+            for session, user, _, name, *_ in execute("SHOW PROCESSLIST")
             if user == USER and database in (None, name)
         ]
         killed = 0
         for session in sessions:
             try:
-                self.execute(f"KILL {session}")
+                execute(f"KILL {session}")
                 killed += 1
             except pymysql.err.OperationalError as error:
                 if error.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:
@@ -126,7 +127,7 @@ class MySQLServer(DatabaseServer):
             return list(cursor.fetchall())
 
     @contextmanager
-    def session(self, database: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    def session(self, database: str) -> Iterator[Execute]:
         """Run statements in a database as root, in autocommit: each call answers its rows."""
         with closing(self._connect_as_root()) as connection, connection.cursor() as cursor:
             connection.select_db(database)

@@ -8,7 +8,7 @@ import shutil
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
-from tests.servers.server import PASSWORD, USER, DatabaseServer, ServerFailed, ServerMissing
+from tests.servers.server import PASSWORD, USER, DatabaseServer, Execute, ServerFailed, ServerMissing
 
 Version = Literal[15, 16, 18]
 NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -117,12 +117,12 @@ class PostgreSQLServer(DatabaseServer):
         """Remove a database and end its sessions first."""
         self.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    def kill_sessions(self, database: str | None = None) -> int:
-        """End the sessions of one database, or all but our own. Returns how many there were."""
-        ended = self.execute(
+    def kill_sessions(self, database: str | None = None, execute: Execute | None = None) -> int:
+        """As `DatabaseServer.kill_sessions`."""
+        where = "" if database is None else f" AND datname = '{database}'"
+        ended = (execute or self.execute)(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-            " AND pid <> pg_backend_pid() AND (%(name)s IS NULL OR datname = %(name)s)",
-            {"name": database},
+            f" AND pid <> pg_backend_pid(){where}"
         )
         return len(ended)
 
@@ -139,7 +139,7 @@ class PostgreSQLServer(DatabaseServer):
             return cursor.fetchall() if cursor.description else []
 
     @contextmanager
-    def session(self, database: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    def session(self, database: str) -> Iterator[Execute]:
         """Run statements in a database as the superuser, in autocommit: each call answers its rows."""
         with closing(self._connect_as_postgres(database)) as connection, connection.cursor() as cursor:
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from jdbcstore.config.urls import open_engine
 from jdbcstore.store.jdbc.schema import upgrade_schema
-from tests.servers.server import DatabaseServer, ServerFailed
+from tests.servers.server import DatabaseServer, Execute, ServerFailed
 
 __all__ = ["PreparedDatabases", "PreparedFile"]
 
-#: Runs a statement in a database as its administrator, in autocommit; the rows it answers.
-Execute = Callable[[str], list[tuple[Any, ...]]]
-
 #: To remove more than these takes longer than to make the tables again.
 ROWS_MAX: Final = 5_000
+#: What deleted rows may take on PostgreSQL, where making a table's files anew costs more than a short test.
+DEAD_BYTES_MAX: Final = 1 << 20
 SESSIONS_END_S: Final = 10.0
 
 _POSTGRESQL_SHAPE: Final = (
@@ -85,12 +84,10 @@ class PreparedDatabases:
             is_suspect: its test has failed, and may not be through with it.
         """
         database = self._taken.pop(name)
-        if not is_suspect:
-            self._end_sessions(name)
-            if self._is_empty_again(database):
-                self._idle.append(database)
-                return
-        self.server.drop_database(name)
+        if not is_suspect and self._is_empty_again(database):
+            self._idle.append(database)
+        else:
+            self.server.drop_database(name)
 
     def _make(self) -> _Prepared:
         name = f"prepared_{uuid.uuid4().hex[:12]}"
@@ -103,17 +100,18 @@ class PreparedDatabases:
             rows = {table: found for table in tables if (found := execute(f"SELECT * FROM {table}"))}
             return _Prepared(name, self._shape(execute, name), rows)
 
-    def _end_sessions(self, name: str) -> None:
+    def _end_sessions(self, name: str, execute: Execute) -> None:
         """Return when nobody is in the database any more: what ends late must not write to the next test's tables."""
         deadline = time.monotonic() + SESSIONS_END_S
-        while self.server.kill_sessions(name):
+        while self.server.kill_sessions(name, execute):
             if time.monotonic() > deadline:
                 raise ServerFailed(f"sessions of {name} do not end within {SESSIONS_END_S:g} s")
             time.sleep(0.002)  # servers tell nobody that a session has ended
 
     def _is_empty_again(self, database: _Prepared) -> bool:
-        """Whether its schema is what it was; if so, bring its rows back to what they were."""
+        """Whether its schema is what it was; if so, bring its rows back to what they were, when nobody is in it."""
         with self.server.session(database.name) as execute:
+            self._end_sessions(database.name, execute)
             if self._shape(execute, database.name) != database.shape:
                 return False
             full = [table for table in self._tables(execute) if execute(f"SELECT 1 FROM {table} LIMIT 1")]
@@ -140,10 +138,15 @@ class PreparedDatabases:
         return shape + [execute(f"SHOW CREATE TABLE `{table}`") for table, _ in sorted(shape[1])]
 
     def _empty(self, execute: Execute, tables: list[str]) -> None:
-        if self._is_postgresql:
-            execute(f"TRUNCATE {', '.join(tables)}")
-        else:  # where TRUNCATE makes the table anew
-            for table in tables:
+        """Remove all rows. TRUNCATE makes a table's files anew, which takes longer than to delete a few rows."""
+        large = []
+        if self._is_postgresql and tables:
+            sizes = " UNION ALL ".join(f"SELECT '{table}', pg_total_relation_size('{table}')" for table in tables)
+            large = [table for table, size in execute(sizes) if size > DEAD_BYTES_MAX]
+            if large:
+                execute(f"TRUNCATE {', '.join(large)}")
+        for table in tables:
+            if table not in large:
                 execute(f"DELETE FROM {table}")
 
 

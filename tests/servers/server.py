@@ -30,6 +30,8 @@ KEEPER = Path(__file__).with_name("keeper.py")
 CHECKOUT = Path(__file__).parents[2]
 USER = PASSWORD = "jdbcstore"
 PAUSE_TIMEOUT_S = 5.0
+#: Runs a statement as the administrator, in autocommit; the rows it answers.
+Execute = Callable[[str], list[tuple[Any, ...]]]
 
 
 class ServerMissing(Exception):
@@ -117,11 +119,19 @@ class DatabaseServer:
         """Remove a database and end its sessions first."""
         raise NotImplementedError
 
-    def kill_sessions(self, database: str | None = None) -> int:
-        """End the sessions of one database, or all but our own. Returns how many there were."""
+    def kill_sessions(self, database: str | None = None, execute: Execute | None = None) -> int:
+        """End the sessions of one database, or all but our own.
+
+        Args:
+            database: whose; None means every one.
+            execute: runs statements in a session of the administrator's, which stays; None means one made for it.
+
+        Returns:
+            How many there were.
+        """
         raise NotImplementedError
 
-    def session(self, database: str) -> AbstractContextManager[Callable[[str], list[tuple[Any, ...]]]]:
+    def session(self, database: str) -> AbstractContextManager[Execute]:
         """Run statements in a database as the administrator, in autocommit: each call answers its rows."""
         raise NotImplementedError
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, Pool, event, func, insert, select, text
 
 from jdbcstore.config.urls import open_engine, store_url
 from jdbcstore.destination import Destination, Queue, Topic
@@ -15,7 +15,7 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import BytesMessage, Message
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Cursor
-from jdbcstore.store.jdbc import schema
+from jdbcstore.store.jdbc import schema, usable_schema
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.schema import SchemaReport, inspect_schema, upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
@@ -47,6 +47,7 @@ def adapter(database_url: str, connection: Connection) -> Iterator[JdbcPersisten
     adapter.stop()
 
 
+@pytest.mark.has_tables
 def test_the_catalogues_are_read_once(
     connection: Connection, adapter: JdbcPersistenceAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_catalogues_are_read_once(
         return inspect_schema(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(schema, "inspect_schema", counted)
+    monkeypatch.setattr(usable_schema, "inspect_schema", counted)
     locker = adapter.locker()
     assert locker.acquire() is not None
     assert not looks
@@ -65,6 +67,20 @@ def test_the_catalogues_are_read_once(
     assert len(looks) == 1
     adapter.stop()
     locker.release()
+
+
+@pytest.mark.has_tables
+def test_a_start_makes_three_connections(database_url: str) -> None:
+    """One for the lock, one that writes and one that reads: each costs the server a process or a thread."""
+    made: list[object] = []
+    event.listen(Pool, "connect", listener := lambda *_: made.append(None))
+    try:
+        adapter = JdbcPersistenceAdapter(store_url(database_url))
+        adapter.start()
+        adapter.stop()
+    finally:
+        event.remove(Pool, "connect", listener)
+    assert len(made) == 3
 
 
 # -- no bodies -------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level, Replication
 from jdbcstore.store.jdbc.statements import Statements
+from jdbcstore.store.jdbc.usable_schema import is_up_to_date
 from jdbcstore.store.lease import Clock, Lease, boot_time_ns
 
 __all__ = ["DatabaseLocker", "LeaseDatabaseLocker", "signal_name"]
@@ -64,7 +65,8 @@ class _SqlLocker(Locker):
     Args:
         url: of the database.
         options: of the store; `JdbcOptions.lock` are those of the locker.
-        prepare: called before the first attempt to become master: creates tables, or raises `SchemaMismatch`.
+        prepare: called before the first attempt to become master unless the schema is up to date: creates tables, or
+            raises `SchemaMismatch`.
         clock: see `Clock`.
     """
 
@@ -72,14 +74,14 @@ class _SqlLocker(Locker):
         self,
         url: URL,
         options: JdbcOptions,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], None] | None = None,
         clock: Clock = boot_time_ns,
     ) -> None:
         self.options = options.lock
         #: Our id: unlike that of any other broker, and of any other mastership of this one.
         self.holder = self._new_holder()
         self._prepare = prepare
-        self._prepared = False
+        self._store_options = options
         self._clock = clock
         self._lease: Lease | None = None
         self._busy = threading.RLock()
@@ -126,9 +128,7 @@ class _SqlLocker(Locker):
             if self._lease is not None:
                 self.renew()
                 return self._lease.term
-            if not self._prepared:
-                self._prepare()
-                self._prepared = True
+            self._prepare_once()
             self._require_replication()
             asked_ns = self._clock()
             term = self._take()
@@ -140,6 +140,18 @@ class _SqlLocker(Locker):
             log.info("became master holder=%s term=%d", self.holder, term)
             self._hold_signal()
             return term
+
+    def _prepare_once(self) -> None:
+        """See to it that there is a schema, unless this was done before."""
+        prepare = self._prepare
+        if prepare is None:
+            return
+        with self._asking() as connection:
+            is_ready = is_up_to_date(connection, self._store_options)
+        if not is_ready:
+            self._disconnect()  # it may take longer than a session of ours may be silent
+            prepare()
+        self._prepare = None
 
     def held_by_another(self) -> LockHeld:
         """What to tell who cannot wait: who is master, for how long, and what to do."""
@@ -471,7 +483,7 @@ class DatabaseLocker(_SqlLocker):
         self,
         url: URL,
         options: JdbcOptions,
-        prepare: Callable[[], None] = lambda: None,
+        prepare: Callable[[], None] | None = None,
         clock: Clock = boot_time_ns,
     ) -> None:
         super().__init__(url, options, prepare, clock)

@@ -14,7 +14,7 @@ from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.usable_schema import is_up_to_date, usable_schema
+from jdbcstore.store.jdbc.usable_schema import usable_schema
 from jdbcstore.store.keeper import LockKeeper
 from jdbcstore.store.unlocked import NoLocker
 
@@ -56,8 +56,7 @@ class Mastership:
         """What a standby may do already: create the tables, or make sure that they will do."""
         engine = engine_for(self._url, self._options)
         try:
-            if not is_up_to_date(engine, self._options):
-                usable_schema(engine, self._options)
+            usable_schema(engine, self._options)
         finally:
             engine.dispose()
 

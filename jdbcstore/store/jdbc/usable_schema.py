@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import URL, Engine, NullPool, text
+from sqlalchemy import URL, Connection, Engine, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.store.jdbc.dialect import dialect_for
@@ -16,6 +16,7 @@ from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import (
+    SchemaKind,
     SchemaReport,
     create_own_tables,
     create_tables,
@@ -37,36 +38,46 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
     Raises:
         SchemaMismatch: it is not; the text says what to run.
     """
-    names = options.table_names
     with mapped(dialect_for(engine.url.get_backend_name()).for_questions(options)):
-        if options.create_tables_on_startup:
-            report = create_tables(engine, names)
-            if options.locker != "none" and report.is_usable and not report.has_own_tables:
-                report = create_own_tables(engine, names)
+        with engine.connect() as connection:
+            found = inspect_schema(connection, options.table_names)
+        report = _completed(engine, options, found) if options.create_tables_on_startup else found
+        if report is not found:
             engine.dispose()  # its sessions have other timeouts than ours
-        else:
-            with engine.connect() as connection:
-                report = inspect_schema(connection, names)
     require_usable(report)
     if options.locker != "none":
         require_term(report)
     return report
 
 
-def is_up_to_date(engine: Engine, options: JdbcOptions) -> bool:
+def _completed(engine: Engine, options: JdbcOptions, found: SchemaReport) -> SchemaReport:
+    """What is there after creating what a store creates by itself; `found` itself if nobody had to be kept out."""
+    report, names = found, options.table_names
+    if report.kind is not SchemaKind.OURS:
+        report = create_tables(engine, names)
+    if options.locker != "none" and report.is_usable and not report.has_own_tables:
+        report = create_own_tables(engine, names)
+    return report
+
+
+def is_up_to_date(connection: Connection, options: JdbcOptions) -> bool:
     """Whether the schema is ours and brokers can take turns on it, as far as one question tells.
 
     It is enough for a standby. Who becomes master looks at everything (`usable_schema`).
+
+    Raises:
+        sqlalchemy.exc.DBAPIError: the connection is lost.
     """
+    tables = Tables.on(connection, options.table_names)
+    question = (
+        f"SELECT V.version_num FROM {tables.version_table} V, {tables.lock.name} L, {tables.term.name} T"
+        " WHERE L.ID = 1 AND T.ID = 1"
+    )
     try:
-        with engine.connect() as connection:
-            tables = Tables.on(connection, options.table_names)
-            question = (
-                f"SELECT V.version_num FROM {tables.version_table} V, {tables.lock.name} L, {tables.term.name} T"
-                " WHERE L.ID = 1 AND T.ID = 1"
-            )
-            return connection.execute(text(question)).scalars().all() == [known_revisions()[-1]]
-    except DBAPIError:
+        return connection.execute(text(question)).scalars().all() == [known_revisions()[-1]]
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
         return False  # a table is not there, or whatever else is the matter: who looks at everything can tell
 
 

@@ -65,6 +65,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
             "jit": "off",  # a sort for want of anything better has a price at which it would be compiled, for a second
         }
         return {
+            "use_native_hstore": False,  # we have none, and SQLAlchemy would ask for its number
             "connect_args": {
                 "application_name": "jdbcstore",
                 "connect_timeout": options.connect_timeout_s,

@@ -90,7 +90,7 @@ class Message:
     marshalled_properties: bytes | None = None
     """The properties as stored; None if there are none."""
     data_structure: object | None = None
-    """An advisory's subject: any OpenWire value."""
+    """An advisory's subject: one of `jdbcstore.advisory`, a message, or the OpenWire value that a client has sent."""
     target_consumer_id: ConsumerId | None = None
     compressed: bool = False
     """Whether `content` is deflated."""

@@ -1,8 +1,8 @@
 """Advisories: topics by which the broker tells clients what happens in it, in ActiveMQ's form.
 
-An advisory is a message without body whose ``dataStructure`` is an OpenWire command that says what has happened. It is
-made only if somebody is subscribed to its topic. Who subscribes to one of the first five kinds is told first what there
-is already.
+An advisory is a message without body whose ``dataStructure`` says what has happened: a subject of `jdbcstore.advisory`,
+which is one of ActiveMQ's commands to clients that speak OpenWire. It is made only if somebody is subscribed to its
+topic. Who subscribes to one of the first five kinds is told first what there is already.
 
 All names begin with ``ActiveMQ.Advisory.``; NAME is the destination's, and stands behind ``Queue.`` or ``Topic.``.
 
@@ -41,6 +41,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
+from jdbcstore.advisory import (
+    ConnectionSubject,
+    ConsumerSubject,
+    DestinationSubject,
+    ProducerSubject,
+    RemovalSubject,
+    Subject,
+)
 from jdbcstore.broker.delivery import Answer, Consumer
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.host import Host
@@ -48,7 +56,6 @@ from jdbcstore.broker.topic import Publisher, TopicConsumer
 from jdbcstore.destination import ADVISORY_PREFIX, Destination, Topic
 from jdbcstore.identifiers import ConnectionId, ConsumerId, MessageId, ProducerId
 from jdbcstore.message import Message
-from jdbcstore.openwire.commands import ConnectionInfo, ConsumerInfo, DestinationInfo, ProducerInfo, RemoveInfo
 from jdbcstore.primitives import Value
 
 __all__ = ["Advisories", "AdvisoryHost"]
@@ -59,12 +66,10 @@ _QUEUES: Final = Topic(f"{ADVISORY_PREFIX}Queue")
 _TOPICS: Final = Topic(f"{ADVISORY_PREFIX}Topic")
 _CONNECTIONS: Final = Topic(f"{ADVISORY_PREFIX}Connection")
 
-_ADDED: Final = 0
-_REMOVED: Final = 1
 #: A session of those whose protocol has none, as ActiveMQ gives to them.
 _NO_SESSION: Final = -1
 
-_Subject: TypeAlias = DestinationInfo | ConnectionInfo | ConsumerInfo | ProducerInfo | RemoveInfo | Message
+_Subject: TypeAlias = Subject | Message
 _Properties: TypeAlias = dict[str, Value]
 
 
@@ -114,9 +119,9 @@ class Advisories:
         self._count = 0
         #: The temporary destinations that are there, with the connections that have them.
         self._temporary: dict[Destination, str] = {}
-        self._connections: dict[str, ConnectionInfo] = {}
-        self._consumers: dict[Consumer, ConsumerInfo] = {}
-        self._producers: dict[ProducerId, ProducerInfo] = {}
+        self._connections: dict[str, ConnectionSubject] = {}
+        self._consumers: dict[Consumer, ConsumerSubject] = {}
+        self._producers: dict[ProducerId, ProducerSubject] = {}
         self._produced: Counter[Destination] = Counter()
         self._consumer_numbers = 0
 
@@ -125,33 +130,27 @@ class Advisories:
     def temporary_added(self, destination: Destination, connection_id: str) -> None:
         """A connection has a new temporary destination."""
         self._temporary[destination] = connection_id
-        self._tell(_topic_of(destination), lambda: _info(destination, connection_id, _ADDED))
+        self._tell(_topic_of(destination), lambda: _info(destination, connection_id))
 
     def temporary_removed(self, destination: Destination) -> None:
         """A temporary destination is gone."""
         connection_id = self._temporary.pop(destination, None)
         if connection_id is not None:
-            self._tell(_topic_of(destination), lambda: _info(destination, connection_id, _REMOVED))
+            self._tell(_topic_of(destination), lambda: _info(destination, connection_id, is_removed=True))
 
     def destination_added(self, destination: Destination) -> None:
         """A queue or topic is in use that was not."""
         if not (destination.is_temporary or destination.is_advisory):
-            self._tell(_topic_of(destination), lambda: _info(destination, None, _ADDED))
+            self._tell(_topic_of(destination), lambda: _info(destination, None))
 
     def destination_removed(self, destination: Destination) -> None:
         """A queue or topic is in use no more."""
         if not (destination.is_temporary or destination.is_advisory):
-            self._tell(_topic_of(destination), lambda: _info(destination, None, _REMOVED))
+            self._tell(_topic_of(destination), lambda: _info(destination, None, is_removed=True))
 
     def connected(self, connection_id: str, client_id: str | None, user: str | None, peer: str) -> None:
         """A client was let in."""
-        info = ConnectionInfo(
-            connection_id=ConnectionId(connection_id),
-            client_id=client_id or connection_id,
-            user_name=user,
-            password="",
-            client_ip=f"tcp://{peer}",
-        )
+        info = ConnectionSubject(ConnectionId(connection_id), client_id or connection_id, user, peer)
         self._connections[connection_id] = info
         self._tell(_CONNECTIONS, lambda: info)
 
@@ -159,7 +158,7 @@ class Advisories:
         """A client is gone, with its producers."""
         info = self._connections.pop(connection_id, None)
         if info is not None:
-            self._tell(_CONNECTIONS, lambda: RemoveInfo(object_id=info.connection_id))
+            self._tell(_CONNECTIONS, lambda: RemovalSubject(info.connection_id))
 
     def consumer_added(self, consumer: Consumer, connection_id: str, client_id: str | None) -> None:
         """Somebody has subscribed."""
@@ -167,14 +166,14 @@ class Advisories:
         if all(element.is_advisory for element in destination.elements()):
             return
         selector = consumer.interest.selector
-        info = self._consumers[consumer] = ConsumerInfo(
+        info = self._consumers[consumer] = ConsumerSubject(
             consumer_id=self._consumer_id(consumer, connection_id),
             client_id=client_id,
             destination=destination,
-            prefetch_size=consumer.prefetch,
+            prefetch=consumer.prefetch,
             selector=None if selector is None else selector.text,
-            browser=consumer.is_browser,
-            exclusive=consumer.is_exclusive,
+            is_browser=consumer.is_browser,
+            is_exclusive=consumer.is_exclusive,
             priority=consumer.priority,
         )
         self._tell(_of("Consumer", destination), lambda: info, lambda: self._consumer_count(destination))
@@ -186,7 +185,7 @@ class Advisories:
             destination = consumer.destination
             self._tell(
                 _of("Consumer", destination),
-                lambda: RemoveInfo(object_id=info.consumer_id),
+                lambda: RemovalSubject(info.consumer_id),
                 lambda: self._consumer_count(destination),
             )
 
@@ -194,20 +193,21 @@ class Advisories:
         """Somebody wants to send to a destination."""
         if destination.is_advisory or producer_id in self._producers:
             return
-        info = self._producers[producer_id] = ProducerInfo(producer_id=producer_id, destination=destination)
+        info = self._producers[producer_id] = ProducerSubject(producer_id, destination)
         self._produced[destination] += 1
         self._tell(_of("Producer", destination), lambda: info, lambda: self._producer_count(destination))
 
     def producer_removed(self, producer_id: ProducerId) -> None:
         """A producer was closed, or its client is gone."""
         info = self._producers.pop(producer_id, None)
-        if info is not None and (destination := info.destination) is not None:
+        if info is not None:
+            destination = info.destination
             self._produced[destination] -= 1
             if not self._produced[destination]:
                 del self._produced[destination]
             self._tell(
                 _of("Producer", destination),
-                lambda: RemoveInfo(object_id=producer_id),
+                lambda: RemovalSubject(producer_id),
                 lambda: self._producer_count(destination),
             )
 
@@ -272,18 +272,18 @@ class Advisories:
     def _state(self) -> Iterator[tuple[Topic, _Subject, Callable[[], _Properties]]]:
         """Everything that there is, as it was advised."""
         for destination, connection_id in list(self._temporary.items()):
-            yield _topic_of(destination), _info(destination, connection_id, _ADDED), dict
+            yield _topic_of(destination), _info(destination, connection_id), dict
         for info in list(self._connections.values()):
             yield _CONNECTIONS, info, dict
         for destination in [*self._host.queues, *self._host.topics]:
             if not (destination.is_temporary or destination.is_advisory):
-                yield _topic_of(destination), _info(destination, None, _ADDED), dict
+                yield _topic_of(destination), _info(destination, None), dict
         for produced in list(self._producers.values()):
-            if (target := produced.destination) is not None:
-                yield _of("Producer", target), produced, partial(self._producer_count, target)
+            target = produced.destination
+            yield _of("Producer", target), produced, partial(self._producer_count, target)
         for consumed in list(self._consumers.values()):
-            if (source := consumed.destination) is not None:
-                yield _of("Consumer", source), consumed, partial(self._consumer_count, source)
+            source = consumed.destination
+            yield _of("Consumer", source), consumed, partial(self._consumer_count, source)
 
     # -- the messages ------------------------------------------------------------------------------------------------
 
@@ -362,9 +362,9 @@ def _of(kind: str, destination: Destination) -> Topic:
     return Topic(f"{ADVISORY_PREFIX}{kind}.{'Queue' if destination.is_queue else 'Topic'}.{name}")
 
 
-def _info(destination: Destination, connection_id: str | None, operation: int) -> DestinationInfo:
+def _info(destination: Destination, connection_id: str | None, *, is_removed: bool = False) -> DestinationSubject:
     owner = None if connection_id is None else ConnectionId(connection_id)
-    return DestinationInfo(connection_id=owner, destination=destination, operation_type=operation)
+    return DestinationSubject(destination, owner, is_removed)
 
 
 def _origin(message: Message, source: Destination) -> _Properties:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from jdbcstore.config.urls import is_journal_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.amq.journal import file_number
 from jdbcstore.store.journal.kahadb.directory_kind import refuse_a_mixture
@@ -83,20 +84,30 @@ def journal() -> None:
     """Look at the directory of a broker that stores in journals: is it intact, why is it full, what is in it.
 
     KahaDB, mKahaDB, the AMQ store and LevelDB are told apart by what lies there. Nothing is changed, and all but
-    'repair' work while a broker runs. The options are those of the format: 'jdbcstore kahadb check --help'.
+    'repair' work while a broker runs. The options are those of the format: 'jdbcstore journal check DIRECTORY --help'.
     """
 
 
 def _forwarded(name: str, text: str) -> click.Command:
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    usage = f"DIRECTORY{' NEW' if name == 'repair' else ''} [OPTIONS]"
 
-    @click.command(name, help=text, context_settings=settings)
+    @click.command(name, help=text, context_settings=settings, options_metavar=usage, add_help_option=False)
     @click.pass_context
     def command(context: click.Context) -> object:
         places = [Path(one) for one in context.args if not one.startswith("-")]
         directory = next((one for one in places if one.is_dir()), places[0] if places else None)
         if directory is None:
+            if context.args and {*context.args} <= {*context.help_option_names}:
+                click.echo(context.get_help())
+                return None
             raise click.UsageError("Missing argument 'DIRECTORY'.", context)
+        if is_journal_url(str(directory)) and not directory.exists():
+            alone = str(directory).partition(":")[2].partition("?")[0]
+            raise ConfigurationError(
+                f"{directory} is the URL of a store, and this takes its directory: jdbcstore journal {name} {alone}"
+                f" (its options: jdbcstore journal {name} {alone} --help)"
+            )
         module, _, group = kind_of(directory).tools.partition(":")
         tools: click.Group = getattr(import_module(module), group)
         return tools.commands[name].main(context.args, prog_name=f"jdbcstore journal {name}", standalone_mode=False)

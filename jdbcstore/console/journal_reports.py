@@ -110,7 +110,12 @@ def tell_repaired(done: Migrated, new_directory: Path, *, as_json: bool) -> int:
     if as_json:
         print_json({"messages": messages, "lost": done.damages})
     else:
-        print_repaired(new_directory, messages, (), (), done.damages, done.damages_unlisted)
+        besides = (
+            count_of(len(done.subscriptions), "durable subscription"),
+            count_of(len(done.transactions), "prepared transaction"),
+            *((count_of(done.jobs, "scheduled message"),) if done.jobs else ()),
+        )
+        print_repaired(new_directory, messages, besides, (), done.damages, done.damages_unlisted)
     return 1 if done.damages else 0
 
 

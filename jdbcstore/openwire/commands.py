@@ -1,8 +1,9 @@
 """The OpenWire commands that are not messages, as slotted values.
 
-Stores write acknowledgements, subscriptions and journal entries; advisories carry nearly all the others. Attributes are
-the wire's field names in snake case, in wire order (`jdbcstore.openwire.fields`), with the values that Java gives to
-fields that an old layout lacks. Numbers are signed 32-bit unless said otherwise.
+Stores write acknowledgements, subscriptions and journal entries; advisories carry nearly all the others
+(`jdbcstore.openwire.advisory_commands`). Attributes are the wire's field names in snake case, in wire order
+(`jdbcstore.openwire.fields`), with the values that Java gives to fields that an old layout lacks. Numbers are signed
+32-bit unless said otherwise.
 """
 
 from __future__ import annotations

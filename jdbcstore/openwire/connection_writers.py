@@ -3,6 +3,9 @@
 A function writes one type in one `Encoding`, in one pass: data goes to a list of pieces, flags go to the frame's
 boolean stream if the encoding is tight, else between the data. Bodies and properties of messages are such pieces as
 they are.
+
+Messages make up most of what is written. In loose encoding without the cache they are the bytes of a store's row, and
+written by what writes those.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from jdbcstore.modified_utf8 import encode_modified_utf8
-from jdbcstore.openwire.commands import Throwable
+from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
+from jdbcstore.openwire.commands import BaseCommand, Throwable
 from jdbcstore.openwire.encoding import MARSHAL_AWARE, Encoding
-from jdbcstore.openwire.fields import COMMANDS, Command, Field, Kind
+from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind
 from jdbcstore.openwire.object_cache import WriteCache
 from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
+from jdbcstore.openwire.writers import Writers
 
 __all__ = ["ConnectionWriter", "ConnectionWriters", "boolean_stream", "connection_writers"]
 
@@ -60,8 +65,13 @@ class ConnectionWriters(dict[type, ConnectionWriter]):
 
     def __init__(self, encoding: Encoding) -> None:
         self.encoding = encoding
+        #: What writes the same version as stores have it.
+        self.stored = Writers(encoding.version)
 
     def __missing__(self, cls: type) -> ConnectionWriter:
+        if (make := ADVISORY_COMMANDS.get(cls)) is not None:
+            writer = self[cls] = self._advisory_writer(make)
+            return writer
         command = _COMMANDS.get(cls)
         if command is None:
             raise Malformed(f"{cls.__name__} is no OpenWire type")
@@ -69,6 +79,13 @@ class ConnectionWriters(dict[type, ConnectionWriter]):
             raise Malformed(f"wire version {self.encoding.version} has no {cls.__name__}")
         writer = self[cls] = _Compiler(command, self).writer()
         return writer
+
+    def _advisory_writer(self, make: Callable[[Any], BaseCommand]) -> ConnectionWriter:
+        def write(subject: object, depth: int, out: list[bytes], bits: bytearray, cache: WriteCache) -> None:
+            command = make(subject)
+            self[type(command)](command, depth, out, bits, cache)
+
+        return write
 
 
 class _Compiler:
@@ -91,6 +108,7 @@ class _Compiler:
             "I64": struct_of("q").pack,
             "Malformed": Malformed,
             "TYPE": bytes((command.type_id,)),
+            "STORED": writers.stored,
             "WRITE": writers,
             "write_text": _write_tight_text if self.encoding.tight else _write_loose_text,
             "write_throwable": _write_throwable,
@@ -101,6 +119,10 @@ class _Compiler:
         source = self.source
         with source.block("if depth < 0:"):
             source.line(f"raise Malformed('objects nest deeper than {NESTING_MAX}')")
+        if self.command.cls in MESSAGES and not (self.encoding.tight or self.encoding.cached):
+            with source.block("if v.data_structure is None:"):  # else it may hold an exception with its stack trace
+                source.line("out.append(STORED[v.__class__](v, depth))")
+                source.line("return")
         source.line("out.append(TYPE)")
         for field in self.command.fields_at(self.encoding.version):
             self._field(field)
@@ -138,13 +160,14 @@ class _Compiler:
         source.line(f"x = v.{field.name}")
         with source.block("if x == 0:", part):
             source.line("bits += b'00'")
-        for limit, flags, pack in ((0xFFFF, b"01", "U16"), (0xFFFFFFFF, b"10", "U32")):
-            with source.block(f"elif 0 < x <= {limit}:", part):
+        for condition, flags, pack in (
+            (f"elif x > {0xFFFFFFFF} or x < 0:", b"11", "I64"),  # times are
+            (f"elif x <= {0xFFFF}:", b"01", "U16"),
+            ("else:", b"10", "U32"),
+        ):
+            with source.block(condition, part):
                 source.line(f"bits += {flags!r}")
                 source.line(f"out.append({pack}(x))", part)
-        with source.block("else:"):
-            source.line("bits += b'11'")
-            source.line("out.append(I64(x))", part)
 
     def _bytes(self, field: Field) -> None:
         source, part = self.source, Part(field)
@@ -161,10 +184,10 @@ class _Compiler:
 
     def _object(self, field: Field) -> None:
         source, part = self.source, Part(field)
+        self._check_class("x", field)
         if not (field.cached and self.encoding.cached):
             self._nullable("x", field)
             return
-        self._check_class("x", field)
         source.line("k = cache.get(x)", part)
         with source.block("if k is not None:"):
             self._flag(False)
@@ -190,7 +213,6 @@ class _Compiler:
 
     def _nullable(self, name: str, field: Field) -> None:
         source, part = self.source, Part(field)
-        self._check_class(name, field)
         with source.block(f"if {name} is None:"):
             self._flag(False)
         with source.block("else:"):
@@ -213,6 +235,7 @@ class _Compiler:
             self._flag(True)
             source.line("out.append(I16(len(x)))", part)
             with source.block("for i, e in enumerate(x):"):
+                self._check_class("e", field)
                 self._nullable("e", field)
 
 

@@ -106,15 +106,19 @@ class WriteCache:
 
     Args:
         slots: how many there are.
+
+    Attributes:
+        get: the slot of an equal value; None if it has to be written.
     """
 
-    __slots__ = ("_added", "_eviction", "_next", "_numbers", "_slots", "_values")
+    __slots__ = ("_added", "_eviction", "_next", "_numbers", "_slots", "_values", "get")
 
     def __init__(self, slots: int = SLOTS_MAX) -> None:
         self._slots = slots
         self._next = 0
         self._eviction = 0
         self._numbers: dict[Any, int] = {}
+        self.get = self._numbers.get  # asked several times for each message
         self._values: dict[int, Any] = {}
         self._added: list[int] = []
 
@@ -131,10 +135,6 @@ class WriteCache:
         for slot in self._added:
             self._free(slot)
         self._added.clear()
-
-    def get(self, value: Any) -> int | None:
-        """The slot of an equal value; None if it has to be written."""
-        return self._numbers.get(value)
 
     def add(self, value: Any) -> int:
         """A slot for a value; -1 if there is no room in this frame, or the value is long: the cache would keep it while

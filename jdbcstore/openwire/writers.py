@@ -17,7 +17,8 @@ from typing import Any, Final, TypeAlias
 from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.modified_utf8 import encode_modified_utf8
-from jdbcstore.openwire.commands import StackTraceElement, Throwable
+from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
+from jdbcstore.openwire.commands import BaseCommand, StackTraceElement, Throwable
 from jdbcstore.openwire.fields import COMMANDS, DESTINATION, Command, Field, Kind
 from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
@@ -46,6 +47,9 @@ class Writers(dict[type, Writer]):
         self.version = version
 
     def __missing__(self, cls: type) -> Writer:
+        if (make := ADVISORY_COMMANDS.get(cls)) is not None:
+            writer = self[cls] = self._advisory_writer(make)
+            return writer
         command = _COMMANDS.get(cls)
         if command is None:
             raise Malformed(f"{cls.__name__} is no OpenWire type")
@@ -53,6 +57,13 @@ class Writers(dict[type, Writer]):
             raise Malformed(f"wire version {self.version} has no {cls.__name__}")
         writer = self[cls] = _Compiler(command, self).writer()
         return writer
+
+    def _advisory_writer(self, make: Callable[[Any], BaseCommand]) -> Writer:
+        def write(subject: object, depth: int) -> bytes:
+            command = make(subject)
+            return self[type(command)](command, depth)
+
+        return write
 
 
 class _Compiler:

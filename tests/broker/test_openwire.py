@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jdbcstore import Broker, open_store
+from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, TempQueue, Topic
 from jdbcstore.errors import (
@@ -304,6 +304,24 @@ def test_scheduled_messages_of_a_prepared_branch_outlive_their_broker(
         assert isinstance(adapter, SupportsScheduling)
         assert adapter.job_store().job_count() == 0
         assert Queue("jdbcstore.PreparedJobs") not in adapter.destinations()
+
+
+@pytest.mark.has_tables
+@pytest.mark.parametrize("database", ["postgresql_url", "mariadb_url", "mysql_url"])
+def test_the_next_master_sends_the_scheduled_messages_of_a_prepared_branch(
+    request: pytest.FixtureRequest, database: str
+) -> None:
+    url = request.getfixturevalue(database)
+    xid = XATransactionId(1, b"one", b"branch")
+    options = BrokerOptions(bind="openwire://127.0.0.1:0")
+    with running(Broker(open_store(url), options)) as address, OpenWireClient(address) as client:
+        scheduled_in(client, xid, "one", persistent=True)
+    with running(Broker(open_store(url), options)) as address, OpenWireClient(address) as client:
+        assert type(client.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
+        client.subscribe(Queue("LATER"))
+        message = client.dispatch().message
+        assert message is not None
+        assert set(message.properties) == {"kept", "scheduledJobId"}
 
 
 def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker: StartBroker) -> None:

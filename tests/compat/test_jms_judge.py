@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,22 +15,28 @@ from jdbcstore import Broker, BrokerOptions, open_store, running
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue, Topic
 from tests.compat.activemq import ActiveMQ, quick_start
+from tests.compat.oracle import differences
 from tests.compat.virtual_machine import run_program
 
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 pytestmark = pytest.mark.timeout(600)
 
 
-def judged(class_path: str, program: str, url: str) -> dict[str, Any]:
-    """What a program has found out about a broker, by the check."""
+def judged(class_path: str, program: str, url: str, *titles: str) -> dict[str, Any]:
+    """What a program has found out about a broker, by the check: all of its checks, or those of these titles."""
     command = ["java", *quick_start(class_path), QUIET, "-cp", class_path]
-    printed = run_program(command, program, [url], timeout_s=250)
+    printed = run_program(command, program, [url, *titles], timeout_s=250)
     return {line["name"]: line["result"] for line in map(json.loads, printed.splitlines())}
 
 
 #: What ours answers otherwise, and says so in docs/openwire.md.
 OTHERWISE: dict[str, dict[str, object]] = {
     "selectors": {"XPATH '//a'": "throws javax.jms.InvalidSelectorException"},
+    "a durable subscriber that rolls back and closes": {  # a real one forgets how often it was closed before
+        "3": ["1 again 3", "2 again 3"],
+        "4": ["1 again 4"],
+        "5": ["2 again 4", "3"],
+    },
     "names that are none": {"4": "throws javax.jms.JMSException"},  # nobody sends to a wildcard
 }
 
@@ -76,10 +84,21 @@ def urls(class_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("program", ["AdvisoryJudge", "JmsJudge", "ClientJudge", "UsageJudge"])
-def test_a_java_program_hears_the_same_of_both(class_path: str, urls: tuple[str, str], program: str) -> None:
+def test_a_java_program_hears_the_same_of_both(
+    class_path: str, urls: tuple[str, str], tmp_path: Path, program: str
+) -> None:
+    def expected(real: Mapping[str, object]) -> dict[str, object]:
+        return {name: changed(name, result, OTHERWISE) for name, result in real.items()}
+
+    number = itertools.count()
+
+    def ask_again(titles: Collection[str]) -> Mapping[str, object]:
+        folder = tmp_path / str(next(number))
+        folder.mkdir()
+        with ActiveMQ(class_path, folder, "kahadb") as activemq:
+            return expected(judged(class_path, program, activemq.url, *titles))
+
     with ThreadPoolExecutor() as pool:
         real, ours = pool.map(lambda url: judged(class_path, program, url), urls)
-    assert ours.keys() == real.keys()
-    expected = {name: changed(name, result, OTHERWISE) for name, result in real.items()}
-    assert {name: (result, expected[name]) for name, result in ours.items() if result != expected[name]} == {}
-    assert not [name for name, result in real.items() if "check ended" in str(result)]
+    found = differences(ours, expected(real), ask_again, is_answer=lambda result: "check ended" not in str(result))
+    assert not found, json.dumps(found, indent=1)

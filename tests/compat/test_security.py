@@ -23,6 +23,10 @@ QUESTIONS = 3000
 
 #: What ours tells Java clients otherwise, by the place in the check's answer.
 OTHERWISE: dict[str, dict[str, object]] = {
+    "receiving as bob": {  # a real one makes what a composite names without asking
+        f"{kind} READ.A,READ.LATER": "throws javax.jms.JMSSecurityException: User bob is not authorized to create"
+        for kind in ("queue", "topic")
+    },
     "destinations are not removed by everybody": {  # a real one forgets to ask
         "0": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://READ.A",
         "1": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://WRITE.A",

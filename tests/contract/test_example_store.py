@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jdbcstore
-from jdbcstore.config.urls import open_store, shown_url
+from jdbcstore.config.urls import open_store, shown_url, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.testing import DurablePersistenceAdapterContract, KilledStoreContract, OpenAdapter
 from tests.broker_process import BrokerProcess
@@ -66,6 +66,11 @@ def test_a_torn_line_was_never_stored(url: str) -> None:
 
 def test_its_url_is_shown_without_what_may_be_a_password() -> None:
     assert shown_url("log:user:secret@somewhere") == "…@somewhere"
+
+
+def test_what_looks_into_the_stores_of_this_package_says_who_opens_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="store of another package, and only a broker opens it"):
+        store_url(url)
 
 
 def test_a_package_that_gives_no_store_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

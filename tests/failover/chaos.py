@@ -108,6 +108,7 @@ def run(
             live(cluster, everybody, faults, patience_s, tell)
         except (Failed, ServerFailed) as error:
             failure.append(Violation("e", str(error), time.monotonic()))
+            tell(f"the round ends here: {error}")  # what follows may fail, too
             for broker in cluster.brokers:
                 if broker.is_wanted:
                     broker.kill()

@@ -7,11 +7,13 @@ and what their libraries find in the environment (credentials, region, Hadoop's 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
+from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -30,10 +32,11 @@ from jdbcstore.store.journal.mkahadb.filters import NO_STORES, TX_STORE
 from jdbcstore.store.journal.records import CHUNK_BYTES, AnyJournal, Location, Record
 from jdbcstore.store.journal.replay import Replay
 
-__all__ = ["JournalDirectory", "MessageFile", "RemoteFile", "local_path", "stores_within"]
+__all__ = ["JournalDirectory", "MessageFile", "RemoteFile", "archives_of", "beside", "local_path", "stores_within"]
 
 #: Names that Hadoop has for what others call so.
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+_ALL_OF_SPARK: Final = "the driver's host and every executor have"
 #: Read at once where messages stand; neighbours need one read then.
 _MESSAGES_CHUNK_BYTES: Final = 1 << 20
 
@@ -122,7 +125,7 @@ class JournalDirectory(AnyJournal):
     def __init__(self, uri: str, archive: str | None = None) -> None:
         found = _listed(uri)
         if archive is not None:
-            for number, file in _listed(archive if _is_absolute(archive) else f"{uri.rstrip('/')}/{archive}").items():
+            for number, file in _listed(beside(uri, archive)).items():
                 if number in found:
                     raise StoreError(f"{file.path} and {found[number].path} have the same number: one is a copy")
                 found[number] = file
@@ -185,8 +188,29 @@ def stores_within(uri: str) -> tuple[list[str], str | None]:
             raise ConfigurationError(
                 f"{name} in {path} {INDEX_ALONE}. Restore its journal, or move {name} elsewhere and read the rest"
             )
-    folder = uri.rstrip("/")
-    return [f"{folder}/{name}" for name in sorted(stores)], f"{folder}/{TX_STORE}" if TX_STORE in folders else None
+    return [_within(uri, name) for name in sorted(stores)], _within(uri, TX_STORE) if TX_STORE in folders else None
+
+
+def archives_of(stores: Sequence[str], archive: str) -> list[str | None]:
+    """Where each of several stores has archived its files, None if it has archived none: ``archive`` in it if that is
+    relative, else what is called there as the store.
+
+    Raises:
+        ConfigurationError: there is no such file system, or none of them has an archive there.
+    """
+    found: list[str | None] = []
+    for uri in stores:
+        place = beside(uri, archive)
+        if place == archive:
+            place = _within(archive, posixpath.basename(_resolved(uri)[1]))
+        system, path = _resolved(place)
+        found.append(place if system.get_file_info(path).type == fs.FileType.Directory else None)
+    if not any(found):
+        raise ConfigurationError(
+            f"none of the {len(found)} stores has an archive in directoryArchive: give what each of them has in it"
+            " (data-archive), or a directory with a folder for each store, called as the store"
+        )
+    return found
 
 
 def _names_in(system: fs.FileSystem, folder: str) -> set[str]:
@@ -201,14 +225,33 @@ def _local_store(uri: str) -> StoreJournal | None:
     return StoreJournal(directory) if is_amq_store(directory) else None
 
 
-def _is_absolute(path: str) -> bool:
-    return "://" in path or path.startswith(("/", "file:"))
+def beside(uri: str, path: str) -> str:
+    """A directory that belongs to another one.
+
+    Args:
+        uri: of the other one.
+        path: absolute, a URI, or relative to the other one.
+    """
+    return path if "://" in path or path.startswith(("/", "file:")) else _within(uri, path)
+
+
+def _within(uri: str, name: str) -> str:
+    """What stands in a directory; a URI keeps its parameters."""
+    if not _is_uri(uri):
+        return f"{uri.rstrip('/')}/{name}"
+    parts = urlsplit(uri.replace("#", "%23"))
+    return parts._replace(path=posixpath.normpath(f"{parts.path}/{quote(name)}")).geturl()
+
+
+def _is_uri(path: str) -> bool:
+    return ":" in path and not os.path.exists(path)
 
 
 def _resolved(uri: str) -> tuple[fs.FileSystem, str]:
-    scheme, colon, rest = uri.partition(":")
-    if not colon or os.path.exists(uri):
+    if not _is_uri(uri):
         return fs.LocalFileSystem(), os.path.abspath(uri)
+    scheme, _, rest = uri.partition(":")
+    rest = rest.replace("#", "%23")  # no file system has fragments, and ActiveMQ has it in names of directories
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}:{rest}")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -230,7 +273,7 @@ def _listed(uri: str) -> dict[int, RemoteFile]:
         for file in system.get_file_info(fs.FileSelector(path)):
             names.append(file.base_name)
             if file.base_name == JOURNAL and file.type == fs.FileType.Directory:
-                amq = f"{uri.rstrip('/')}/{JOURNAL}"
+                amq = _within(uri, JOURNAL)
             number = amq_file_number(file.base_name)
             is_amq = number is not None
             if number is None:
@@ -240,7 +283,8 @@ def _listed(uri: str) -> dict[int, RemoteFile]:
             if number in found:
                 raise StoreError(f"{file.path} and {found[number].path} have the same number: one is a copy")
             found[number] = RemoteFile(uri, file.path, number, file.size, is_amq)
-        if not found and isinstance(system, fs.LocalFileSystem):
+        is_local = isinstance(system, fs.LocalFileSystem)
+        if not found and is_local:
             stores = stores_in(Path(path))
     if not found and amq is not None:
         return _listed(amq)
@@ -250,5 +294,6 @@ def _listed(uri: str) -> dict[int, RemoteFile]:
         raise ConfigurationError(f"{path} {INDEX_ALONE}. Restore the journal from a backup")
     foreign = foreign_store(names, stores)
     if foreign is not None:
-        raise ConfigurationError(f"{uri} {foreign}")
+        elsewhere = "" if is_local else f". Spark reads it once it is copied to a local path that {_ALL_OF_SPARK}"
+        raise ConfigurationError(f"{path} {foreign.rstrip('.')}{elsewhere}")
     return found

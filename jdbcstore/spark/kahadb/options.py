@@ -71,7 +71,7 @@ class KahaDBOptions:
         batch_bytes: how large Arrow batches get.
         archive: the broker's ``directoryArchive``, also relative to the directory: its files belong to the journal.
         tx_store: of one store of several (mKahaDB) the directory ``txStore``; of all of them it is found.
-        log_directory: of a LevelDB store, where its log is, if that is elsewhere.
+        log_directory: of a LevelDB store, where its log is, if that is elsewhere, also relative to the directory.
     """
 
     paths: tuple[str, ...]

@@ -27,16 +27,16 @@ import org.apache.activemq.command.RemoveInfo;
  * Advisories and answers of the statistics plug-in of one broker. Prints {name, result}.
  *
  * <pre>
- *   AdvisoryJudge BROKER_URL
+ *   AdvisoryJudge BROKER_URL [TITLE...]
  * </pre>
  */
 public final class AdvisoryJudge extends Judge {
-    private AdvisoryJudge(String url) {
-        super(url);
+    private AdvisoryJudge(String... arguments) {
+        super(arguments);
     }
 
     public static void main(String[] arguments) {
-        AdvisoryJudge judge = new AdvisoryJudge(arguments[0]);
+        AdvisoryJudge judge = new AdvisoryJudge(arguments);
         judge.advisories();
         judge.policies();
         judge.statistics();
@@ -234,12 +234,12 @@ public final class AdvisoryJudge extends Judge {
         return found;
     }
 
-    private static Map<String, Object> told(List<MessageConsumer> listeners) throws JMSException {
+    private Map<String, Object> told(List<MessageConsumer> listeners) throws JMSException {
         Map<String, Object> found = new TreeMap<>();
         for (int number = 0; number < ASKED.length; number++) {
             List<String> told = new ArrayList<>();
             MessageConsumer listener = listeners.get(number);
-            for (Message message = listener.receive(1000); message != null; message = listener.receive(SILENCE_MS)) {
+            for (Message message : all(listener)) {
                 told.add(message.getJMSDestination() + " " + (message instanceof TextMessage ? body(message) : told(message)));
             }
             found.put(ASKED[number], told);

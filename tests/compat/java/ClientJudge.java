@@ -39,19 +39,19 @@ import org.apache.activemq.command.ActiveMQQueue;
  * What ActiveMQ's client asks of a broker beyond JMS, and JMS where it is least used. Prints {name, result}.
  *
  * <pre>
- *   ClientJudge BROKER_URL
+ *   ClientJudge BROKER_URL [TITLE...]
  * </pre>
  */
 public final class ClientJudge extends Judge {
     private final String url;
 
-    private ClientJudge(String url) {
-        super(url);
-        this.url = url;
+    private ClientJudge(String... arguments) {
+        super(arguments);
+        url = arguments[0];
     }
 
     public static void main(String[] arguments) {
-        ClientJudge judge = new ClientJudge(arguments[0]);
+        ClientJudge judge = new ClientJudge(arguments);
         judge.pulling();
         judge.prefetching();
         judge.exclusive();
@@ -274,8 +274,8 @@ public final class ClientJudge extends Judge {
                 message.setIntProperty("JMSXGroupSeq", number);
                 producer.send(message);
             }
-            Message got = first.receive(1000);
-            boolean isFirst = got != null;
+            boolean isFirst = whoHas(first, second) == first;
+            Message got = isFirst ? next(first) : null;
             List<Object> found = new ArrayList<>();
             if (isFirst) {
                 found.add(described(got) + " " + properties(got));
@@ -356,7 +356,7 @@ public final class ClientJudge extends Judge {
                 ActiveMQConnection connection = started("jms.redeliveryPolicy.maximumRedeliveries=1",
                     "jms.redeliveryPolicy.initialRedeliveryDelay=0");
                 Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
-                Message got = session.createConsumer(queue(session)).receive(1000);
+                Message got = session.createConsumer(queue(session)).receive(time < 2 ? WAIT_MS : 1000);
                 found.add(got == null ? "nothing" : described(got));
                 connection.close();
             }

@@ -28,6 +28,8 @@ import org.apache.activemq.ActiveMQSession;
  * A selector of "-" is none. Consuming ends when no message came for so many milliseconds.
  */
 public final class DurableClient {
+    /** How long a message that comes is waited for: on a busy machine it may take its time. */
+    private static final long WAIT_MS = 20_000;
     private static final String[] COLOURS = {"red", "green", "blue"};
 
     private DurableClient() {}
@@ -88,7 +90,7 @@ public final class DurableClient {
     private static void consume(MessageConsumer consumer, int count, long idleMs) throws JMSException {
         List<Message> received = new ArrayList<>();
         while (count == 0 || received.size() < count) {
-            Message message = consumer.receive(idleMs);
+            Message message = consumer.receive(count == 0 ? idleMs : WAIT_MS);
             if (message == null) {
                 break;
             }

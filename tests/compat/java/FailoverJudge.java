@@ -40,7 +40,6 @@ import org.apache.activemq.ActiveMQXAConnectionFactory;
 import org.apache.activemq.command.ActiveMQMessage;
 import org.apache.activemq.command.ActiveMQQueue;
 import org.apache.activemq.command.CommandTypes;
-import org.apache.activemq.transport.DefaultTransportListener;
 
 /**
  * What a client with the failover transport hears when its connection fails in the middle of something. Prints {name, result}.
@@ -98,7 +97,7 @@ public final class FailoverJudge extends Judge {
 
     private final Fault fault;
     private final List<Way> ways;
-    private final List<Link> links = Collections.synchronizedList(new ArrayList<>());
+    private final List<ActiveMQConnection> opened = new java.util.concurrent.CopyOnWriteArrayList<>();
     private final CountDownLatch arrived;
     private final CountDownLatch up;
     private boolean isAtFault;
@@ -173,7 +172,7 @@ public final class FailoverJudge extends Judge {
 
     private static void end(ExecutorService pool) throws InterruptedException {
         pool.shutdown();
-        if (!pool.awaitTermination(90, TimeUnit.SECONDS)) {
+        if (!pool.awaitTermination(120, TimeUnit.SECONDS)) {
             for (String title : RUNNING) {
                 Map<String, Object> line = new LinkedHashMap<>();
                 line.put("name", title);
@@ -220,20 +219,30 @@ public final class FailoverJudge extends Judge {
 
     /** The connections that there are fail, and are there again when this returns. */
     private void fail() throws Exception {
-        links.forEach(Link::expectFault);
         arrive();
         if (fault == Fault.KILLED) {
             up.await();
         } else {
             ways.forEach(way -> way.cut(fault == Fault.CUT));
         }
-        for (Link link : links) {
-            link.awaitAgain();
-        }
-        for (Link link : links) { // what it has said again was heard when this is answered
-            Session session = link.connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        awaitAgain();
+        for (ActiveMQConnection connection : opened) { // what it has said again was heard when this is answered
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             session.createConsumer(session.createTopic(own(".heard"))).close();
             session.close();
+        }
+    }
+
+    /**
+     * Waits until there are as many connections as before. That a client says so, by transportInterupted and transportResumed, is not
+     * to be relied on: one that reconnects while another of its threads still deals with the failure leaves the first of them out.
+     */
+    private void awaitAgain() throws InterruptedException {
+        opened.removeIf(ActiveMQConnection::isClosed);
+        for (long end = System.currentTimeMillis() + 60_000; ways.stream().mapToInt(Way::count).sum() < opened.size(); Thread.sleep(5)) {
+            if (System.currentTimeMillis() > end) {
+                throw new IllegalStateException("a client did not come back");
+            }
         }
     }
 
@@ -243,7 +252,7 @@ public final class FailoverJudge extends Judge {
         FutureTask<Object> outcome = later(() -> outcome(action));
         awaitLost();
         fail();
-        return outcome.get(30, TimeUnit.SECONDS);
+        return outcome.get(60, TimeUnit.SECONDS);
     }
 
     /** As `failing`, by the client's words: XA has codes. */
@@ -252,7 +261,7 @@ public final class FailoverJudge extends Judge {
         FutureTask<Object> outcome = later(() -> xa(action));
         awaitLost();
         fail();
-        return outcome.get(30, TimeUnit.SECONDS);
+        return outcome.get(60, TimeUnit.SECONDS);
     }
 
     private void awaitLost() throws InterruptedException {
@@ -273,52 +282,11 @@ public final class FailoverJudge extends Judge {
         return task;
     }
 
-    /** A connection that tells when it has come back. */
-    private static final class Link extends DefaultTransportListener {
-        private final ActiveMQConnection connection;
-        private boolean wasInterrupted;
-        private boolean isBack;
-
-        Link(ActiveMQConnection connection) {
-            this.connection = connection;
-        }
-
-        synchronized void expectFault() {
-            isBack = false;
-        }
-
-        @Override
-        public synchronized void transportInterupted() {
-            wasInterrupted = true;
-        }
-
-        @Override
-        public synchronized void transportResumed() {
-            isBack |= wasInterrupted;
-            wasInterrupted = false;
-            notifyAll();
-        }
-
-        synchronized void awaitAgain() throws InterruptedException {
-            for (long end = System.currentTimeMillis() + 30_000; !isBack; wait(100)) {
-                if (System.currentTimeMillis() > end) {
-                    throw new IllegalStateException("the client did not come back");
-                }
-            }
-        }
-    }
-
     @Override
     ActiveMQConnection connection(String... options) throws JMSException {
         ActiveMQConnection connection = super.connection(options);
-        watch(connection);
+        opened.add(connection);
         return connection;
-    }
-
-    private void watch(ActiveMQConnection connection) {
-        Link link = new Link(connection);
-        connection.addTransportListener(link);
-        links.add(link);
     }
 
     private Session transacted(String... options) throws JMSException {
@@ -327,6 +295,22 @@ public final class FailoverJudge extends Judge {
 
     private Session session(int mode, String... options) throws JMSException {
         return started(options).createSession(false, mode);
+    }
+
+    /** A consumer of the check's queue that has been sent this many messages; another connection has sent them. */
+    private MessageConsumer prefetching(Session session, int count) throws Exception {
+        send(session(), queue(session), numbers(count));
+        MessageConsumer consumer = session.createConsumer(queue(session));
+        awaitDispatched(count);
+        return consumer;
+    }
+
+    /** What else a consumer gets, what becomes of its transaction, and what is left. */
+    private List<Object> committed(Session session, MessageConsumer consumer) throws JMSException {
+        List<Object> found = list(rest(consumer), outcome(session::commit));
+        consumer.close();
+        found.addAll(left());
+        return found;
     }
 
     /** What is left in the check's queue, and what of it is a dead letter. */
@@ -396,7 +380,8 @@ public final class FailoverJudge extends Judge {
     }
 
     /** As everywhere, but it takes a while until a client is served again. */
-    static List<String> rest(MessageConsumer consumer) throws JMSException {
+    @Override
+    List<String> rest(MessageConsumer consumer) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (Message message = consumer.receive(AGAIN_MS); message != null; message = consumer.receive(SILENCE_MS)) {
             texts.add(described(message));
@@ -463,7 +448,7 @@ public final class FailoverJudge extends Judge {
                 MessageProducer producer = session.createProducer(session.createQueue(name + "," + name + ".other"));
                 List<Object> found = list(judge.failing(loss, TEXT, () -> producer.send(session.createTextMessage("1"))));
                 found.addAll(judge.left());
-                found.add(rest(session.createConsumer(session.createQueue(name + ".other"))));
+                found.add(judge.rest(session.createConsumer(session.createQueue(name + ".other"))));
                 return found;
             });
         }
@@ -520,7 +505,7 @@ public final class FailoverJudge extends Judge {
             for (Way way : judge.ways) {
                 way.refuse();
             }
-            List<Object> found = list(heard.poll(10, TimeUnit.SECONDS));
+            List<Object> found = list(heard.poll(20, TimeUnit.SECONDS));
             found.add(String.valueOf(outcome(() -> producer.send(session.createTextMessage("2")))).startsWith("throws"));
             for (Way way : judge.ways) {
                 way.opens();
@@ -559,28 +544,18 @@ public final class FailoverJudge extends Judge {
             });
             bodies.put("a commit of receipts, " + loss + " lost", judge -> {
                 Session session = judge.transacted();
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
+                found.addAll(judge.committed(session, consumer));
                 return wholeOf(found, "1", "2");
             });
             bodies.put("a rollback of receipts, " + loss + " lost", judge -> {
                 Session session = judge.transacted();
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::rollback));
-                found.add(rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
+                found.addAll(judge.committed(session, consumer));
                 return whole(found);
             });
             bodies.put("a commit of receipts and sends, prefetch 1, " + loss + " lost", judge -> {
@@ -590,11 +565,8 @@ public final class FailoverJudge extends Judge {
                 got(consumer, 2);
                 send(session, session.createQueue(judge.own(".out")), "out");
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
-                found.add(outcome(session::commit));
-                consumer.close();
-                found.addAll(judge.left());
-                found.add(rest(session.createConsumer(session.createQueue(judge.own(".out")))));
+                found.addAll(judge.committed(session, consumer));
+                found.add(judge.rest(session.createConsumer(session.createQueue(judge.own(".out")))));
                 return wholeOf(found, "1", "2");
             });
         }
@@ -616,31 +588,24 @@ public final class FailoverJudge extends Judge {
                 send(session, judge.queue(session), "2", "3");
                 judge.fail();
                 List<Object> found = list(outcome(session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 return found;
             });
         }
         bodies.put("a commit after receipts and the fault", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(4));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(4);
+            MessageConsumer consumer = judge.prefetching(session, 4);
             got(consumer, 2);
             judge.fail();
             List<Object> found = list(got(consumer, 2));
             found.add(outcome(session::commit));
-            found.add(rest(consumer));
-            found.add(outcome(session::commit));
-            consumer.close();
-            found.addAll(judge.left());
+            found.addAll(judge.committed(session, consumer));
             return wholeOf(found, "1", "2");
         });
         bodies.put("a rollback after receipts and the fault", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(4));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(4);
+            MessageConsumer consumer = judge.prefetching(session, 4);
             got(consumer, 2);
             judge.fail();
             List<Object> found = list(outcome(session::rollback));
@@ -664,7 +629,7 @@ public final class FailoverJudge extends Judge {
             found.add(outcome(session::rollback));
             found.add(described(next(consumer)));
             session.rollback();
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             session.rollback();
             consumer.close();
             session.close();
@@ -680,9 +645,7 @@ public final class FailoverJudge extends Judge {
                 ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE}) {
             bodies.put("unacknowledged messages, mode " + mode, judge -> {
                 Session session = judge.session(mode);
-                send(judge.session(), judge.queue(session), numbers(4));
-                MessageConsumer consumer = session.createConsumer(judge.queue(session));
-                judge.awaitDispatched(4);
+                MessageConsumer consumer = judge.prefetching(session, 4);
                 Message second = null;
                 List<Object> found = list();
                 for (int number = 0; number < 2; number++) {
@@ -711,23 +674,19 @@ public final class FailoverJudge extends Judge {
         }
         bodies.put("an automatic acknowledgement that gets lost", judge -> {
             Session session = judge.session();
-            send(judge.session(), judge.queue(session), numbers(3));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(3);
+            MessageConsumer consumer = judge.prefetching(session, 3);
             Loss.REQUEST.ofNext(ACK, judge);
             described(next(consumer));
             judge.awaitLost();
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             consumer.close();
             found.addAll(judge.left());
             return whole(found);
         });
         bodies.put("an acknowledgement of a client that gets lost", judge -> {
             Session session = judge.session(Session.CLIENT_ACKNOWLEDGE);
-            send(judge.session(), judge.queue(session), numbers(3));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(3);
+            MessageConsumer consumer = judge.prefetching(session, 3);
             next(consumer);
             Message second = next(consumer);
             Loss.REQUEST.ofNext(ACK, judge);
@@ -746,12 +705,10 @@ public final class FailoverJudge extends Judge {
         bodies.put("optimised acknowledgements", judge -> {
             Session session = judge.session(Session.AUTO_ACKNOWLEDGE, "jms.optimizeAcknowledge=true",
                 "jms.optimizeAcknowledgeTimeOut=0", "jms.prefetchPolicy.all=20");
-            send(judge.session(), judge.queue(session), numbers(5));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(5);
+            MessageConsumer consumer = judge.prefetching(session, 5);
             got(consumer, 3);
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             consumer.close();
             found.addAll(judge.left());
             return whole(found);
@@ -763,9 +720,7 @@ public final class FailoverJudge extends Judge {
     private static void consumers(Map<String, Body> bodies) {
         bodies.put("prefetched messages come again in order", judge -> {
             Session session = judge.session();
-            send(judge.session(), judge.queue(session), numbers(8));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(8);
+            MessageConsumer consumer = judge.prefetching(session, 8);
             judge.fail();
             List<Object> found = list(texts(consumer, 8));
             consumer.close();
@@ -779,17 +734,15 @@ public final class FailoverJudge extends Judge {
             send(judge.session(), judge.queue(session), numbers(8));
             judge.awaitDispatched(8);
             judge.fail();
-            return whole(list(rest(one), rest(two)));
+            return whole(list(judge.rest(one), judge.rest(two)));
         });
         bodies.put("the first of prefetched messages were received", judge -> {
             Session session = judge.transacted();
-            send(judge.session(), judge.queue(session), numbers(6));
-            MessageConsumer consumer = session.createConsumer(judge.queue(session));
-            judge.awaitDispatched(6);
+            MessageConsumer consumer = judge.prefetching(session, 6);
             got(consumer, 2);
             session.commit();
             judge.fail();
-            List<Object> found = list(rest(consumer));
+            List<Object> found = list(judge.rest(consumer));
             session.commit();
             consumer.close();
             found.addAll(judge.left());
@@ -802,10 +755,10 @@ public final class FailoverJudge extends Judge {
             consumer.setMessageListener(message -> heard.add(String.valueOf(attempt(() -> described(message)))));
             Session sender = judge.session();
             send(sender, judge.queue(session), "1", "2");
-            List<Object> found = list(heard.poll(5, TimeUnit.SECONDS), heard.poll(5, TimeUnit.SECONDS));
+            List<Object> found = list(heard.poll(20, TimeUnit.SECONDS), heard.poll(20, TimeUnit.SECONDS));
             judge.fail();
             send(sender, judge.queue(session), "3", "4");
-            found.addAll(list(heard.poll(5, TimeUnit.SECONDS), heard.poll(5, TimeUnit.SECONDS)));
+            found.addAll(list(heard.poll(20, TimeUnit.SECONDS), heard.poll(20, TimeUnit.SECONDS)));
             return found;
         });
         bodies.put("prefetch 0, a receive without end", judge -> {
@@ -816,7 +769,7 @@ public final class FailoverJudge extends Judge {
             judge.awaitPassed(CommandTypes.MESSAGE_PULL);
             judge.fail();
             send(sender, judge.queue(session), "1", "2", "3");
-            List<Object> found = list(text.get(10, TimeUnit.SECONDS));
+            List<Object> found = list(text.get(20, TimeUnit.SECONDS));
             found.add(described(next(consumer)));
             found.add(described(next(consumer)));
             found.add(String.valueOf(consumer.receiveNoWait()));
@@ -845,7 +798,7 @@ public final class FailoverJudge extends Judge {
             FutureTask<Object> text = later(() -> attempt(() -> described(consumer.receiveNoWait())));
             judge.awaitLost();
             judge.fail();
-            return list(text.get(10, TimeUnit.SECONDS), String.valueOf(consumer.receiveNoWait()));
+            return list(text.get(20, TimeUnit.SECONDS), String.valueOf(consumer.receiveNoWait()));
         });
         bodies.put("a session is made, request lost", judge -> {
             ActiveMQConnection connection = judge.started();
@@ -889,8 +842,8 @@ public final class FailoverJudge extends Judge {
             List<Object> found = list(got(one, 2));
             judge.fail();
             send(sender, judge.queue(session), "3", "4");
-            List<String> first = rest(one);
-            List<String> second = rest(two);
+            List<String> first = judge.rest(one);
+            List<String> second = judge.rest(two);
             found.add(first.isEmpty() || second.isEmpty());
             first.addAll(second);
             found.add(first);
@@ -909,8 +862,8 @@ public final class FailoverJudge extends Judge {
                     message.setStringProperty("JMSXGroupID", "g");
                     producer.send(message);
                 }
-                List<String> first = rest(one);
-                List<String> second = rest(two);
+                List<String> first = judge.rest(one);
+                List<String> second = judge.rest(two);
                 found.add(first.isEmpty() || second.isEmpty());
                 first.addAll(second);
                 found.add(first);
@@ -950,11 +903,15 @@ public final class FailoverJudge extends Judge {
 
     // -- topics ---------------------------------------------------------------------------------------------------
 
-    private Session durable(String... options) throws JMSException {
-        ActiveMQConnection connection = connection(options);
+    private ActiveMQConnection identified() throws JMSException {
+        ActiveMQConnection connection = connection();
         connection.setClientID(own(".client"));
         connection.start();
-        return connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        return connection;
+    }
+
+    private Session durable() throws JMSException {
+        return identified().createSession(false, Session.AUTO_ACKNOWLEDGE);
     }
 
     private static void topics(Map<String, Body> bodies) {
@@ -986,16 +943,13 @@ public final class FailoverJudge extends Judge {
             List<Object> found = list(got(consumer, 2));
             judge.fail();
             send(sender, judge.topic(session), "5");
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             consumer.close();
-            found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+            found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
             return found;
         });
         bodies.put("a durable subscription in a transaction", judge -> {
-            ActiveMQConnection connection = judge.connection();
-            connection.setClientID(judge.own(".client"));
-            connection.start();
-            Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+            Session session = judge.identified().createSession(true, Session.SESSION_TRANSACTED);
             MessageConsumer consumer = session.createDurableSubscriber(judge.topic(session), "s");
             send(judge.session(), judge.topic(session), numbers(4));
             judge.awaitDispatched(4);
@@ -1003,27 +957,24 @@ public final class FailoverJudge extends Judge {
             judge.fail();
             List<Object> found = list(got(consumer, 2));
             found.add(outcome(session::commit));
-            found.add(rest(consumer));
+            found.add(judge.rest(consumer));
             found.add(outcome(session::commit));
             consumer.close();
-            found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+            found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
             return wholeOf(found, "1", "2");
         });
         for (Loss loss : Loss.values()) {
             bodies.put("a durable subscription is committed, " + loss + " lost", judge -> {
-                ActiveMQConnection connection = judge.connection();
-                connection.setClientID(judge.own(".client"));
-                connection.start();
-                Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
+                Session session = judge.identified().createSession(true, Session.SESSION_TRANSACTED);
                 MessageConsumer consumer = session.createDurableSubscriber(judge.topic(session), "s");
                 send(judge.session(), judge.topic(session), numbers(4));
                 judge.awaitDispatched(4);
                 got(consumer, 2);
                 List<Object> found = list(judge.failing(loss, TRANSACTION, session::commit));
-                found.add(rest(consumer));
+                found.add(judge.rest(consumer));
                 found.add(outcome(session::commit));
                 consumer.close();
-                found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+                found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
                 return wholeOf(found, "1", "2");
             });
             bodies.put("a durable subscription is made, " + loss + " lost", judge -> {
@@ -1043,14 +994,12 @@ public final class FailoverJudge extends Judge {
                 session.createDurableSubscriber(judge.topic(session), "s").close();
                 List<Object> found = list(judge.failing(loss, CommandTypes.REMOVE_SUBSCRIPTION_INFO, () -> session.unsubscribe("s")));
                 send(session, judge.topic(session), "1");
-                found.add(rest(session.createDurableSubscriber(judge.topic(session), "s")));
+                found.add(judge.rest(session.createDurableSubscriber(judge.topic(session), "s")));
                 return found;
             });
         }
         bodies.put("a client's identifier stays its own", judge -> {
-            ActiveMQConnection connection = judge.connection();
-            connection.setClientID(judge.own(".client"));
-            connection.start();
+            ActiveMQConnection connection = judge.identified();
             judge.fail();
             List<Object> found = list(outcome(() -> {
                 ActiveMQConnection other = judge.connection();
@@ -1077,11 +1026,11 @@ public final class FailoverJudge extends Judge {
             asking.createProducer(judge.queue(asking)).send(question);
             Message got = next(asked);
             judge.fail();
-            List<Object> found = list(outcome(() -> answering.createProducer(got.getJMSReplyTo()).send(answering.createTextMessage("answer"))));
+            List<Object> found = list(outcome(() -> answering.createProducer(Temporary.known(answering, got.getJMSReplyTo())).send(answering.createTextMessage("answer"))));
             found.add(texts(heard, 1));
             heard.close();
             found.add(outcome(replies::delete));
-            found.add(outcome(() -> answering.createProducer(null).send(got.getJMSReplyTo(), answering.createTextMessage("late"))));
+            found.add(outcome(() -> answering.createProducer(null).send(Temporary.gone(answering, got.getJMSReplyTo()), answering.createTextMessage("late"))));
             return found;
         });
         bodies.put("a temporary queue is made, request lost", judge -> {
@@ -1139,7 +1088,7 @@ public final class FailoverJudge extends Judge {
         ActiveMQXAConnectionFactory factory = new ActiveMQXAConnectionFactory(
             "failover:(" + ways.stream().map(Way::url).collect(Collectors.joining(",")) + ")?" + QUICK);
         ActiveMQXAConnection connection = (ActiveMQXAConnection) factory.createXAConnection();
-        watch(connection);
+        opened.add(connection);
         connection.start();
         return connection;
     }

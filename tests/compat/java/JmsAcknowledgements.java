@@ -132,7 +132,7 @@ final class JmsAcknowledgements extends JmsChecks {
             MessageConsumer k = s.createConsumer(qu);
             List<String> l = new ArrayList<>();
             for (int i = 0; i < 9; i++) {
-                Message m = k.receive(1500);
+                Message m = k.receive(WAIT_MS);
                 l.add(show(m));
                 if (m == null) break;
                 s.rollback();
@@ -184,7 +184,7 @@ final class JmsAcknowledgements extends JmsChecks {
             });
             Session s2 = c.createSession(false, 1);
             sendN(s2, qu, 2);
-            done.await(10, TimeUnit.SECONDS);
+            done.await(WAIT_MS, TimeUnit.MILLISECONDS);
             Thread.sleep(300);
             tell(got.toString());
         });
@@ -208,7 +208,7 @@ final class JmsAcknowledgements extends JmsChecks {
                 }
             });
             sendN(c.createSession(false, 1), qu, 3);
-            l.await(5, TimeUnit.SECONDS);
+            l.await(WAIT_MS, TimeUnit.MILLISECONDS);
             Thread.sleep(200);
             tell(got.toString());
             c.close();
@@ -241,8 +241,7 @@ final class JmsAcknowledgements extends JmsChecks {
             sendN(s, qu, 1500);
             MessageConsumer k = s.createConsumer(qu);
             int n = 0;
-            Message m;
-            while ((m = k.receive(1000)) != null) n++;
+            while (k.receive(n < 1500 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             k.close();
             k = s.createConsumer(qu);
@@ -257,8 +256,7 @@ final class JmsAcknowledgements extends JmsChecks {
             sendN(s, qu, 150);
             MessageConsumer k = s.createConsumer(qu);
             int n = 0;
-            Message m;
-            while ((m = k.receive(1000)) != null) n++;
+            while (k.receive(n < 150 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             k.close();
             k = s.createConsumer(qu);
@@ -304,7 +302,7 @@ final class JmsAcknowledgements extends JmsChecks {
             k = s.createConsumer(qu);
             int more = 0, red = 0;
             Message m;
-            while ((m = k.receive(500)) != null) {
+            while ((m = k.receive(first + more < 100 ? WAIT_MS : 500)) != null) {
                 more++;
                 if (m.getJMSRedelivered()) red++;
             }

@@ -83,7 +83,8 @@ public final class JmsClient {
     }
 
     private static void consume(Session session, Queue queue, long idleMs) throws JMSException {
-        MessageConsumer consumer = session.createConsumer(queue);
+        // The broker is asked for each message, so that the time runs there, and not before it has heard of it.
+        MessageConsumer consumer = session.createConsumer(session.createQueue(queue.getQueueName() + "?consumer.prefetchSize=0"));
         for (Message message = consumer.receive(idleMs); message != null; message = consumer.receive(idleMs)) {
             print(message);
         }

@@ -55,7 +55,7 @@ final class JmsConnecting extends JmsChecks {
             r.setJMSReplyTo(tq);
             sa.createProducer(qu).send(r);
             Message got = server.receive(WAIT_MS);
-            sb.createProducer(got.getJMSReplyTo()).send(sb.createTextMessage("answer"));
+            sb.createProducer(Temporary.known(sb, got.getJMSReplyTo())).send(sb.createTextMessage("answer"));
             tell(show(reply.receive(WAIT_MS)));
             try {
                 sb.createConsumer(got.getJMSReplyTo());
@@ -71,9 +71,8 @@ final class JmsConnecting extends JmsChecks {
             }
             reply.close();
             tq.delete();
-            Thread.sleep(300);
             try {
-                sb.createProducer(got.getJMSReplyTo()).send(sb.createTextMessage("late"));
+                sb.createProducer(Temporary.gone(sb, got.getJMSReplyTo())).send(sb.createTextMessage("late"));
                 tell("no error");
             } catch (JMSException e) {
                 tellError("deleted", e);
@@ -86,17 +85,15 @@ final class JmsConnecting extends JmsChecks {
             }
             TemporaryTopic tt = sa.createTemporaryTopic();
             MessageConsumer k = sa.createConsumer(tt);
-            Thread.sleep(200);
-            sb.createProducer(tt).send(sb.createTextMessage("tt"));
+            sb.createProducer(Temporary.known(sb, tt)).send(sb.createTextMessage("tt"));
             tell(show(k.receive(WAIT_MS)));
             ActiveMQConnection late = started();
             Session sl = late.createSession(false, 1);
-            sl.createProducer(tt).send(sl.createTextMessage("late conn"));
+            sl.createProducer(Temporary.known(sl, tt)).send(sl.createTextMessage("late conn"));
             tell(show(k.receive(WAIT_MS)));
             a.close();
-            Thread.sleep(300);
             try {
-                sl.createProducer(tt).send(sl.createTextMessage("x"));
+                sl.createProducer(Temporary.gone(sl, tt)).send(sl.createTextMessage("x"));
                 tell("no error");
             } catch (JMSException e) {
                 tellError("owner gone", e);
@@ -111,7 +108,7 @@ final class JmsConnecting extends JmsChecks {
             MessageProducer any = sb.createProducer(null);
             sb.createConsumer(qu).setMessageListener(m -> {
                 try {
-                    any.send(m.getJMSReplyTo(), sb.createTextMessage("re:" + ((TextMessage) m).getText()));
+                    any.send(Temporary.known(sb, m.getJMSReplyTo()), sb.createTextMessage("re:" + ((TextMessage) m).getText()));
                 } catch (Exception e) {
                     tellError("reply", e);
                 }
@@ -124,7 +121,7 @@ final class JmsConnecting extends JmsChecks {
             MessageProducer any2 = s2.createProducer(null);
             s2.createConsumer(t).setMessageListener(m -> {
                 try {
-                    any2.send(m.getJMSReplyTo(), s2.createTextMessage("tre"));
+                    any2.send(Temporary.known(s2, m.getJMSReplyTo()), s2.createTextMessage("tre"));
                 } catch (Exception e) {
                     tellError("reply", e);
                 }
@@ -141,8 +138,7 @@ final class JmsConnecting extends JmsChecks {
             Session s = c.createSession(false, 1);
             ActiveMQConnection o = started();
             TemporaryQueue tq = o.createSession(false, 1).createTemporaryQueue();
-            Thread.sleep(300);
-            MessageProducer p = s.createProducer(tq);
+            MessageProducer p = s.createProducer(Temporary.known(s, tq));
             p.send(s.createTextMessage("ok"));
             MessageConsumer k = s.createConsumer(s.createQueue(name("ae")));
             tell(show(k.receive(300)));

@@ -34,16 +34,16 @@ import org.apache.activemq.RedeliveryPolicy;
  * Checks of JMS 1.1 against one broker, in one virtual machine: what a suite of JMS would ask. Prints {name, result}.
  *
  * <pre>
- *   JmsJudge BROKER_URL
+ *   JmsJudge BROKER_URL [TITLE...]
  * </pre>
  */
 public final class JmsJudge extends Judge {
-    private JmsJudge(String url) {
-        super(url);
+    private JmsJudge(String... arguments) {
+        super(arguments);
     }
 
     public static void main(String[] arguments) {
-        JmsJudge judge = new JmsJudge(arguments[0]);
+        JmsJudge judge = new JmsJudge(arguments);
         judge.messages();
         judge.selectors();
         judge.sessions();
@@ -627,8 +627,8 @@ public final class JmsJudge extends Judge {
             TemporaryTopic topic = session.createTemporaryTopic();
             MessageConsumer consumer = session.createConsumer(queue);
             MessageConsumer listener = session.createConsumer(topic);
-            send(other, queue, "to the queue");
-            send(other, topic, "to the topic");
+            send(other, Temporary.known(other, queue), "to the queue");
+            send(other, Temporary.known(other, topic), "to the topic");
             found.add(texts(consumer, 1));
             found.add(texts(listener, 1));
             found.add(outcome(() -> other.createConsumer(queue)));
@@ -645,10 +645,9 @@ public final class JmsJudge extends Judge {
             ActiveMQConnection connection = started();
             TemporaryQueue queue = connection.createSession(false, Session.AUTO_ACKNOWLEDGE).createTemporaryQueue();
             Session other = session();
-            send(other, queue, "there");
+            send(other, Temporary.known(other, queue), "there");
             connection.close();
-            Thread.sleep(SILENCE_MS);
-            return outcome(() -> send(other, queue, "lost"));
+            return outcome(() -> send(other, Temporary.gone(other, queue), "lost"));
         });
         check("requestors", () -> {
             QueueConnection queues = started();
@@ -673,7 +672,7 @@ public final class JmsJudge extends Judge {
         Session session = session();
         session.createConsumer(destination).setMessageListener(request -> {
             try {
-                send(session, request.getJMSReplyTo(), "answer to " + ((TextMessage) request).getText());
+                send(session, Temporary.known(session, request.getJMSReplyTo()), "answer to " + ((TextMessage) request).getText());
             } catch (JMSException error) {
                 throw new IllegalStateException(error);
             }
@@ -813,7 +812,7 @@ public final class JmsJudge extends Judge {
             List<Object> found = new ArrayList<>();
             for (MessageConsumer consumer : new MessageConsumer[] {one, two}) {
                 List<Object> got = new ArrayList<>();
-                for (Message m = consumer.receive(1000); m != null; m = consumer.receive(SILENCE_MS)) {
+                for (Message m : all(consumer)) {
                     got.add(((TextMessage) m).getText() + " " + properties(m));
                 }
                 found.add(got);

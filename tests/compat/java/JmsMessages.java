@@ -174,14 +174,14 @@ final class JmsMessages extends JmsChecks {
             sendN(s, s.createQueue(n + ".C," + n + ".D"), 2);
             MessageConsumer k = s.createConsumer(s.createQueue(n + ".C," + n + ".D"));
             int i = 0;
-            while (k.receive(500) != null) i++;
+            while (k.receive(i < 4 ? WAIT_MS : 500) != null) i++;
             tell("n=" + i);
             k.close();
             MessageConsumer w = s.createConsumer(s.createQueue(n + ".>"));
             tell(show(w.receive(300)));
             sendN(s, s.createQueue(n + ".E," + n + ".F"), 2);
             i = 0;
-            while (w.receive(500) != null) i++;
+            while (w.receive(i < 4 ? WAIT_MS : 500) != null) i++;
             tell("n=" + i);
             MessageConsumer v1 = s.createConsumer(s.createQueue("Consumer.A.VirtualTopic." + n));
             MessageConsumer v2 = s.createConsumer(s.createQueue("Consumer.B.VirtualTopic." + n));
@@ -222,10 +222,10 @@ final class JmsMessages extends JmsChecks {
             }
             List<String> x = new ArrayList<>(), y = new ArrayList<>();
             Message m;
-            while ((m = a.receive(500)) != null) {
+            while ((m = a.receive(x.size() < 3 ? WAIT_MS : 300)) != null) {
                 x.add(inGroup(m));
             }
-            while ((m = b.receive(500)) != null) {
+            while ((m = b.receive(y.size() < 3 ? WAIT_MS : 300)) != null) {
                 y.add(inGroup(m));
             }
             List<String> z = new ArrayList<>(Arrays.asList(x.toString(), y.toString()));
@@ -263,17 +263,17 @@ final class JmsMessages extends JmsChecks {
             MessageConsumer a = s.createConsumer(s.createQueue(n + "?consumer.exclusive=true")), b = s.createConsumer(s.createQueue(n));
             sendN(s, s.createQueue(n), 3);
             tell("b " + show(b.receive(300)));
-            for (int i = 0; i < 3; i++) tell("a " + show(a.receive(1000)));
+            for (int i = 0; i < 3; i++) tell("a " + show(a.receive(WAIT_MS)));
             sendN(s, s.createQueue(n), 1);
             a.close();
-            tell("b " + show(b.receive(2000)));
+            tell("b " + show(b.receive(WAIT_MS)));
             n = name("pri");
             a = s.createConsumer(s.createQueue(n + "?consumer.priority=1"));
             b = s.createConsumer(s.createQueue(n + "?consumer.priority=9"));
             Thread.sleep(100);
             sendN(s, s.createQueue(n), 3);
             tell("a " + show(a.receive(300)));
-            for (int i = 0; i < 3; i++) tell("b " + show(b.receive(1000)));
+            for (int i = 0; i < 3; i++) tell("b " + show(b.receive(WAIT_MS)));
         });
 
         checks.put("priority order", () -> {
@@ -290,7 +290,7 @@ final class JmsMessages extends JmsChecks {
             c.start();
             Thread.sleep(300);
             List<String> l = new ArrayList<>();
-            for (int i = 0; i < 6; i++) l.add(((TextMessage) k.receive(2000)).getText());
+            for (int i = 0; i < 6; i++) l.add(((TextMessage) k.receive(WAIT_MS)).getText());
             tell(l.toString());
         });
 

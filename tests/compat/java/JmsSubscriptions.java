@@ -153,7 +153,7 @@ final class JmsSubscriptions extends JmsChecks {
             sendN(s, s.createTopic(n + ".new"), 1);
             d = s.createDurableSubscriber(s.createTopic(n + ".>"), "w");
             tell(show(d.receive(WAIT_MS)));
-            tell(show(d.receive(1500)));
+            tell(show(d.receive(WAIT_MS)));
             d.close();
             s.unsubscribe("w");
         });
@@ -167,13 +167,13 @@ final class JmsSubscriptions extends JmsChecks {
             TopicSubscriber d = s.createDurableSubscriber(t,"p");
             sendN(s, t, 50);
             int n = 0;
-            while (d.receive(700) != null) n++;
+            while (d.receive(n < 50 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             d.close();
             sendN(s, t, 50);
             d = s.createDurableSubscriber(t,"p");
             n = 0;
-            while (d.receive(700) != null) n++;
+            while (d.receive(n < 50 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             d.close();
             s.unsubscribe("p");
@@ -184,7 +184,7 @@ final class JmsSubscriptions extends JmsChecks {
             d = s.createDurableSubscriber(t,"z");
             tell(show(d.receiveNoWait()));
             sendN(s, t, 2);
-            tell(show(d.receive(1500)));
+            tell(show(d.receive(WAIT_MS)));
             tell(show(d.receiveNoWait()));
             tell(show(d.receiveNoWait()));
             d.close();
@@ -308,7 +308,7 @@ final class JmsSubscriptions extends JmsChecks {
                 }
             }, 10);
             sendN(s, qu, 3);
-            tell("" + l.await(5, TimeUnit.SECONDS));
+            tell("" + l.await(WAIT_MS, TimeUnit.MILLISECONDS));
             cc.close();
         });
 

@@ -155,7 +155,8 @@ final class JmsTransactions extends JmsChecks {
                 Session s = c.createSession(true, 0);
                 MessageConsumer k = s.createConsumer(s.createQueue(n));
                 int m = 0;
-                while (k.receive(1500) != null) {
+                while (got.get() < 2000) {
+                    if (k.receive(200) == null) continue;
                     m++;
                     got.incrementAndGet();
                     if (m%7 == 0) s.commit();
@@ -164,7 +165,7 @@ final class JmsTransactions extends JmsChecks {
                 s.close();
                 return m;
             }));
-            for (Future<Integer> y:f) y.get(30, TimeUnit.SECONDS);
+            for (Future<Integer> y:f) y.get(100, TimeUnit.SECONDS);
             tell("n=" + got.get());
         });
 
@@ -232,7 +233,7 @@ final class JmsTransactions extends JmsChecks {
             tell(show(k.receiveNoWait()));
             tell(show(k.receive(300)));
             MessageConsumer k2 = s.createConsumer(qu);
-            tell(show(k2.receive(1000)));
+            tell(show(k2.receive(WAIT_MS)));
             tell(show(k.receiveNoWait()));
             Thread th = new Thread(() -> {
                 try {
@@ -247,10 +248,10 @@ final class JmsTransactions extends JmsChecks {
             sendN(tx, qu, 2);
             tx.commit();
             MessageConsumer kt = tx.createConsumer(qu);
-            tell(show(kt.receive(2000)));
+            tell(show(kt.receive(WAIT_MS)));
             tx.rollback();
-            tell(show(kt.receive(2000)));
-            tell(show(kt.receive(2000)));
+            tell(show(kt.receive(WAIT_MS)));
+            tell(show(kt.receive(WAIT_MS)));
             tell(show(kt.receiveNoWait()));
             tx.commit();
         });
@@ -264,7 +265,7 @@ final class JmsTransactions extends JmsChecks {
             Session p = c.createSession(false, 1);
             sendN(p, t, 500);
             int n = 0;
-            while (k.receive(1000) != null) n++;
+            while (k.receive(n < 500 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
             c = connect("jms.prefetchPolicy.topicPrefetch=1");
             c.start();
@@ -273,7 +274,7 @@ final class JmsTransactions extends JmsChecks {
             sendN(p, t, 20);
             n = 0;
             Message l = null, m;
-            while ((m = k.receive(700)) != null) {
+            while ((m = k.receive(n < 20 ? WAIT_MS : 300)) != null) {
                 n++;
                 l = m;
             }
@@ -285,7 +286,7 @@ final class JmsTransactions extends JmsChecks {
             k = s.createConsumer(t);
             tell(show(k.receiveNoWait()));
             sendN(p, t, 2);
-            tell(show(k.receive(1000)));
+            tell(show(k.receive(WAIT_MS)));
             tell(show(k.receiveNoWait()));
             tell(show(k.receiveNoWait()));
         });
@@ -298,7 +299,7 @@ final class JmsTransactions extends JmsChecks {
             sendN(s, qu, 200);
             MessageConsumer k = s.createConsumer(qu);
             int n = 0;
-            while (k.receive(1000) != null) n++;
+            while (k.receive(n < 200 ? WAIT_MS : 300) != null) n++;
             tell("n=" + n);
         });
     }

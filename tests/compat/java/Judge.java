@@ -3,8 +3,10 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Enumeration;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.Callable;
 import javax.jms.BytesMessage;
@@ -23,6 +25,7 @@ import javax.jms.TextMessage;
 import javax.jms.Topic;
 import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.ActiveMQConnectionFactory;
+import org.apache.activemq.ActiveMQMessageConsumer;
 
 /**
  * What checks of JMS share: connections that end with a check, destinations of its own, and transcripts in which nothing
@@ -32,13 +35,18 @@ abstract class Judge {
     static final long WAIT_MS = 10_000;
     /** How long nothing has to come. */
     static final long SILENCE_MS = 150;
+    /** How long the first of those that may come is waited for. */
+    private static final long FIRST_MS = 1000;
 
     private final String url;
+    private final Set<String> titles;
     private final List<Connection> connections = new ArrayList<>();
     private String name;
 
-    Judge(String url) {
-        this.url = url;
+    /** @param arguments the broker's address, and the titles of the checks that are done: all if there are none */
+    Judge(String... arguments) {
+        url = arguments[0];
+        titles = new LinkedHashSet<>(Arrays.asList(arguments).subList(1, arguments.length));
     }
 
     /** A check: what it answers is compared. */
@@ -47,13 +55,16 @@ abstract class Judge {
     }
 
     void check(String title, Check check) {
+        if (!titles.isEmpty() && !titles.contains(title)) {
+            return;
+        }
         name = title.replaceAll("[^A-Za-z0-9]+", ".");
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("name", title);
         try {
             line.put("result", check.run());
         } catch (Throwable error) {
-            line.put("result", "check ended with " + thrown(error));
+            line.put("result", "check ended with " + error);
         }
         for (Connection connection : connections) {
             try {
@@ -115,6 +126,18 @@ abstract class Judge {
         return message;
     }
 
+    /** The one of several that a message has come to first. */
+    static MessageConsumer whoHas(MessageConsumer... consumers) throws InterruptedException {
+        for (long end = System.currentTimeMillis() + WAIT_MS; System.currentTimeMillis() < end; Thread.sleep(5)) {
+            for (MessageConsumer consumer : consumers) {
+                if (((ActiveMQMessageConsumer) consumer).getMessageSize() > 0) {
+                    return consumer;
+                }
+            }
+        }
+        throw new IllegalStateException("no message came");
+    }
+
     static List<String> texts(MessageConsumer consumer, int count) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (int number = 0; number < count; number++) {
@@ -133,9 +156,32 @@ abstract class Judge {
         return text + (message.getJMSRedelivered() ? " again " + message.getIntProperty("JMSXDeliveryCount") : "");
     }
 
-    static List<String> rest(MessageConsumer consumer) throws JMSException {
+    /** What comes, until nothing does while the broker stores and delivers something else: on a busy machine that may take its time. */
+    List<Message> all(MessageConsumer consumer) throws JMSException {
+        List<Message> found = new ArrayList<>();
+        for (Message message = one(consumer, FIRST_MS); message != null; message = one(consumer, SILENCE_MS)) {
+            found.add(message);
+        }
+        return found;
+    }
+
+    private Message one(MessageConsumer consumer, long wait_ms) throws JMSException {
+        Message message = consumer.receive(wait_ms);
+        if (message == null) {
+            ActiveMQConnection connection = started("jms.watchTopicAdvisories=false");
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            Queue queue = session.createQueue(own(".meanwhile"));
+            send(session, queue, "meanwhile");
+            next(session.createConsumer(queue));
+            connection.close();
+            message = consumer.receive(SILENCE_MS);
+        }
+        return message;
+    }
+
+    List<String> rest(MessageConsumer consumer) throws JMSException {
         List<String> texts = new ArrayList<>();
-        for (Message message = consumer.receive(1000); message != null; message = consumer.receive(SILENCE_MS)) {
+        for (Message message : all(consumer)) {
             texts.add(described(message));
         }
         return texts;

@@ -54,6 +54,12 @@ public final class SecurityJudge extends Judge {
         return (ActiveMQConnection) new ActiveMQConnectionFactory(user, password, url + query).createConnection();
     }
 
+    /** For what is sent meanwhile. */
+    @Override
+    ActiveMQConnection connection(String... options) throws JMSException {
+        return connecting("admin", "a", options);
+    }
+
     private ActiveMQConnection opened(String user, String... options) throws JMSException {
         ActiveMQConnection connection = connecting(user, user.substring(0, 1), options);
         connection.start();
@@ -84,7 +90,7 @@ public final class SecurityJudge extends Judge {
     private Map<String, Object> eachOf(Session session, boolean isSending) throws JMSException {
         Map<String, Object> found = new LinkedHashMap<>();
         for (String name : new String[] {"READ.A", "READ.NEW", "WRITE.A", "WRITE.NEW", "WRITE.A.B", "OTHER", "OTHER.NEW", "FREE", "FREE.NEW", "STAR",
-            "FREE.X,FREE.Y", "FREE.X,OTHER", "ActiveMQ.DLQ"}) {
+            "FREE.X,FREE.Y", "FREE.X,OTHER", "READ.A,READ.A", "READ.A,READ.LATER", "ActiveMQ.DLQ"}) {
             for (Destination destination : new Destination[] {session.createQueue(name), session.createTopic(name)}) {
                 String key = (destination instanceof ActiveMQQueue ? "queue " : "topic ") + name;
                 Object refusal = refusal(() -> {

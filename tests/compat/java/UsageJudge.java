@@ -37,7 +37,7 @@ import org.apache.activemq.command.ConsumerControl;
  * that redeliver. Prints {name, result}.
  *
  * <pre>
- *   UsageJudge BROKER_URL
+ *   UsageJudge BROKER_URL [TITLE...]
  * </pre>
  */
 public final class UsageJudge extends Judge {
@@ -47,12 +47,12 @@ public final class UsageJudge extends Judge {
     };
     private static final String AT_ONCE = "jms.redeliveryPolicy.initialRedeliveryDelay=0";
 
-    private UsageJudge(String url) {
-        super(url);
+    private UsageJudge(String... arguments) {
+        super(arguments);
     }
 
     public static void main(String[] arguments) {
-        UsageJudge judge = new UsageJudge(arguments[0]);
+        UsageJudge judge = new UsageJudge(arguments);
         judge.controlling();
         judge.selecting();
         judge.redelivering();
@@ -99,7 +99,7 @@ public final class UsageJudge extends Judge {
 
     /** How many messages a consumer holds that nobody has received yet, when there are as many as expected or for long no more. */
     private static int held(MessageConsumer consumer, int expected) throws InterruptedException {
-        long end = System.currentTimeMillis() + 2000;
+        long end = System.currentTimeMillis() + WAIT_MS;
         ActiveMQMessageConsumer own = (ActiveMQMessageConsumer) consumer;
         while (own.getMessageSize() < expected && System.currentTimeMillis() < end) {
             Thread.sleep(5);
@@ -144,7 +144,7 @@ public final class UsageJudge extends Judge {
             List<Object> found = new ArrayList<>();
             control(connection, consumer, queue(session), 0);
             send(session, queue(session), "1", "2");
-            found.add(held(consumer, 1));
+            found.add(held(consumer, 0));
             control(connection, consumer, queue(session), 2);
             found.add(held(consumer, 2));
             return found;
@@ -195,16 +195,9 @@ public final class UsageJudge extends Judge {
             }) {
                 String name = own("." + found.size());
                 MessageConsumer consumer = session.createConsumer(session.createQueue(name), selector);
+                MessageConsumer all = session.createConsumer(session.createQueue(name + "?consumer.priority=-9")); // it gets what is left
                 session.createProducer(session.createQueue(name)).send(message);
-                MessageConsumer all = session.createConsumer(session.createQueue(name));
-                Message end = session.createMessage();
-                end.setStringProperty("ends", "yes");
-                session.createProducer(session.createQueue(name)).send(end);
-                boolean selected = true;
-                for (Message got = next(all); got.getStringProperty("ends") == null; got = next(all)) {
-                    selected = false;
-                }
-                found.put(selector, selected);
+                found.put(selector, whoHas(consumer, all) == consumer);
                 all.close();
                 consumer.close();
             }
@@ -221,7 +214,7 @@ public final class UsageJudge extends Judge {
             List<Object> found = new ArrayList<>();
             found.add(arrived(other.createConsumer(queue(other), "JMSRedelivered = FALSE"), 1, SILENCE_MS));
             MessageConsumer again = other.createConsumer(queue(other), "JMSXDeliveryCount = 2");
-            found.add(arrived(again, 1, SILENCE_MS));
+            found.add(arrived(again, 1, WAIT_MS));
             return found;
         });
         check("selectors that are none", () -> {
@@ -262,10 +255,7 @@ public final class UsageJudge extends Judge {
                         session.recover();
                     }
                 }));
-                List<Message> left = new ArrayList<>();
-                for (Message got = consumer.receive(1000); got != null; got = consumer.receive(SILENCE_MS)) {
-                    left.add(got);
-                }
+                List<Message> left = all(consumer);
                 found.add(described(left));
                 if (!left.isEmpty()) {
                     found.add(outcome(() -> left.get(left.size() - 1).acknowledge()));
@@ -287,7 +277,7 @@ public final class UsageJudge extends Judge {
                 found.add(arrived(consumer, 2, WAIT_MS));
                 consumer.close();
                 MessageConsumer other = sender.createConsumer(queue(sender));
-                found.add(arrived(other, 1, 1000));
+                found.add(arrived(other, 1, mode == Session.SESSION_TRANSACTED ? 1000 : WAIT_MS)); // then the session still has it
                 found.add(outcome(session::close));
                 found.add(rest(other));
                 return found;
@@ -327,7 +317,7 @@ public final class UsageJudge extends Judge {
                 session.createProducer(session.createQueue(name)).send(message);
                 session.commit();
                 MessageConsumer consumer = session.createConsumer(session.createQueue(name));
-                for (Message got = consumer.receive(1000); got != null; got = consumer.receive(500)) {
+                for (Message got = next(consumer); got != null; got = consumer.receive(1000)) {
                     found.add(described(got));
                     session.rollback();
                 }
@@ -424,7 +414,7 @@ public final class UsageJudge extends Judge {
             List<Object> found = new ArrayList<>();
             List<Message> got = new ArrayList<>();
             for (int number = 0; number < 4; number++) {
-                Message message = consumer.receive(1000);
+                Message message = consumer.receive(number == 0 ? WAIT_MS : 1000);
                 if (message != null) {
                     got.add(message);
                 }
@@ -442,7 +432,7 @@ public final class UsageJudge extends Judge {
             session.commit();
             MessageConsumer consumer = session.createConsumer(queue(session));
             List<Object> found = new ArrayList<>();
-            found.add(arrived(consumer, 10, 1000));
+            found.add(arrived(consumer, 10, WAIT_MS));
             session.commit();
             session.close();
             found.add(rest(session()));
@@ -460,7 +450,8 @@ public final class UsageJudge extends Judge {
             session.rollback();
             consumer.close();
             MessageConsumer other = session.createConsumer(queue(session));
-            found.add(arrived(other, 3, 500));
+            found.add(arrived(other, 2, WAIT_MS));
+            found.add(arrived(other, 1, 500));
             session.commit();
             return found;
         });
@@ -577,6 +568,7 @@ public final class UsageJudge extends Judge {
                         MessageConsumer consumer = session.createConsumer(single);
                         MessageConsumer same = session.createConsumer(composite);
                         send(session, composite, "x");
+                        whoHas(consumer, same);
                         List<String> got = arrived(consumer, 1, SILENCE_MS);
                         got.addAll(arrived(same, 1, SILENCE_MS));
                         Collections.sort(got); // which of the two consumers of a queue gets it is nobody's promise
@@ -649,8 +641,8 @@ public final class UsageJudge extends Judge {
                 message.setStringProperty("JMSXGroupID", "g" + number % 4);
                 producer.send(message);
             }
-            List<String> to_first = arrived(first, 6, 1000);
-            List<String> to_second = arrived(second, 6, 1000);
+            List<String> to_first = arrived(first, 6, WAIT_MS);
+            List<String> to_second = arrived(second, 6, WAIT_MS);
             Collections.sort(to_first);
             Collections.sort(to_second);
             return Arrays.asList(to_first, to_second);
@@ -748,19 +740,15 @@ public final class UsageJudge extends Judge {
             TemporaryQueue queue = owner.createTemporaryQueue();
             MessageConsumer consumer = owner.createConsumer(queue);
             Session sender = session();
-            MessageProducer producer = sender.createProducer(queue);
+            MessageProducer producer = sender.createProducer(Temporary.known(sender, queue));
             producer.send(sender.createTextMessage("1"));
             List<Object> found = new ArrayList<>();
             found.add(described(next(consumer)));
             found.add(outcome(queue::delete));
             consumer.close();
             found.add(outcome(queue::delete));
-            Object last = "no end";
-            for (int attempts = 0; attempts < 200 && !String.valueOf(last).startsWith("throws"); attempts++) {
-                Thread.sleep(10);
-                last = outcome(() -> producer.send(sender.createTextMessage("2")));
-            }
-            found.add(last);
+            Temporary.gone(sender, queue);
+            found.add(outcome(() -> producer.send(sender.createTextMessage("2"))));
             found.add(outcome(() -> owner.createConsumer(queue)));
             return found;
         });
@@ -793,7 +781,8 @@ public final class UsageJudge extends Judge {
                 message.setStringProperty("colour", colour);
                 session.createProducer(topic(session)).send(message);
             }
-            found.add(arrived(other, 2, 500));
+            found.add(arrived(other, 1, WAIT_MS));
+            found.add(arrived(other, 1, SILENCE_MS));
             other.close();
             session.unsubscribe("s");
             return found;
@@ -842,16 +831,43 @@ public final class UsageJudge extends Judge {
             ActiveMQConnection again = identified("");
             Session other = opened(again, Session.SESSION_TRANSACTED);
             MessageConsumer reader = other.createDurableSubscriber(topic(other), "s");
-            found.add(arrived(reader, 3, 500));
+            found.add(arrived(reader, 2, WAIT_MS));
+            found.add(arrived(reader, 1, SILENCE_MS));
             other.rollback();
             reader.close();
             reader = other.createDurableSubscriber(topic(other), "s");
-            for (Message got = reader.receive(500); got != null; got = reader.receive(500)) {
+            for (Message got : all(reader)) {
                 found.add(((TextMessage) got).getText() + got.getJMSRedelivered());
             }
             other.commit();
             reader.close();
             other.unsubscribe("s");
+            return found;
+        });
+        check("a durable subscriber that rolls back and closes", () -> {
+            ActiveMQConnection connection = identified("", AT_ONCE, "jms.redeliveryPolicy.redeliveryDelay=0");
+            Session session = opened(connection, Session.SESSION_TRANSACTED);
+            MessageConsumer consumer = session.createDurableSubscriber(topic(session), "s");
+            Session sender = session();
+            send(sender, topic(sender), numbers(3));
+            List<Object> found = new ArrayList<>();
+            for (int round = 0; round < 3; round++) {
+                for (int time = 0; time <= round % 2; time++) {
+                    found.add(arrived(consumer, 2, WAIT_MS));
+                    session.rollback();
+                }
+                consumer.close();
+                consumer = session.createDurableSubscriber(topic(session), "s");
+            }
+            found.add(arrived(consumer, 1, WAIT_MS));
+            session.commit();
+            connection.close();
+            session = opened(identified("", AT_ONCE), Session.SESSION_TRANSACTED);
+            consumer = session.createDurableSubscriber(topic(session), "s");
+            found.add(arrived(consumer, 2, WAIT_MS));
+            session.commit();
+            consumer.close();
+            session.unsubscribe("s");
             return found;
         });
         check("retroactive durable subscription", () -> {
@@ -861,7 +877,8 @@ public final class UsageJudge extends Judge {
             Topic topic = session.createTopic(own("") + "?consumer.retroactive=true");
             MessageConsumer consumer = session.createDurableSubscriber(topic, "s");
             send(session, topic(session), "after");
-            List<Object> found = new ArrayList<>(arrived(consumer, 2, 500));
+            List<Object> found = new ArrayList<>(arrived(consumer, 1, WAIT_MS));
+            found.addAll(arrived(consumer, 1, 500));
             consumer.close();
             session.unsubscribe("s");
             return found;
@@ -1027,7 +1044,7 @@ public final class UsageJudge extends Judge {
                 MessageProducer producer = answering.createProducer(null);
                 TextMessage answer = answering.createTextMessage("to " + ((TextMessage) question).getText());
                 answer.setJMSCorrelationID(question.getJMSMessageID());
-                producer.send(question.getJMSReplyTo(), answer);
+                producer.send(Temporary.known(answering, question.getJMSReplyTo()), answer);
             }));
             List<Object> found = new ArrayList<>();
             for (Destination reply : new Destination[] {asking.createTemporaryTopic(), asking.createTemporaryQueue(), queue(asking)}) {

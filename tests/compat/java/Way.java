@@ -73,6 +73,11 @@ final class Way implements Closeable {
         }
     }
 
+    /** How many clients there are. */
+    synchronized int count() {
+        return clients.size();
+    }
+
     /** Ends the connections that there are, on both sides or on the client's alone. What comes later passes. */
     synchronized void cut(boolean tellsBroker) {
         requestLost = NONE;

@@ -82,6 +82,31 @@ def test_a_sound_one_is_repaired_into_the_same(
     assert contents(tmp_path / "new") == contents(SAMPLE)
 
 
+def test_a_log_elsewhere_has_to_be_named(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in log_files(directory).values():
+        path.rename(logs / path.name)
+    for command in (["check"], ["diagnose"], ["dump"], ["repair"]):
+        places = [directory, *([tmp_path / "new"] if command == ["repair"] else [])]
+        assert journal(*command, *places) == 2
+        assert "--log-directory" in capsys.readouterr().err
+        assert journal(*command, *places, "--log-directory", logs) == 0
+    assert ", 2 durable subscriptions, 1 prepared transaction; read again" in capsys.readouterr().out
+    assert contents(tmp_path / "new") == contents(SAMPLE)
+
+
+def test_options_are_those_of_the_format_and_a_url_is_no_directory(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert journal("check", directory, "--help") == 0
+    assert "--log-directory" in capsys.readouterr().out
+    assert journal("repair", "--help") == 0
+    assert "DIRECTORY NEW [OPTIONS]" in capsys.readouterr().out
+    assert journal("check", f"leveldb:{directory}?sync=false") == 2
+    assert f"jdbcstore journal check {directory} " in capsys.readouterr().err
+
+
 def test_a_queue_of_which_nothing_can_be_read_does_not_end_a_repair(
     directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
-from jdbcstore.errors import ConfigurationError, StoreError
+from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.journal.leveldb import recovery
 from jdbcstore.store.journal.leveldb.index_reader import read_index, snapshots
 from jdbcstore.store.journal.leveldb.log import log_files
@@ -116,10 +116,10 @@ def test_a_log_elsewhere(directory: Path, tmp_path: Path, expected: dict[str, An
     for path in log_files(directory).values():
         path.rename(logs / path.name)
     assert contents(directory, logs) == expected
-    with pytest.raises(StoreError, match="logDirectory"):
+    with pytest.raises(ConfigurationError, match="logDirectory"):
         recover(directory)
     shutil.rmtree(directory / INDEX)  # a broker that has not written a snapshot yet
-    with pytest.raises(StoreError, match="logDirectory"):
+    with pytest.raises(ConfigurationError, match="logDirectory"):
         recover(directory)
 
 

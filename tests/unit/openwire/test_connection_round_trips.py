@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError
 from jdbcstore.identifiers import ConsumerId, MessageId, ProducerId
-from jdbcstore.message import TextMessage
+from jdbcstore.message import Message, TextMessage
+from jdbcstore.openwire import commands as c
 from jdbcstore.openwire import marshal, unmarshal
-from jdbcstore.openwire.commands import MessageDispatch, SessionInfo
 from jdbcstore.openwire.connection_codec import ConnectionCodec
 from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command
@@ -53,6 +53,18 @@ def test_loose_without_cache_is_what_stores_hold(command: Command, data: st.Data
     assert written == marshal(value, version)
 
 
+@pytest.mark.parametrize("stack_traces", [False, True])
+def test_an_exception_within_a_message_has_a_stack_trace_where_the_connection_has_them(stack_traces: bool) -> None:
+    told = c.ConnectionError(exception=c.Throwable(class_name="java.lang.Exception", message="no"))
+    for tight, cached in itertools.product((False, True), repeat=2):
+        codec = ConnectionCodec(Encoding(tight=tight, cached=cached, stack_traces=stack_traces))
+        read = codec.unmarshal(codec.marshal(Message(data_structure=told))[4:])
+        assert isinstance(read, Message)
+        assert isinstance(read.data_structure, c.ConnectionError)
+        assert read.data_structure.exception is not None
+        assert read.data_structure.exception.message == "no"
+
+
 @pytest.mark.parametrize("tight", [False, True], ids=["loose", "tight"])
 @pytest.mark.parametrize("slots", [1, 2, 99, 100, 101, 128])
 def test_values_are_evicted_at_both_ends_alike(slots: int, tight: bool) -> None:
@@ -86,12 +98,12 @@ stored_messages = values_of(TextMessage, 11, False, depth=0)
 @given(message=stored_messages, version=st.integers(1, VERSION_MAX), stored=st.sampled_from((1, 2, 6, 10, 11, 12)))
 def test_stored_messages_are_dispatched_as_if_they_were_read(message: TextMessage, version: int, stored: int) -> None:
     frame = marshal(message, stored)
-    dispatch = MessageDispatch(consumer_id=ConsumerId("c", 1, 2), destination=Queue("Q"), redelivery_counter=3)
+    dispatch = c.MessageDispatch(consumer_id=ConsumerId("c", 1, 2), destination=Queue("Q"), redelivery_counter=3)
     for tight, cached in itertools.product((False, True), repeat=2):
         encoding = Encoding(version, tight, cached)
         written = ConnectionCodec(encoding).marshal_stored(dispatch, frame, stored)
         assert dispatch.message is None
-        whole = MessageDispatch(
+        whole = c.MessageDispatch(
             consumer_id=dispatch.consumer_id,
             destination=dispatch.destination,
             message=unmarshal(frame, stored),
@@ -110,5 +122,5 @@ def test_a_version_has_no_types_of_a_later_one() -> None:
 def test_an_error_names_the_field() -> None:
     wrong: Any = 5
     with pytest.raises(CodecError) as caught:
-        ConnectionCodec(Encoding(tight=True)).marshal(SessionInfo(session_id=wrong))
+        ConnectionCodec(Encoding(tight=True)).marshal(c.SessionInfo(session_id=wrong))
     assert caught.value.field == "session_id"

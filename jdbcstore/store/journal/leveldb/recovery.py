@@ -136,9 +136,9 @@ def _recover(directory: Path, log_directory: Path | None) -> Recovered:
         raise ConfigurationError(f"{logs} holds no log of a LevelDB store ({FILE_PATTERN})")
     if not files and (found.snapshot or (directory / "dirty.index").is_dir()):
         known = f" up to position {found.snapshot:#x}" if found.snapshot else ""
-        raise StoreError(
-            f"{directory} has an index{known}, and {logs} no log: the messages are in the"
-            " log; say where it is (logDirectory)"
+        raise ConfigurationError(
+            f"{directory} has an index{known}, and {logs} no log: the messages are in the log; say where it is (option"
+            " logDirectory: in a URL leveldb:DIRECTORY?logDirectory=LOGS, of 'jdbcstore journal' --log-directory LOGS)"
         )
     gap = _gap(files)
     if (gap is not None or found.clean_end >= 0) and found.snapshot is not None:

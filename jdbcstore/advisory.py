@@ -1,0 +1,97 @@
+"""What an advisory tells of, in no protocol's words; `jdbcstore.openwire` writes each as the command of ActiveMQ's.
+
+A `Message` has it as its `data_structure`. `jdbcstore.broker.advisories` says when which is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jdbcstore.destination import Destination
+from jdbcstore.identifiers import ConnectionId, ConsumerId, ProducerId
+
+__all__ = ["ConnectionSubject", "ConsumerSubject", "DestinationSubject", "ProducerSubject", "RemovalSubject", "Subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSubject:
+    """A destination is there, or gone.
+
+    Args:
+        destination: which.
+        connection_id: whose it is, if it is temporary.
+        is_removed: whether it is gone.
+    """
+
+    destination: Destination
+    connection_id: ConnectionId | None
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSubject:
+    """A client has connected.
+
+    Args:
+        connection_id: its connection.
+        client_id: as it calls itself, else the connection's id.
+        user: by whose name it is logged in; None if nobody's.
+        peer: its address, ``HOST:PORT``.
+    """
+
+    connection_id: ConnectionId
+    client_id: str
+    user: str | None
+    peer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSubject:
+    """A consumer has come.
+
+    Args:
+        consumer_id: its id.
+        client_id: of its client.
+        destination: what it is subscribed to.
+        prefetch: how many messages it may have unacknowledged.
+        selector: the text of it.
+        is_browser, is_exclusive: what kind of a consumer it is.
+        priority: of the consumer.
+    """
+
+    consumer_id: ConsumerId
+    client_id: str | None
+    destination: Destination
+    prefetch: int
+    selector: str | None
+    is_browser: bool
+    is_exclusive: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSubject:
+    """A producer has come.
+
+    Args:
+        producer_id: its id.
+        destination: where it sends.
+    """
+
+    producer_id: ProducerId
+    destination: Destination
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalSubject:
+    """A connection, a consumer or a producer is gone.
+
+    Args:
+        id: of which.
+    """
+
+    id: ConnectionId | ConsumerId | ProducerId
+
+
+Subject: TypeAlias = DestinationSubject | ConnectionSubject | ConsumerSubject | ProducerSubject | RemovalSubject

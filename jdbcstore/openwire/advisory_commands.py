@@ -1,0 +1,79 @@
+"""The commands by which advisories tell of `jdbcstore.advisory`'s subjects.
+
+Source: ActiveMQ's AdvisoryBroker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from jdbcstore.advisory import (
+    ConnectionSubject,
+    ConsumerSubject,
+    DestinationSubject,
+    ProducerSubject,
+    RemovalSubject,
+)
+from jdbcstore.openwire.commands import (
+    BaseCommand,
+    ConnectionInfo,
+    ConsumerInfo,
+    DestinationInfo,
+    ProducerInfo,
+    RemoveInfo,
+)
+
+__all__ = ["ADVISORY_COMMANDS"]
+
+_ADDED: Final = 0
+_REMOVED: Final = 1
+
+
+def _destination(subject: DestinationSubject) -> DestinationInfo:
+    return DestinationInfo(
+        connection_id=subject.connection_id,
+        destination=subject.destination,
+        operation_type=_REMOVED if subject.is_removed else _ADDED,
+    )
+
+
+def _connection(subject: ConnectionSubject) -> ConnectionInfo:
+    return ConnectionInfo(
+        connection_id=subject.connection_id,
+        client_id=subject.client_id,
+        user_name=subject.user,
+        password="",
+        client_ip=f"tcp://{subject.peer}",
+    )
+
+
+def _consumer(subject: ConsumerSubject) -> ConsumerInfo:
+    return ConsumerInfo(
+        consumer_id=subject.consumer_id,
+        client_id=subject.client_id,
+        destination=subject.destination,
+        prefetch_size=subject.prefetch,
+        selector=subject.selector,
+        browser=subject.is_browser,
+        exclusive=subject.is_exclusive,
+        priority=subject.priority,
+    )
+
+
+def _producer(subject: ProducerSubject) -> ProducerInfo:
+    return ProducerInfo(producer_id=subject.producer_id, destination=subject.destination)
+
+
+def _removal(subject: RemovalSubject) -> RemoveInfo:
+    return RemoveInfo(object_id=subject.id)
+
+
+#: What makes the command of a subject, by the subject's class.
+ADVISORY_COMMANDS: Final[Mapping[type, Callable[[Any], BaseCommand]]] = {
+    DestinationSubject: _destination,
+    ConnectionSubject: _connection,
+    ConsumerSubject: _consumer,
+    ProducerSubject: _producer,
+    RemovalSubject: _removal,
+}

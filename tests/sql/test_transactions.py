@@ -416,7 +416,7 @@ def test_a_small_pool_is_enough(database_url: str) -> None:
         subscribe(store.topic, ANN)
 
         def work(thread: int) -> None:
-            for turn in range(30):
+            for turn in range(10):
                 xid = XATransactionId(thread, bytes([turn]), b"")
                 store.prepare(xid, adds=(turn,), publishes=(turn,)).result(WAIT_S)
                 assert xid in store.prepared()
@@ -428,7 +428,7 @@ def test_a_small_pool_is_enough(database_url: str) -> None:
                 store.adapter.clean_up()
             for one in working:
                 one.result()
-        assert (store.queue.message_count, store.topic.subscription_message_count(ANN)) == (90, 90)
+        assert (store.queue.message_count, store.topic.subscription_message_count(ANN)) == (30, 30)
 
 
 def test_a_transaction_shares_the_queue_of_writes_and_keeps_its_place(database_url: str) -> None:

@@ -84,9 +84,16 @@ clean: ## remove what was built; the test servers stay
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Most of what is installed no test imports, and pip compiles for longer than it unpacks. What each worker of pytest imports
+# at its start is compiled here: each would do it for itself, all at once.
+COMPILED = alembic.command, amqtt.broker, celery.app.base, cryptography.x509, fastapi, nbclient, \
+  opentelemetry.sdk.trace, pandas, prometheus_client, psycopg, pyspark.sql.datasource, rich.console, sqlalchemy.orm, \
+  sqlalchemy.dialects.mysql, sqlalchemy.dialects.postgresql, sqlalchemy.dialects.sqlite, tests.conftest, uvicorn
+
 .venv/.test: requirements-test.lock pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-test.lock
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-test.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -c 'import $(COMPILED)'
 	@touch $@
 
 # Debian's python3 has no ensurepip unless python3-venv is installed: then the pip beside it fills the environment.

@@ -15,6 +15,7 @@ import click
 
 from jdbcstore.console.command_line import hide_secrets, secrets_in
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockError
+from jdbcstore.spelling import did_you_mean
 from jdbcstore.version import VERSION
 
 __all__ = ["main"]
@@ -76,6 +77,13 @@ class _Commands(click.Group):
         module, _, name = place.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not ctx.resilient_parsing and (hint := did_you_mean(args[0], _COMMANDS, 0.6)):
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

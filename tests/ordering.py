@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import pytest
 
@@ -25,17 +26,25 @@ def arranged(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         workers: how many there are.
     """
     heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    heads[0] = [item for item in items if _has_spark(item)]
-    loads = [_SPARK_S if heads[0] else 0.0] + [0.0] * (workers - 1)
-    alone = [item for item in items if _needs_whole_machine(item)]
+    loads = [0.0] * workers
+    alone, usual, long = list[pytest.Item](), list[pytest.Item](), list[tuple[float, pytest.Item]]()
+    for item in items:
+        if _has_spark(item):
+            heads[0].append(item)
+            loads[0] = _SPARK_S
+        elif _needs_whole_machine(item):
+            alone.append(item)
+            loads[-1] += _seconds(item)
+        elif seconds := _seconds(item):
+            long.append((seconds, item))
+        else:
+            usual.append(item)
     heads[-1] += alone
-    loads[-1] += sum(map(_seconds, alone))
-    long = [item for item in items if not (_has_spark(item) or _needs_whole_machine(item)) and _seconds(item)]
-    for item in sorted(long, key=_seconds, reverse=True):
+    for seconds, item in sorted(long, key=itemgetter(0), reverse=True):
         worker = loads.index(min(loads))
         heads[worker].append(item)
-        loads[worker] += _seconds(item)
-    others = iter([item for item in items if not (_has_spark(item) or _needs_whole_machine(item) or _seconds(item))])
+        loads[worker] += seconds
+    others = iter(usual)
     left, found = len(items), list[pytest.Item]()
     for number, head in enumerate(heads):
         size = left // (workers - number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.disk import make_directory
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.options import AMQOptions
+from jdbcstore.store.journal.kahadb.directory_kind import scheme_of
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
@@ -98,7 +100,7 @@ def store_url(text: str) -> URL:
     try:
         url = make_url(_with_hosts_apart(text))
     except (ArgumentError, ValueError):
-        raise ConfigurationError(f"not a store URL: {_masked(text)!r}; {_examples()}") from None
+        raise ConfigurationError(f"not a store URL: {_masked(text)!r}{_meant(text)}; {_examples()}") from None
     database = database_for_url(url.drivername.partition("+")[0])
     if database is None:
         raise ConfigurationError(f"no store for {url.drivername}; {_examples()}")
@@ -109,6 +111,14 @@ def store_url(text: str) -> URL:
     if not url.database:
         raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_examples()}")
     return url.set(drivername=database.driver)
+
+
+def _meant(path: str) -> str:
+    """The URL of a store that a path names; empty if there is none."""
+    if os.path.isfile(path):
+        return f", did you mean sqlite:///{path}?"
+    scheme = scheme_of(Path(path)) if os.path.isdir(path) else None
+    return "" if scheme is None else f", did you mean {scheme}{path}?"
 
 
 def _with_hosts_apart(text: str) -> str:

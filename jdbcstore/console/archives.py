@@ -179,6 +179,11 @@ class _Source:
                 try:
                     line = json.loads(text)
                     restored(line)
+                except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                    raise ConfigurationError(
+                        f"{self._file}, line {number} is no JSON ({error}): a file has messages as 'export' writes"
+                        " them, one on each line, or is an XML backup of ActiveMQ"
+                    ) from error
                 except (ValueError, RecursionError, ConfigurationError) as error:
                     raise ConfigurationError(f"{self._file}, line {number}: {error}") from error
                 yield line, len(text)

@@ -34,6 +34,11 @@ def browse(url: str, queue: str, limit: int, as_json: bool) -> None:
         jdbcstore browse sqlite:///data/jdbcstore.db queue://ORDERS
         jdbcstore browse postgresql://user:secret@db/activemq queue://ActiveMQ.DLQ --limit 1000 --json
     """
+    if url.startswith(("http://", "https://")):
+        raise ConfigurationError(
+            f"{url} is no store. What a running broker has is shown by its console there, and by 'jdbcstore activemq"
+            f" browse --broker {url} {queue}'"
+        )
     destination = parse_destination(queue)
     if not isinstance(destination, Queue):
         raise ConfigurationError(f"{destination} is no queue: give queue://NAME")

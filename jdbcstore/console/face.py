@@ -88,6 +88,11 @@ class RemoteFace:
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
+            if type(error) is http.client.BadStatusLine:  # none that is derived from it: those are lost connections
+                raise JdbcStoreError(
+                    f"{self._url} does not speak HTTP: give the web address of the broker (--web-bind), not where its"
+                    " clients connect"
+                ) from error
             raise JdbcStoreError(
                 f"no broker answers at {self._url} ({error}): start one with --web-bind, name another with --broker, or"
                 " the store with --store if no broker runs on it"

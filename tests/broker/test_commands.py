@@ -266,6 +266,7 @@ def test_looking_into_a_store_that_is_not_there_creates_nothing(tmp_path: Path, 
         (["send", "127.0.0.1", "/queue/A", "x"], "'127.0.0.1' is not an address: give HOST:PORT"),
         (["stats", "memory:"], "in memory"),
         (["nonsense"], "No such command"),
+        (["brwse"], "No such command 'brwse', did you mean browse?"),
         (["broker", "--nonsense"], "No such option"),
     ],
 )

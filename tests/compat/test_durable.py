@@ -35,6 +35,13 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.fixture(params=["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
+def one_url(request: pytest.FixtureRequest) -> str:
+    """The same where another test shows of both databases what Java and we read of each other."""
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
 def kahadb_url(folder: Path) -> str:
     """The store of an ActiveMQ that has this folder."""
     return f"kahadb:{folder / 'kahadb'}"
@@ -114,47 +121,47 @@ def test_what_java_made_goes_on_here_and_there_again(url: str, class_path: str, 
         assert activemq.consume_durably("PRICES", "bob", "news", selector="colour = 'red'") == [21]
 
 
-def test_what_we_made_goes_on_there_and_here_again(url: str, class_path: str, tmp_path: Path) -> None:
-    with ours(url) as (_, topic):
+def test_what_we_made_goes_on_there_and_here_again(one_url: str, class_path: str, tmp_path: Path) -> None:
+    with ours(one_url) as (_, topic):
         publish(topic, 99)
         topic.add_subscription(SubscriptionInfo(ANN, TOPIC, TOPIC)).result(WAIT_S)
         topic.add_subscription(SubscriptionInfo(BOB, TOPIC, TOPIC, "colour = 'blue'")).result(WAIT_S)
         publish(topic, *range(10))
         acknowledge(topic, ANN, 0, 1, 5)
-    with javas(url, class_path, tmp_path) as activemq:
+    with javas(one_url, class_path, tmp_path) as activemq:
         assert activemq.consume_durably("PRICES", "ann", "news", 2) == [2, 3]
         assert activemq.consume_durably("PRICES", "bob", "news", selector="colour = 'blue'") == [2, 5, 8]
         activemq.publish("PRICES", 10, 3)
-    with ours(url) as (_, topic):
+    with ours(one_url) as (_, topic):
         assert list(left(topic, ANN)) == [4, *range(6, 13)]
         acknowledge(topic, ANN, 4)
-    with javas(url, class_path, tmp_path) as activemq:
+    with javas(one_url, class_path, tmp_path) as activemq:
         assert activemq.consume_durably("PRICES", "ann", "news") == list(range(6, 13))
         activemq.unsubscribe("PRICES", "ann", "news")
         activemq.unsubscribe("PRICES", "bob", "news")
-    with ours(url) as (adapter, topic):
+    with ours(one_url) as (adapter, topic):
         assert topic.all_subscriptions() == []
         adapter.clean_up()
         assert topic.message_count == 0
 
 
-def test_marks_of_a_prioritised_topic(url: str, class_path: str, tmp_path: Path) -> None:
-    with ours(url, prioritized=True) as (_, topic):  # our tables have a key of four columns
+def test_marks_of_a_prioritised_topic(one_url: str, class_path: str, tmp_path: Path) -> None:
+    with ours(one_url, prioritized=True) as (_, topic):  # our tables have a key of four columns
         topic.add_subscription(SubscriptionInfo(ANN, TOPIC, TOPIC)).result(WAIT_S)
         publish(topic, *range(20))
         assert list(left(topic, ANN))[:4] == [9, 19, 8, 18]
         acknowledge(topic, ANN, 9, 8, 3, 13)
-    with javas(url, class_path, tmp_path, prioritized=True) as activemq:
+    with javas(one_url, class_path, tmp_path, prioritized=True) as activemq:
         assert activemq.consume_durably("PRICES", "ann", "news", 3) == [19, 18, 7]
         activemq.subscribe_durably("PRICES", "bob", "news")
         activemq.publish("PRICES", 20, 10)
         assert activemq.consume_durably("PRICES", "bob", "news", 1) == [29]
-    with ours(url, prioritized=True) as (_, topic):
+    with ours(one_url, prioritized=True) as (_, topic):
         expected = sorted({*range(30)} - {9, 8, 3, 13, 19, 18, 7}, key=lambda number: (-(number % 10), number))
         assert list(left(topic, ANN)) == expected
         assert list(left(topic, BOB)) == list(range(28, 19, -1))
         acknowledge(topic, ANN, *expected)
         acknowledge(topic, BOB, 20, 25)
-    with javas(url, class_path, tmp_path, prioritized=True) as activemq:
+    with javas(one_url, class_path, tmp_path, prioritized=True) as activemq:
         assert activemq.consume_durably("PRICES", "ann", "news") == []
         assert activemq.consume_durably("PRICES", "bob", "news") == [28, 27, 26, 24, 23, 22, 21]

@@ -23,6 +23,13 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.fixture(params=["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
+def one_url(request: pytest.FixtureRequest) -> str:
+    """The same where another test shows of both databases what Java and we read of each other."""
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
 def without_place(message: JmsMessage) -> JmsMessage:
     """A message without what a move to another queue changes."""
     headers = {
@@ -54,16 +61,16 @@ def test_all_types_that_java_sent_and_we_stored_anew_are_read_by_java_as_they_we
         assert adapter.queue_message_store(Queue("FROM.US")).message_count == 0
 
 
-def test_what_stomp_clients_sent_to_us_java_consumes(url: str, class_path: str, tmp_path: Path) -> None:
+def test_what_stomp_clients_sent_to_us_java_consumes(one_url: str, class_path: str, tmp_path: Path) -> None:
     expires = int(time.time() * 1000) + 3_600_000
-    with BrokerProcess(url, tmp_path) as broker, client(broker.port) as (connection, _):
+    with BrokerProcess(one_url, tmp_path) as broker, client(broker.port) as (connection, _):
         headers = {"persistent": "true", "priority": "7", "correlation-id": "c:1", "type": "order", "colour": "blue"}
         headers |= {"reply-to": "/queue/ANSWERS", "expires": str(expires), "JMSXGroupID": "g1"}
         connection.send(
             "/queue/FROM.STOMP", "grüße 😀 \u20ac", headers={**headers, "amq-msg-type": "text"}, receipt="r1"
         )
         connection.send("/queue/FROM.STOMP", bytes(range(256)), headers={"persistent": "true"}, receipt="r2")
-    with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
+    with ActiveMQ(class_path, tmp_path, JdbcStore(one_url)) as activemq:
         text, binary = activemq.consume("FROM.STOMP")
         activemq.stop()
     assert (text["type"], text["body"]) == ("text", "grüße 😀 \u20ac")
@@ -77,11 +84,11 @@ def test_what_stomp_clients_sent_to_us_java_consumes(url: str, class_path: str, 
     assert found["JMSRedelivered"] is False
 
 
-def test_what_java_sent_our_broker_serves_and_acknowledges(url: str, class_path: str, tmp_path: Path) -> None:
-    with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
+def test_what_java_sent_our_broker_serves_and_acknowledges(one_url: str, class_path: str, tmp_path: Path) -> None:
+    with ActiveMQ(class_path, tmp_path, JdbcStore(one_url)) as activemq:
         sent = activemq.send_all_types("FROM.JAVA")
         activemq.stop()
-    with BrokerProcess(url, tmp_path) as broker:
+    with BrokerProcess(one_url, tmp_path) as broker:
         with client(broker.port) as (connection, collector):
             connection.subscribe("/queue/FROM.JAVA", id="1", ack="client-individual")
             collector.wait_for(len(sent))
@@ -104,6 +111,6 @@ def test_what_java_sent_our_broker_serves_and_acknowledges(url: str, class_path:
                 assert headers[name] == str(value)
             elif kind == "Boolean":
                 assert headers[name] == str(value).lower()
-    with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
+    with ActiveMQ(class_path, tmp_path, JdbcStore(one_url)) as activemq:
         assert activemq.browse("FROM.JAVA") == []
         activemq.stop()

@@ -16,7 +16,7 @@ from tests.spark.conftest import spark  # noqa: F401  # a fixture
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.parametrize("database", ["postgresql_url", "mariadb_url"])
+@pytest.mark.parametrize("database", ["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
 def test_a_java_broker_delivers_what_spark_writes(
     request: pytest.FixtureRequest,
     spark: SparkSession,  # noqa: F811  # the fixture

@@ -27,9 +27,9 @@ from jdbcstore.store.jdbc.xid import xid_of_text, xid_text
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ
-from tests.compat.test_durable import ANN, BOB, TOPIC, WAIT_S, javas, kahadb_url, left, url
+from tests.compat.test_durable import ANN, BOB, TOPIC, WAIT_S, javas, kahadb_url, left, one_url
 
-__all__ = ["url"]
+__all__ = ["one_url"]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -39,7 +39,12 @@ COUNT = 12
 
 
 @pytest.fixture(
-    params=[("postgresql_url", True), ("mariadb_url", False), ("kahadb", True), ("kahadb", False)],
+    params=[
+        ("postgresql_url", True),
+        ("mariadb_url", False),
+        ("kahadb", True),
+        pytest.param(("kahadb", False), marks=pytest.mark.exhaustive),
+    ],
     ids=lambda place: f"{place[0]}-{'prioritized' if place[1] else 'plain'}",
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bool]:
@@ -207,9 +212,9 @@ def test_what_we_prepared_is_decided_there(place: tuple[str, bool], class_path: 
 
 
 def test_a_java_broker_that_commits_what_was_acknowledged_out_of_order_loses_nothing(
-    url: str, class_path: str, tmp_path: Path
+    one_url: str, class_path: str, tmp_path: Path
 ) -> None:
-    with ours(url, prioritized=False) as store:
+    with ours(one_url, prioritized=False) as store:
         store.topic.add_subscription(SubscriptionInfo(ANN, TOPIC, TOPIC)).result(WAIT_S)
         for number in range(8):
             store.topic.add_message(numbered(number, on_topic=True)).result(WAIT_S)
@@ -220,16 +225,16 @@ def test_a_java_broker_that_commits_what_was_acknowledged_out_of_order_loses_not
                 transaction.acknowledge(store.topic, ANN, ids[number])
             transaction.prepare().result(WAIT_S)
         assert store.left(ANN) == [2, 3, 6, 7]
-    with javas(url, class_path, tmp_path) as activemq:
+    with javas(one_url, class_path, tmp_path) as activemq:
         assert activemq.in_doubt() == {ACKS}, "the column has room for one"
         activemq.decide(ACKS, commits=True)
-    with ours(url, prioritized=False) as store:
+    with ours(one_url, prioritized=False) as store:
         # The Java broker did not know of 4. What it did not know of at all is in doubt as before.
         assert set(store.prepared()) == {BOBS}
         assert store.left(ANN) == [2, 3, 4, 6, 7]
         store.decide(BOBS, commits=True)
         assert store.left(ANN) == [2, 3, 4, 6, 7]
-    with javas(url, class_path, tmp_path) as activemq:
+    with javas(one_url, class_path, tmp_path) as activemq:
         assert set(consumed_of(activemq, "ann")) >= {2, 3, 4, 6, 7}
 
 

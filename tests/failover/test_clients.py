@@ -225,7 +225,10 @@ def returned(client: Program) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("database", ["postgresql_url", "mariadb_url", "mysql_url"])
+# MariaDB and MySQL have dialect and driver in common.
+@pytest.mark.parametrize(
+    "database", ["postgresql_url", "mariadb_url", pytest.param("mysql_url", marks=pytest.mark.exhaustive)]
+)
 def test_a_hand_over(request: pytest.FixtureRequest, database: str, tmp_path: Path, command: list[str]) -> None:
     client = run(request.getfixturevalue(database), tmp_path, command, hand_over)
     assert held(client) == [(body, count) for count in "12" for body in "abc"]

@@ -109,8 +109,55 @@ def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[
     assert line.split() == ["ORDERS", "5", "0", "0", "5", "0", "0", "0"]
     assert command(capsys, "activemq", "browse", "ORDERS").count("JMSMessageID") == 5
     assert "QueueSize = 5" in command(capsys, "activemq", "query", "-QQueue=ORD*", "--view", "QueueSize")
+    queried = command(capsys, "activemq", "query", "--objname", "Type=Queue,Destination=*", "-xQQueue=ORD*")
+    assert "ORDERS" not in queried
+    assert "only Queue and Topic" in command(capsys, "activemq", "query", "-QConnection=*", code=2)
+    assert "did you mean queue://ORDERS?" in command(capsys, "activemq", "purge", "ORDRES", code=1)
     assert "Purged 1 messages" in command(capsys, "activemq", "purge", "ORDERS", "--msgsel", "n = '1'")
     assert "Purged 4 messages" in command(capsys, "activemq", "purge", "ORD*")
+
+
+def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fields are what ActiveMQ 5.17's own ``browse --amqurl`` prints of such a message."""
+    body = "long " * 100
+    with Client(broker.address) as client:
+        client.connect()
+        facts = {"type": "order", "correlation-id": "c-1", "color": "red", "persistent": "true"}
+        client.done("SEND", {"destination": "/queue/ONE", "expires": str(2**42), **facts}, body)
+    wait_until(lambda: broker.operator.get("/api/v1/destinations?text=ONE").json["total"] == 1)
+    told = dict(
+        line.split(" = ", 1) for line in command(capsys, "activemq", "browse", "queue:ONE").splitlines() if line
+    )
+    assert told.pop("JMS_HEADER_FIELD:JMSMessageID").startswith("ID:")
+    assert told.pop("JMS_HEADER_FIELD:JMSTimestamp").isdecimal()
+    assert told == {
+        "JMS_CUSTOM_FIELD:color": "red",
+        "JMS_BODY_FIELD:JMSText": body,
+        "JMS_HEADER_FIELD:JMSRedelivered": "false",
+        "JMS_HEADER_FIELD:JMSType": "order",
+        "JMS_HEADER_FIELD:JMSDestination": "ONE",
+        "JMS_HEADER_FIELD:JMSPriority": "4",
+        "JMS_HEADER_FIELD:JMSExpiration": str(2**42),
+        "JMS_HEADER_FIELD:JMSDeliveryMode": "persistent",
+        "JMS_HEADER_FIELD:JMSCorrelationID": "c-1",
+    }
+    shown = command(capsys, "activemq", "browse", "-Vheader,body", "--view", "color,JMSType", "ON*")
+    assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "order"]
+    assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
+    assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
+
+
+def test_an_address_that_speaks_no_http_is_told(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = broker.address
+    assert "does not speak HTTP" in command(capsys, "queues", "--broker", f"http://{host}:{port}", code=1)
+
+
+def test_a_file_that_is_none_of_messages_is_told(
+    broker: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broker.log"
+    file.write_text("2026-11-26 level=INFO\n")
+    assert "line 1 is no JSON" in command(capsys, "import", str(file), code=2)
 
 
 def test_a_broker_that_is_not_there_says_what_to_do(

@@ -114,8 +114,8 @@ class PreparedDatabases:
             self._end_sessions(database.name, execute)
             if self._shape(execute, database.name) != database.shape:
                 return False
-            full = [table for table in self._tables(execute) if execute(f"SELECT 1 FROM {table} LIMIT 1")]
-            if any(execute(f"SELECT 1 FROM {table} LIMIT 1 OFFSET {ROWS_MAX}") for table in full):
+            full = _those_with_rows(execute, self._tables(execute))
+            if _those_with_rows(execute, full, ROWS_MAX):
                 return False
             self._empty(execute, full)
             for table, rows in database.rows.items():
@@ -171,6 +171,12 @@ class PreparedFile:
             assert left == ["making.db"], left
             (self.folder / "making.db").rename(original)
         shutil.copyfile(original, path)
+
+
+def _those_with_rows(execute: Execute, tables: Iterable[str], more_than: int = 0) -> list[str]:
+    """Those of some tables that have rows, or more rows than this."""
+    questions = [f"(SELECT '{table}' FROM {table} LIMIT 1 OFFSET {more_than})" for table in tables]
+    return [str(table) for (table,) in execute(" UNION ALL ".join(questions))] if questions else []
 
 
 def _literals(row: Iterable[object]) -> list[str]:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.spark.java_options import BRIEF_LIFE
+
 _START_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 0.05
 
@@ -61,7 +63,7 @@ def _start(folder: Path, name: str, host: str, *arguments: str) -> subprocess.Po
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+        "SPARK_DAEMON_JAVA_OPTS": BRIEF_LIFE,
         "PYSPARK_PYTHON": sys.executable,
     }
     with (folder / f"{name}.log").open("wb") as log:

@@ -10,10 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jdbcstore.spark import register
+from tests.spark.java_options import BRIEF_LIFE
 from tests.spark.python_workers import write_launcher
 
-#: For every Spark that a test starts, also in processes of its own: it lives too briefly for the second compiler.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For every Spark that a test starts, also in processes of its own, and for the program that finds out how to start it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF_LIFE)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_LIFE)
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .appName("jdbcstore tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.codegen.wholeStage", "false")  # to compile a query takes longer than to run it
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")

@@ -20,13 +20,36 @@ __all__ = ["write_launcher"]
 _DAEMON: Final = ("-m", "pyspark.daemon")
 #: For libraries that start threads when they are imported, which a fork would lose.
 _NO_THREADS: Final = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+_DATABASES: Final = ("mysql", "postgresql", "sqlite")
+#: What each worker imports when it meets the store, whichever that is.
+_STORES: Final = (
+    "jdbcstore.config.urls",
+    "jdbcstore.store.jdbc.dialect.mariadb",
+    "jdbcstore.store.jdbc.writes",
+    "psycopg2.extras",
+    *(
+        f"jdbcstore.store.jdbc.dialect.{name}.{part}"
+        for name in _DATABASES
+        for part in ("bulk", "scan", "session", "write")
+    ),
+    *(f"sqlalchemy.dialects.{name}" for name in _DATABASES),
+)
+_READING: Final = (
+    "pandas",
+    "pyarrow.pandas_compat",
+    "jdbcstore.spark.batch_reader",
+    "jdbcstore.store.jdbc.dialect.postgresql.scan_adbc",
+    "jdbcstore.store.jdbc.dialect.sqlite.scan_sqlite3",
+    *_STORES,
+)
+_WRITING: Final = ("jdbcstore.spark.writers", *_STORES)
 #: What a kind of worker imports, besides its own module.
 _IMPORTED: Final = {
-    "pyspark.worker": ("pandas", "jdbcstore.spark.batch_reader", "jdbcstore.spark.writers"),
-    "pyspark.sql.worker.plan_data_source_read": ("pandas", "jdbcstore.spark.batch_reader"),
-    "pyspark.sql.worker.data_source_pushdown_filters": ("pandas", "jdbcstore.spark.batch_reader"),
-    "pyspark.sql.worker.write_into_data_source": ("jdbcstore.spark.writers",),
-    "pyspark.sql.worker.commit_data_source_write": ("jdbcstore.spark.writers",),
+    "pyspark.worker": (*_READING, *_WRITING),
+    "pyspark.sql.worker.plan_data_source_read": _READING,
+    "pyspark.sql.worker.data_source_pushdown_filters": _READING,
+    "pyspark.sql.worker.write_into_data_source": _WRITING,
+    "pyspark.sql.worker.commit_data_source_write": _WRITING,
 }
 
 

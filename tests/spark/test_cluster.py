@@ -14,14 +14,13 @@ import pytest
 from jdbcstore import Queue, TextMessage, open_store
 from jdbcstore.identifiers import MessageId
 from tests.spark.cluster import cluster
+from tests.spark.java_options import BRIEF_LIFE
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1000
 
-
-#: For short runs: executors that do not optimise what they are going to run once.
-DEFAULTS = """
-spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+DEFAULTS = f"""
+spark.executor.extraJavaOptions {BRIEF_LIFE}
 spark.sql.shuffle.partitions 4
 """
 
@@ -47,8 +46,9 @@ def run(configuration: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(900)
-def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def url(postgresql_url: str) -> str:
+    """A store with messages on queue://A."""
     with open_store(postgresql_url) as store:
         queue = store.queue_message_store(Queue("A"))
         for number in range(COUNT):
@@ -56,23 +56,40 @@ def test_what_runs_here_runs_on_two_workers(postgresql_url: str, tmp_path: Path)
             message.text, message.priority = f"text {number}", number % 10
             last = queue.add_message(message)
         last.result()
-    marker, meeting, archive = tmp_path / "second attempt", tmp_path / "meeting", tmp_path / "archive"
-    meeting.mkdir()
+    return postgresql_url
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    """The folder with the defaults of Spark."""
     (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
+    return tmp_path
+
+
+@pytest.mark.timeout(900)
+def test_what_runs_here_runs_on_two_workers(url: str, configuration: Path, tmp_path: Path) -> None:
+    marker, meeting = tmp_path / "second attempt", tmp_path / "meeting"
+    meeting.mkdir()
     with cluster(tmp_path) as master:
-        told = json.loads(run(tmp_path, "tests.spark.application", master, postgresql_url, str(marker), str(meeting)))
-        command = ("jdbcstore", "pipeline", "archive", postgresql_url, "--output", str(archive), "--json")
-        one_executor = ("--set", "spark.cores.max=1")  # what two do together was seen
-        archived = json.loads(run(tmp_path, *command, *one_executor, "--quiet", "--master", master))
+        told = json.loads(run(configuration, "tests.spark.application", master, url, str(marker), str(meeting)))
     assert marker.exists()  # of a task that was slow
-    assert archived["messages"] == 2 * COUNT
-    assert pq.read_table(archive / "runs").num_rows == 2 * COUNT
     assert told["copied"] == COUNT
     assert sum(count for _, count in told["read"]) == COUNT
     assert len({folder for folder, _ in told["read"]}) == 2  # both took part
-    with open_store(postgresql_url) as store:
+    with open_store(url) as store:
         copies = list(store.queue_message_store(Queue("B")).recover())
     assert all(isinstance(copy, TextMessage) for copy in copies)
     assert sorted((copy.text, copy.priority) for copy in copies if isinstance(copy, TextMessage)) == sorted(
         (f"text {number}", number % 10) for number in range(COUNT)
     )
+
+
+@pytest.mark.exhaustive  # a cluster once more: `test_commands.py` runs the same command in one process
+@pytest.mark.timeout(900)
+def test_a_command_runs_on_a_worker(url: str, configuration: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with cluster(tmp_path, workers=1) as master:
+        command = ("jdbcstore", "pipeline", "archive", url, "--output", str(archive), "--json")
+        archived = json.loads(run(configuration, *command, "--quiet", "--master", master))
+    assert archived["messages"] == COUNT
+    assert pq.read_table(archive / "runs").num_rows == COUNT

@@ -25,7 +25,7 @@ from tests.spark.test_streaming import drained, reading, texts
 SETTLE_S = 6.0
 DELAY_MOST_S = 1.5
 WRITERS = 10
-KILLS = 3
+KILLS = 2
 WAIT_S = 120.0
 
 

@@ -68,7 +68,9 @@ def upgrade_schema(
         return _upgrade(connection, tables)
 
 
-def create_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
+def create_tables(
+    engine: Engine, names: TableNames | str = "", *, found: SchemaReport | None = None, wait_s: float = WAIT_S
+) -> SchemaReport:
     """What ``createTablesOnStartup`` does: create everything if none of the three tables is there, else change nothing.
 
     Brokers that start together on an empty database wait for the one that creates.
@@ -76,15 +78,17 @@ def create_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float
     Args:
         engine: of the database.
         names: of the tables, or the prefix of the usual ones.
+        found: what the caller has found there just now; None means that nobody has looked.
         wait_s: how long to wait for another who creates, in seconds.
 
     Returns:
-        What is there, created or found.
+        What is there, created or found: `found` itself if the tables are ours.
     """
-    with engine.connect() as connection:
-        report = inspect_schema(connection, names)
-    if report.kind is SchemaKind.OURS:
-        return report
+    if found is None:
+        with engine.connect() as connection:
+            found = inspect_schema(connection, names)
+    if found.kind is SchemaKind.OURS:
+        return found
     # Look again when nobody is in the middle of creating. Forced, since whoever came first may be running by the time
     # it is our turn; then there is nothing left to create.
     with alone(engine, names, wait_s=wait_s, force=True) as (connection, tables):
@@ -95,7 +99,7 @@ def create_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float
 def create_own_tables(engine: Engine, names: TableNames | str = "", *, wait_s: float = WAIT_S) -> SchemaReport:
     """Create our own tables beside those that ActiveMQ made; nothing of ActiveMQ's is changed or adopted by it.
 
-    The arguments and the answer are those of `create_tables`.
+    Arguments of the same names and the answer are those of `create_tables`.
     """
     with alone(engine, names, wait_s=wait_s, force=True) as (connection, tables):
         _add_own_tables(connection, tables)

@@ -16,7 +16,6 @@ from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import (
-    SchemaKind,
     SchemaReport,
     create_own_tables,
     create_tables,
@@ -52,9 +51,8 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
 
 def _completed(engine: Engine, options: JdbcOptions, found: SchemaReport) -> SchemaReport:
     """What is there after creating what a store creates by itself; `found` itself if nobody had to be kept out."""
-    report, names = found, options.table_names
-    if report.kind is not SchemaKind.OURS:
-        report = create_tables(engine, names)
+    names = options.table_names
+    report = create_tables(engine, names, found=found)
     if options.locker != "none" and report.is_usable and not report.has_own_tables:
         report = create_own_tables(engine, names)
     return report

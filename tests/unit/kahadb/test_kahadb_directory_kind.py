@@ -10,6 +10,7 @@ import pytest
 
 from jdbcstore import open_store
 from jdbcstore.cli import run
+from jdbcstore.config.urls import store_url
 from jdbcstore.console.stats import collect
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.spark.kahadb.files import JournalDirectory, stores_within
@@ -30,8 +31,8 @@ OTHERS = {
     "mkahadb": (("queue#3a#2f#2fA/db-1.log", "txStore/db-1.log"), "holds several stores (mKahaDB)"),
     "above": (("kahadb/db-1.log",), "give one that it holds: kahadb"),
     "above-several": (
-        ("k/db-1.log", "l/store-version.txt", "a/journal/data-1", "empty/x"),
-        "give one that it holds: a (amq:), k, l (leveldb:)",
+        ("k/db-1.log", "l/store-version.txt", "a/journal/data-1", "m/txStore/db-1.log", "empty/x"),
+        "give one that it holds: a (amq:), k, l (leveldb:), m (mkahadb:)",
     ),
 }
 
@@ -189,3 +190,25 @@ def test_a_reference_store_without_its_journal_is_not_begun_anew(is_emptied: boo
         with pytest.raises(ConfigurationError, match="refers to messages, but no journal"):
             refused(f"amq:{folder}")
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("names", "meant"),
+    [
+        (["db-1.log"], "kahadb:"),
+        (["journal/data-1"], "amq:"),
+        (["store-version.txt"], "leveldb:"),
+        (["txStore/db-1.log"], "mkahadb:"),
+        (["notes.txt"], None),
+    ],
+)
+def test_a_path_is_no_url_and_its_url_is_told(tmp_path: Path, names: list[str], meant: str | None) -> None:
+    directory = tmp_path / "store"
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    with pytest.raises(ConfigurationError, match="not a store URL") as refused:
+        store_url(str(directory))
+    assert (f"did you mean {meant}{directory}?" in str(refused.value)) == (meant is not None)
+    with pytest.raises(ConfigurationError, match=f"did you mean sqlite:///{directory / names[0]}"):
+        store_url(str(directory / names[0]))

@@ -27,6 +27,7 @@ __all__ = [
     "refuse_a_mixture",
     "refuse_an_index_alone",
     "refuse_another_store",
+    "scheme_of",
     "stores_in",
     "what_it_is",
 ]
@@ -121,12 +122,16 @@ def refuse_a_folder_of_stores(directory: Path, names: Collection[str]) -> None:
 def stores_in(directory: Path) -> list[str]:
     """The directories in a directory that hold stores: names of those of KahaDB, and of others with the scheme that
     serves them, ``old (amq:)``. Raises OSError."""
-    schemes = {path.name: _scheme(path) for path in directory.iterdir() if path.is_dir()}
+    schemes = {path.name: scheme_of(path) for path in directory.iterdir() if path.is_dir()}
     return sorted(name if scheme == "kahadb:" else f"{name} ({scheme})" for name, scheme in schemes.items() if scheme)
 
 
-def _scheme(directory: Path) -> str | None:
-    """Which store a directory holds, by the names in it."""
+def scheme_of(directory: Path) -> str | None:
+    """By which URLs a directory is served, by the names in it: ``kahadb:``, ``mkahadb:``, ``amq:`` or ``leveldb:``.
+
+    Returns:
+        None if it holds no store, or cannot be read.
+    """
     try:
         names = {path.name for path in directory.iterdir()}
         journal = directory / "journal"
@@ -137,7 +142,9 @@ def _scheme(directory: Path) -> str | None:
         return "kahadb:"
     if has_amq_journal or "kr-store" in names:
         return "amq:"
-    return "leveldb:" if "store-version.txt" in names or any(map(_LEVELDB_FILE.fullmatch, names)) else None
+    if "store-version.txt" in names or any(map(_LEVELDB_FILE.fullmatch, names)):
+        return "leveldb:"
+    return "mkahadb:" if "txStore" in names else None
 
 
 def what_it_is(directory: Path) -> str:

@@ -28,6 +28,9 @@ _VARIABLES: Final = (
     "super_read_only",
 )
 _SETTINGS: Final = (*_VARIABLES, "innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin")
+_SEMI_SYNCHRONOUS: Final = "rpl_semi_sync_%"
+#: What tells a server from others: MariaDB has no UUID.
+_SERVER: Final = ("server_uuid", "server_id", "hostname", "port")
 _MEMBERS: Final = "performance_schema.replication_group_members"
 
 
@@ -83,7 +86,7 @@ class ClusterState:
 
 def replication(connection: Connection) -> Replication:
     """As `Dialect.replication`."""
-    found = _variables(connection, _SETTINGS)
+    found = _variables(connection, (*_SETTINGS, _SEMI_SYNCHRONOUS))
     takes_writes = not (_is_on(found.get("read_only")) or _is_on(found.get("super_read_only")))
     kind = _kind(found)
     if kind is ClusterKind.GALERA:
@@ -104,14 +107,13 @@ def history(connection: Connection) -> str:
     Members of Galera have one history, whichever of them a session meets, and sessions that read wait until theirs has
     it. A primary that took over has what the group had; sessions on the former one would see what that still has.
     """
-    found = _variables(connection, _VARIABLES)
+    found = _variables(connection, (*_VARIABLES, *_SERVER))  # at once: a server collects all it has for each question
     kind = _kind(found)
     if kind is ClusterKind.GALERA:
         return _status(connection, "wsrep_cluster_state_uuid")["wsrep_cluster_state_uuid"]
     if kind is ClusterKind.GROUP and not _is_on(found.get("group_replication_single_primary_mode")):
         return found["group_replication_group_name"]
-    server = _variables(connection, ("server_uuid", "server_id", "hostname", "port"))
-    return server.get("server_uuid") or "{server_id}@{hostname}:{port}".format_map(server)
+    return found.get("server_uuid") or "{server_id}@{hostname}:{port}".format_map(found)
 
 
 def _galera(connection: Connection, found: Mapping[str, str], *, takes_writes: bool) -> Replication:
@@ -142,18 +144,17 @@ def _group(connection: Connection, found: Mapping[str, str], *, takes_writes: bo
 
 def _semi_synchronous(connection: Connection, found: Mapping[str, str], *, takes_writes: bool) -> Replication:
     """MySQL 8.0.26 renamed master and slave to source and replica; MariaDB did not."""
-    settings = _variables(connection, ("rpl_semi_sync_%",))
-    word = next((word for word in ("source", "master") if f"rpl_semi_sync_{word}_enabled" in settings), "")
+    word = next((word for word in ("source", "master") if f"rpl_semi_sync_{word}_enabled" in found), "")
     unflushed = _unflushed(found, of_all="the server answers before it is on the disk")
-    if not word or not _is_on(settings[f"rpl_semi_sync_{word}_enabled"]):
+    if not word or not _is_on(found[f"rpl_semi_sync_{word}_enabled"]):
         return Replication(Level.NONE, "one server" if takes_writes else "a replica", unflushed, takes_writes)
     status = _status(connection, "Rpl_semi_sync_%")
     clients, unacknowledged = (int(status.get(f"Rpl_semi_sync_{word}_{name}", "0")) for name in ("clients", "no_tx"))
-    timeout_ms = int(settings[f"rpl_semi_sync_{word}_timeout"])
+    timeout_ms = int(found[f"rpl_semi_sync_{word}_timeout"])
     weaknesses = [*unflushed]
     if not _is_on(status.get(f"Rpl_semi_sync_{word}_status")):
         weaknesses.insert(0, "it has fallen back to asynchronous replication: no commit waits for a replica")
-    if settings[f"rpl_semi_sync_{word}_wait_point"] != "AFTER_SYNC":
+    if found[f"rpl_semi_sync_{word}_wait_point"] != "AFTER_SYNC":
         weaknesses.append(f"rpl_semi_sync_{word}_wait_point = AFTER_COMMIT shows what no replica has yet")
     if timeout_ms < _NEVER_MS:
         weaknesses.append(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jdbcstore.console.face import Face, face_options, finish
+from jdbcstore.console.face import Face, face_options, finish, running_broker_options
 from jdbcstore.console.output import print_json
 from jdbcstore.errors import ConfigurationError, UnknownDestination
 
@@ -191,7 +191,7 @@ _SIDE = click.option(
 
 
 @click.command()
-@face_options
+@running_broker_options
 @click.argument("destination")
 @_SIDE
 def pause(face: Face, destination: str, side: str | None) -> None:
@@ -201,7 +201,7 @@ def pause(face: Face, destination: str, side: str | None) -> None:
 
 
 @click.command()
-@face_options
+@running_broker_options
 @click.argument("destination")
 @_SIDE
 def resume(face: Face, destination: str, side: str | None) -> None:
@@ -211,7 +211,7 @@ def resume(face: Face, destination: str, side: str | None) -> None:
 
 
 @click.command()
-@face_options
+@running_broker_options
 @click.argument("destination")
 def create(face: Face, destination: str) -> None:
     """Make a queue or topic, which stays although nobody uses it until the broker stops."""
@@ -233,7 +233,7 @@ def unsubscribe(face: Face, client_id: str, name: str, yes: bool) -> None:
 
 
 @click.command()
-@face_options
+@running_broker_options
 @click.argument("connection_id")
 @_YES
 def disconnect(face: Face, connection_id: str, yes: bool) -> None:
@@ -245,7 +245,7 @@ def disconnect(face: Face, connection_id: str, yes: bool) -> None:
 
 
 @click.command()
-@face_options
+@running_broker_options
 @click.option("--end", "ends", is_flag=True, help="Take messages again.")
 def drain(face: Face, ends: bool) -> None:
     """Take no messages from clients any more, so that consumers finish what there is."""
@@ -254,7 +254,7 @@ def drain(face: Face, ends: bool) -> None:
 
 
 @click.command("hand-over")
-@face_options
+@running_broker_options
 @_YES
 def hand_over(face: Face, yes: bool) -> None:
     """Let a standby be master. Without one, this broker is master again after some seconds."""

@@ -182,7 +182,7 @@ class _Source:
                 except (json.JSONDecodeError, UnicodeDecodeError) as error:
                     raise ConfigurationError(
                         f"{self._file}, line {number} is no JSON ({error}): a file has messages as 'export' writes"
-                        " them, one on each line, or is an XML backup of ActiveMQ"
+                        " them, one on each line, or is an archive of ActiveMQ"
                     ) from error
                 except (ValueError, RecursionError, ConfigurationError) as error:
                     raise ConfigurationError(f"{self._file}, line {number}: {error}") from error

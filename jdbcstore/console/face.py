@@ -34,7 +34,7 @@ from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
 
-__all__ = ["Face", "RemoteFace", "face_options", "finish"]
+__all__ = ["Face", "RemoteFace", "face_options", "finish", "running_broker_options"]
 
 _DEFAULT: Final = "http://127.0.0.1:8161"
 _TIMEOUT_S: Final = 60.0
@@ -210,7 +210,24 @@ def _opened(
 
 
 def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options by which a command finds its broker or store. The command gets what opens it as ``opened``."""
+    """The options by which a command finds its broker or store. The command gets the face of it first."""
+    about = "Work on this store instead, while no broker is master of it (else exit code 3)."
+    return click.option("--store", metavar="URL", help=about)(_broker_options(command))
+
+
+def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a command that means something to a running broker alone: what it does ends with the broker."""
+
+    def refused(context: click.Context, option: click.Parameter, store: str | None) -> None:
+        if store is not None:
+            raise click.UsageError(
+                f"{context.info_name} is about a running broker, and what it does ends with it: give --broker", context
+            )
+
+    return click.option("--store", hidden=True, callback=refused)(_broker_options(command))
+
+
+def _broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
     from functools import wraps
 
     @wraps(command)
@@ -237,11 +254,6 @@ def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="A file with the broker's token.",
         ),
         click.option("--token", envvar="JDBCSTORE_TOKEN", help="The broker's token; better by file or environment."),
-        click.option(
-            "--store",
-            metavar="URL",
-            help="Work on this store instead, while no broker is master of it (else exit code 3).",
-        ),
         click.option(
             "--broker",
             envvar="JDBCSTORE_BROKER",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from jdbcstore.console.face import Face, face_options
+from jdbcstore.console.face import Face, face_options, running_broker_options
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import LockError
 
@@ -142,7 +142,7 @@ def all_rows(face: Face, view: str, **arguments: Any) -> list[Mapping[str, Any]]
 
 
 @click.command()
-@face_options
+@running_broker_options
 @_TEXT
 @_JSON
 def connections(face: Face, text: str, as_json: bool) -> None:

@@ -147,6 +147,18 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
 
 
+@pytest.mark.parametrize(
+    "words", ["pause A", "resume A", "create A", "disconnect A", "drain", "hand-over", "connections"]
+)
+def test_what_ends_with_a_broker_is_not_done_to_a_store(
+    words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command(capsys, *words.split(), "--store", url, code=2)
+    assert f"{words.split()[0]} is about a running broker" in told
+    assert not list(tmp_path.iterdir())
+    assert "--store" not in command(capsys, words.split()[0], "--help")
+
+
 def test_an_address_that_speaks_no_http_is_told(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
     host, port = broker.address
     assert "does not speak HTTP" in command(capsys, "queues", "--broker", f"http://{host}:{port}", code=1)

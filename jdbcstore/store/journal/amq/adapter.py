@@ -83,7 +83,8 @@ def refuse_what_is_no_amq_store(directory: Path) -> None:
         raise ConfigurationError(f"{directory} holds a LevelDB store, not an AMQ store: use leveldb:")
     if any(AMQ.file_number(name) is not None for name in names):
         raise ConfigurationError(
-            f"{directory} holds the journal itself (data-1, ...): give the directory above it, with 'kr-store' in it"
+            f"{directory} holds the journal itself (data-1, ...), or an archive of it: give the directory above the"
+            " journal, with 'kr-store' in it. Of an archive 'jdbcstore journal dump' shows the records"
         )
     if is_amq_store(directory):
         return

@@ -111,6 +111,7 @@ def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[
     assert "QueueSize = 5" in command(capsys, "activemq", "query", "-QQueue=ORD*", "--view", "QueueSize")
     queried = command(capsys, "activemq", "query", "--objname", "Type=Queue,Destination=*", "-xQQueue=ORD*")
     assert "ORDERS" not in queried
+    assert "DLQ = false" in command(capsys, "activemq", "query", "-QQueue=ORDERS")
     assert "only Queue and Topic" in command(capsys, "activemq", "query", "-QConnection=*", code=2)
     assert "did you mean queue://ORDERS?" in command(capsys, "activemq", "purge", "ORDRES", code=1)
     assert "Purged 1 messages" in command(capsys, "activemq", "purge", "ORDERS", "--msgsel", "n = '1'")
@@ -122,7 +123,13 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     body = "long " * 100
     with Client(broker.address) as client:
         client.connect()
-        facts = {"type": "order", "correlation-id": "c-1", "color": "red", "persistent": "true"}
+        facts = {
+            "type": "urn://order",
+            "reply-to": "/topic/ANSWERS",
+            "correlation-id": "c-1",
+            "color": "red",
+            "persistent": "true",
+        }
         client.done("SEND", {"destination": "/queue/ONE", "expires": str(2**42), **facts}, body)
     wait_until(lambda: broker.operator.get("/api/v1/destinations?text=ONE").json["total"] == 1)
     told = dict(
@@ -134,7 +141,8 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
         "JMS_CUSTOM_FIELD:color": "red",
         "JMS_BODY_FIELD:JMSText": body,
         "JMS_HEADER_FIELD:JMSRedelivered": "false",
-        "JMS_HEADER_FIELD:JMSType": "order",
+        "JMS_HEADER_FIELD:JMSType": "urn://order",
+        "JMS_HEADER_FIELD:JMSReplyTo": "ANSWERS",
         "JMS_HEADER_FIELD:JMSDestination": "ONE",
         "JMS_HEADER_FIELD:JMSPriority": "4",
         "JMS_HEADER_FIELD:JMSExpiration": str(2**42),
@@ -142,7 +150,7 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
         "JMS_HEADER_FIELD:JMSCorrelationID": "c-1",
     }
     shown = command(capsys, "activemq", "browse", "-Vheader,body", "--view", "color,JMSType", "ON*")
-    assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "order"]
+    assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "urn://order"]
     assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
     assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
 

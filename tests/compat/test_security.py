@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import pytest
+
 from jdbcstore.broker.security.authorization import Action, AuthorizationEntry, AuthorizationMap
 from jdbcstore.destination import parse_destination
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import quick_start
+from tests.compat.oracle import differences
 from tests.compat.test_activemq_xml import JavaBroker
 from tests.compat.test_jms_judge import changed, judged
 from tests.servers.server import free_port
@@ -157,29 +160,41 @@ def _groups(question: list[str]) -> frozenset[str] | None:
     ).groups(Action.READ, parse_destination(destination))
 
 
-def test_both_let_in_and_deny_alike(class_path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("authentication", [SIMPLE, JAAS], ids=["simple", "jaas"])
+def test_both_let_in_and_deny_alike(class_path: str, tmp_path: Path, authentication: str) -> None:
     (tmp_path / "login.config").write_text(LOGIN_CONFIG)
     (tmp_path / "users.properties").write_text("admin=a\nbob=b\nlone=l\n")
     (tmp_path / "groups.properties").write_text("admins=admin\ntemps=admin\nusers=bob\n")
-    for name, authentication in (("simple", SIMPLE), ("jaas", JAAS)):
-        port, openwire_port = free_port(), free_port()
-        file = FILE.format(authentication=authentication, port=port, openwire_port=openwire_port)
-        (tmp_path / "activemq.xml").write_text(file)
-        program = "SecurityJudge" if authentication is SIMPLE else None  # it asks for the users of that one
+    port, openwire_port = free_port(), free_port()
+    file = FILE.format(authentication=authentication, port=port, openwire_port=openwire_port)
+    (tmp_path / "activemq.xml").write_text(file)
+
+    def heard() -> tuple[list[str], dict[str, object]]:
+        by_stomp = list(said(port))
+        is_judged = authentication is SIMPLE  # the program asks for the users of that one
+        return by_stomp, judged(class_path, "SecurityJudge", f"tcp://127.0.0.1:{openwire_port}") if is_judged else {}
+
+    def heard_of_activemq() -> tuple[list[str], dict[str, object]]:
         with JavaBroker(class_path, tmp_path, port, f"-Djava.security.auth.login.config={tmp_path}/login.config"):
-            theirs = list(said(port))
-            theirs_to_java = judged(class_path, program, f"tcp://127.0.0.1:{openwire_port}") if program else {}
-        with BrokerProcess(None, tmp_path, "--config", str(tmp_path / "activemq.xml")):
-            ours = list(said(port))
-            ours_to_java = judged(class_path, program, f"tcp://127.0.0.1:{openwire_port}") if program else {}
-        told = [
-            f"{name} {step}: ActiveMQ {their!r}, ours {our!r}"
-            for step, their, our in zip(itertools.chain(LOGINS, STEPS), theirs, ours, strict=True)
-            if their != our
-        ]
-        assert told == [], "\n".join(told)
-        assert ours_to_java == {check: changed(check, result, OTHERWISE) for check, result in theirs_to_java.items()}
-        assert "check ended" not in str(ours_to_java)
+            by_stomp, to_java = heard()
+        return by_stomp, {check: changed(check, result, OTHERWISE) for check, result in to_java.items()}
+
+    theirs, theirs_to_java = heard_of_activemq()
+    with BrokerProcess(None, tmp_path, "--config", str(tmp_path / "activemq.xml")):
+        ours, ours_to_java = heard()
+    told = [
+        f"{step}: ActiveMQ {their!r}, ours {our!r}"
+        for step, their, our in zip(itertools.chain(LOGINS, STEPS), theirs, ours, strict=True)
+        if their != our
+    ]
+    assert told == [], "\n".join(told)
+    found = differences(
+        ours_to_java,
+        theirs_to_java,
+        lambda _: heard_of_activemq()[1],
+        is_answer=lambda result: "check ended" not in str(result),
+    )
+    assert not found, found
 
 
 def answer_to(login: dict[str, str], port: int) -> str:

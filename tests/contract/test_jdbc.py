@@ -15,8 +15,11 @@ from jdbcstore.testing import (
     KilledStoreContract,
     OpenAdapter,
 )
+from tests.servers.prepared import PreparedFile
 
 pytestmark = pytest.mark.has_tables
+
+OTHER_NAMES = "messageTableName=AMQ&durableSubAcksTableName=AMQ_ACKS2&lockTableName=amq_lock&tablePrefix=Own_"
 
 
 class TestJdbc(DurablePersistenceAdapterContract):
@@ -25,11 +28,17 @@ class TestJdbc(DurablePersistenceAdapterContract):
         return lambda: open_store(every_database_url)
 
 
+@pytest.fixture(scope="module")
+def under_other_names(tmp_path_factory: pytest.TempPathFactory) -> PreparedFile:
+    """A SQLite file whose tables have other names."""
+    return PreparedFile(tmp_path_factory.mktemp("names"), OTHER_NAMES)
+
+
 class TestJdbcUnderOtherNames(DurablePersistenceAdapterContract):
     @pytest.fixture
-    def open_adapter(self, tmp_path: Path) -> OpenAdapter:
-        names = "messageTableName=AMQ&durableSubAcksTableName=AMQ_ACKS2&lockTableName=amq_lock&tablePrefix=Own_"
-        return lambda: open_store(f"sqlite:///{tmp_path / 'names.db'}?{names}")
+    def open_adapter(self, under_other_names: PreparedFile, tmp_path: Path) -> OpenAdapter:
+        under_other_names.copy_to(tmp_path / "names.db")
+        return lambda: open_store(f"sqlite:///{tmp_path / 'names.db'}?{OTHER_NAMES}")
 
 
 class TestJdbcTopics(DurableTopicContract):

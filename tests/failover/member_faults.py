@@ -19,6 +19,7 @@ from tests.failover.history import What
 from tests.servers.galera import GaleraCluster, GaleraNode
 from tests.servers.group_replication import GroupCluster, GroupMember
 from tests.servers.proxy import Proxy
+from tests.servers.server import ServerFailed
 
 __all__ = ["KINDS"]
 
@@ -38,7 +39,7 @@ def kill_member(cluster: Cluster, size: float, side: bool) -> None:
     member.stop() if side else member.kill()
     time.sleep(size * 2 * cluster.lease_s)
     _wait_until_primary(cluster, member)
-    _start(member)
+    _start(cluster, member)
     _wait_until_whole(cluster)
 
 
@@ -48,7 +49,7 @@ def kill_other(cluster: Cluster, size: float, side: bool) -> None:
     member = next(other for other in _members(cluster) if other is not written)
     member.stop() if side else member.kill()
     time.sleep(size * 2)
-    _start(member)
+    _start(cluster, member)
     _wait_until_whole(cluster)
 
 
@@ -195,8 +196,13 @@ def _writing(cluster: Cluster) -> tuple[Broker, Proxy, Member]:
     return master, line, _members(cluster)[master.lines.index(line)]
 
 
-def _start(member: Member) -> None:
-    member.start()
+def _start(cluster: Cluster, member: Member) -> None:
+    try:
+        member.start()
+    except ServerFailed:
+        if not (isinstance(cluster.members, GaleraCluster) and cluster.members.restore_primary()):
+            raise
+        member.start()
     if isinstance(member, GroupMember):
         member.join()
 

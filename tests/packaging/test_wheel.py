@@ -60,9 +60,10 @@ def build(folder: Path) -> str:
 
 def install(wheel: Path, folder: Path) -> str:
     """Make an environment with the wheel in it; its interpreter."""
-    run(sys.executable, "-m", "venv", str(folder))
+    run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     interpreter = str(folder / "bin" / "python")
-    run(interpreter, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", str(wheel))
+    pip = (sys.executable, "-m", "pip", "--python", interpreter, "--quiet", "--disable-pip-version-check")
+    run(*pip, "install", "--no-compile", str(wheel))
     return interpreter
 
 

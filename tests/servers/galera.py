@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -141,6 +142,25 @@ class GaleraCluster(ServerCluster[GaleraNode]):
                 continue
             return node
         raise ConnectionError("no node of the cluster takes statements")
+
+    def restore_primary(self) -> bool:
+        """Do what an operator does when no node is in the primary component: the node with most begins a new one.
+
+        A node that is killed and started again before the others have missed it leaves a cluster so now and then.
+
+        Returns:
+            Whether it was needed.
+        """
+        written: dict[int, GaleraNode] = {}
+        for node in self.members:
+            with suppress(OSError, pymysql.Error):
+                if node.status("wsrep_cluster_status") == "Primary":
+                    return False
+                written[int(node.status("wsrep_last_committed"))] = node
+        if not written:
+            return False
+        written[max(written)].execute("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'")
+        return True
 
 
 def provider() -> str:

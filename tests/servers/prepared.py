@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from jdbcstore.config.urls import open_engine
+from jdbcstore.config.urls import open_engine, store_options
+from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from tests.servers.server import DatabaseServer, Execute, ServerFailed
 
@@ -156,16 +157,19 @@ class PreparedFile:
 
     Args:
         folder: where the original is, of this process alone.
+        parameters: of the store's URL, which may give the tables other names.
     """
 
     folder: Path
+    parameters: str = ""
 
     def copy_to(self, path: Path) -> None:
         """Put a copy there."""
         original = self.folder / "prepared.db"
         if not original.exists():
-            engine = open_engine(f"sqlite:///{self.folder / 'making.db'}")
-            upgrade_schema(engine)
+            url, options = store_options(f"sqlite:///{self.folder / 'making.db'}?{self.parameters}")
+            engine = engine_for(url, options)
+            upgrade_schema(engine, options.table_names)
             engine.dispose()  # the last to leave puts everything into the file itself
             left = sorted(file.name for file in self.folder.iterdir())
             assert left == ["making.db"], left

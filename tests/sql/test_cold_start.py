@@ -26,6 +26,8 @@ from tests.sql.examining import examine
 from tests.sql.loading import load
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.has_tables
+
 XID = "globalId-1-branchId-2-formatId-3"
 
 
@@ -47,7 +49,6 @@ def adapter(database_url: str, connection: Connection) -> Iterator[JdbcPersisten
     adapter.stop()
 
 
-@pytest.mark.has_tables
 def test_the_catalogues_are_read_once(
     connection: Connection, adapter: JdbcPersistenceAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +70,6 @@ def test_the_catalogues_are_read_once(
     locker.release()
 
 
-@pytest.mark.has_tables
 def test_a_start_makes_three_connections(database_url: str) -> None:
     """One for the lock, one that writes and one that reads: each costs the server a process or a thread."""
     made: list[object] = []
@@ -95,6 +95,7 @@ def test_no_statement_of_a_start_mentions_a_body(connection: Connection, adapter
     assert not [statement for statement in about_messages if re.search(r"\bMSG\b|SELECT \*|\.\*", statement)]
 
 
+@pytest.mark.has_tables(False)
 def test_counting_stays_within_the_indexes(connection: Connection, adapter: JdbcPersistenceAdapter) -> None:
     load_messages(connection, 2_000, body_bytes=1_500)
     if connection.dialect.name == "postgresql":
@@ -110,6 +111,7 @@ def test_counting_stays_within_the_indexes(connection: Connection, adapter: Jdbc
         assert not found.sorts, found.plan  # MariaDB would collect all rows to group them
 
 
+@pytest.mark.has_tables(False)
 def test_postgresql_touches_no_block_of_bodies(postgresql_url: str) -> None:
     engine = open_engine(postgresql_url)
     upgrade_schema(engine)

@@ -14,6 +14,8 @@ from jdbcstore.store.contract import SupportsScheduling
 from jdbcstore.store.jobs import HELD_MS
 from jdbcstore.testing.schedule_contract import keep, scheduled_job
 
+pytestmark = pytest.mark.has_tables
+
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["schedule", *arguments])

@@ -18,7 +18,9 @@ from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
+from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
+from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.management.desk import beside
 from tests.management.test_operations import fill
@@ -155,9 +157,7 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
 
 
-@pytest.mark.parametrize(
-    "words", ["pause A", "resume A", "create A", "disconnect A", "drain", "hand-over", "connections"]
-)
+@pytest.mark.parametrize("words", ["create A", "disconnect A", "drain", "hand-over", "connections"])
 def test_what_ends_with_a_broker_is_not_done_to_a_store(
     words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +165,17 @@ def test_what_ends_with_a_broker_is_not_done_to_a_store(
     assert f"{words.split()[0]} is about a running broker" in told
     assert not list(tmp_path.iterdir())
     assert "--store" not in command(capsys, words.split()[0], "--help")
+
+
+def test_a_pause_of_a_store_is_there_when_its_broker_comes(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(url) as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1, destination=Queue("A"))).result(30)
+    command(capsys, "pause", "A", "--store", url)
+    (row,) = [json.loads(line) for line in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["is_paused"]
+    command(capsys, "resume", "A", "--store", url)
+    (row,) = [json.loads(line) for line in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert not row["is_paused"]
 
 
 def test_an_address_that_speaks_no_http_is_told(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:

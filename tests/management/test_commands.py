@@ -173,9 +173,6 @@ def test_a_pause_of_a_store_is_there_when_its_broker_comes(url: str, capsys: pyt
     command(capsys, "pause", "A", "--store", url)
     (row,) = [json.loads(line) for line in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["is_paused"]
-    command(capsys, "resume", "A", "--store", url)
-    (row,) = [json.loads(line) for line in command(capsys, "queues", "--json", "--store", url).splitlines()]
-    assert not row["is_paused"]
 
 
 def test_an_address_that_speaks_no_http_is_told(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:

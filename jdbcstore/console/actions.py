@@ -191,17 +191,17 @@ _SIDE = click.option(
 
 
 @click.command()
-@running_broker_options
+@face_options
 @click.argument("destination")
 @_SIDE
 def pause(face: Face, destination: str, side: str | None) -> None:
-    """Deliver nothing of DESTINATION, or take nothing for it, until it is resumed or the broker stops."""
+    """Deliver nothing of DESTINATION, or take nothing for it, until it is resumed, also after a restart."""
     face.act("pause", destination=destination, side=side or "consumers")
     click.echo(f"pause: {destination} is paused for {side or 'consumers'}")
 
 
 @click.command()
-@running_broker_options
+@face_options
 @click.argument("destination")
 @_SIDE
 def resume(face: Face, destination: str, side: str | None) -> None:

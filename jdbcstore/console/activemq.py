@@ -37,8 +37,6 @@ _PREFIXES = {"header": "JMS_HEADER_FIELD:", "custom": "JMS_CUSTOM_FIELD:", "body
 #: Headers of a message, and our fields; those that it does not have are not shown.
 _HEADERS = {
     "JMSType": "type",
-    "JMSDestination": "destination",
-    "JMSReplyTo": "replyTo",
     "JMSPriority": "priority",
     "JMSMessageID": "messageId",
     "JMSCorrelationID": "correlationId",
@@ -138,7 +136,10 @@ def _fields(message: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
         yield "body", _BODIES.get(message["kind"], "JMSText"), body
     for name, field in _HEADERS.items():
         if message[field] is not None:
-            yield "header", name, str(message[field]).partition("://")[2] or message[field]
+            yield "header", name, message[field]
+    for name, field in (("JMSDestination", "destination"), ("JMSReplyTo", "replyTo")):
+        if message[field] is not None:
+            yield "header", name, str(message[field]).partition("://")[2]
     yield "header", "JMSTimestamp", _epoch_ms(message["sent"])
     yield "header", "JMSExpiration", _epoch_ms(message["expires"])
     yield "header", "JMSRedelivered", str(message["redelivered"]).lower()
@@ -213,7 +214,8 @@ def query(
             click.echo(f"Name = {_plain(row)}")
             for name in wanted:
                 if name in _ATTRIBUTES and name != "Name":
-                    click.echo(f"{name} = {row[_ATTRIBUTES[name]]}")
+                    value = row[_ATTRIBUTES[name]]
+                    click.echo(f"{name} = {str(value).lower() if isinstance(value, bool) else value}")
             click.echo()
 
 

@@ -18,7 +18,9 @@ from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
+from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
+from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.management.desk import beside
 from tests.management.test_operations import fill
@@ -111,6 +113,7 @@ def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[
     assert "QueueSize = 5" in command(capsys, "activemq", "query", "-QQueue=ORD*", "--view", "QueueSize")
     queried = command(capsys, "activemq", "query", "--objname", "Type=Queue,Destination=*", "-xQQueue=ORD*")
     assert "ORDERS" not in queried
+    assert "DLQ = false" in command(capsys, "activemq", "query", "-QQueue=ORDERS")
     assert "only Queue and Topic" in command(capsys, "activemq", "query", "-QConnection=*", code=2)
     assert "did you mean queue://ORDERS?" in command(capsys, "activemq", "purge", "ORDRES", code=1)
     assert "Purged 1 messages" in command(capsys, "activemq", "purge", "ORDERS", "--msgsel", "n = '1'")
@@ -122,7 +125,13 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     body = "long " * 100
     with Client(broker.address) as client:
         client.connect()
-        facts = {"type": "order", "correlation-id": "c-1", "color": "red", "persistent": "true"}
+        facts = {
+            "type": "urn://order",
+            "reply-to": "/topic/ANSWERS",
+            "correlation-id": "c-1",
+            "color": "red",
+            "persistent": "true",
+        }
         client.done("SEND", {"destination": "/queue/ONE", "expires": str(2**42), **facts}, body)
     wait_until(lambda: broker.operator.get("/api/v1/destinations?text=ONE").json["total"] == 1)
     told = dict(
@@ -134,7 +143,8 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
         "JMS_CUSTOM_FIELD:color": "red",
         "JMS_BODY_FIELD:JMSText": body,
         "JMS_HEADER_FIELD:JMSRedelivered": "false",
-        "JMS_HEADER_FIELD:JMSType": "order",
+        "JMS_HEADER_FIELD:JMSType": "urn://order",
+        "JMS_HEADER_FIELD:JMSReplyTo": "ANSWERS",
         "JMS_HEADER_FIELD:JMSDestination": "ONE",
         "JMS_HEADER_FIELD:JMSPriority": "4",
         "JMS_HEADER_FIELD:JMSExpiration": str(2**42),
@@ -142,14 +152,12 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
         "JMS_HEADER_FIELD:JMSCorrelationID": "c-1",
     }
     shown = command(capsys, "activemq", "browse", "-Vheader,body", "--view", "color,JMSType", "ON*")
-    assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "order"]
+    assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "urn://order"]
     assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
     assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
 
 
-@pytest.mark.parametrize(
-    "words", ["pause A", "resume A", "create A", "disconnect A", "drain", "hand-over", "connections"]
-)
+@pytest.mark.parametrize("words", ["create A", "disconnect A", "drain", "hand-over", "connections"])
 def test_what_ends_with_a_broker_is_not_done_to_a_store(
     words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +165,14 @@ def test_what_ends_with_a_broker_is_not_done_to_a_store(
     assert f"{words.split()[0]} is about a running broker" in told
     assert not list(tmp_path.iterdir())
     assert "--store" not in command(capsys, words.split()[0], "--help")
+
+
+def test_a_pause_of_a_store_is_there_when_its_broker_comes(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(url) as store:
+        store.queue_message_store(Queue("A")).add_message(text_message(1, destination=Queue("A"))).result(30)
+    command(capsys, "pause", "A", "--store", url)
+    (row,) = [json.loads(line) for line in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["is_paused"]
 
 
 def test_an_address_that_speaks_no_http_is_told(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,8 +111,11 @@ class Inspection:
         numbers = adapter.commit_numbers if isinstance(adapter, CountsCommits) else None
         trusted_ns = broker.trusted_until_ns
         has_lease = 0 < trusted_ns < FOREVER_NS
-        lock = await self._in_thread(adapter.locker().status) if isinstance(adapter, SupportsLocking) else None
-        lock = lock or LockStatus(None, 0, None)
+        lock, standbys = LockStatus(None, 0, None), None
+        if isinstance(adapter, SupportsLocking):
+            locker = adapter.locker()
+            lock = await self._in_thread(locker.status) or lock
+            standbys = await self._in_thread(locker.standbys)
         commits = 0 if numbers is None else numbers.writes.count
         writes = 0 if numbers is None else int(numbers.writes.total)
         half, most = (None if numbers is None else numbers.seconds.quantile(part) for part in (0.5, 0.95))
@@ -130,6 +133,7 @@ class Inspection:
             lock_holder=lock.holder,
             lock_term=lock.term or None,
             lock_expires_ms=lock.expires_in_ms,
+            standbys=standbys,
         )
 
     async def _in_thread(self, question: Callable[[], T]) -> T | None:

@@ -212,6 +212,7 @@ class StoreView:
         size_bytes: of its files or tables; None if that is not known.
         lease_left_s: for how long the broker may trust its lease; None without one.
         lock_holder, lock_term, lock_expires_ms: what the store says about mastership.
+        standbys: how many brokers wait to become master; None where the store cannot tell.
     """
 
     kind: str
@@ -227,6 +228,7 @@ class StoreView:
     lock_holder: str | None
     lock_term: int | None
     lock_expires_ms: int | None
+    standbys: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -654,6 +654,10 @@ class Locker(ABC):
     def status(self) -> LockStatus:
         """What the store says about mastership."""
 
+    def standbys(self) -> int | None:
+        """How many brokers wait to become master at the moment; None where the store cannot tell."""
+        return None
+
 
 @runtime_checkable
 class SupportsLocking(Protocol):

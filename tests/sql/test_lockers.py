@@ -563,6 +563,22 @@ def test_the_row_lock_s_hand_over_reaches_a_standby_that_waits(server_brokers: B
     assert max(hand_overs(server_brokers, "database")) < 10
 
 
+@pytest.mark.parametrize("kind", ["lease", "database"])
+def test_a_server_tells_how_many_wait(server_brokers: Brokers, kind: str) -> None:
+    master, *others = (server_brokers.new(kind).locker() for _ in range(3))
+    assert master.acquire() is not None
+    assert master.standbys() == 0
+    assert [other.acquire() for other in others] == [None, None]
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(other.wait, WAIT_S) for other in others]
+        wait_until(lambda: master.standbys() == 2, lambda: f"two wait, not {master.standbys()}")
+        master.release()
+        for one in waiting:
+            one.result(WAIT_S)
+    assert others[0].acquire() is not None
+    assert others[0].standbys() == 0
+
+
 def hand_overs(brokers: Brokers, kind: str) -> list[float]:
     """How long it takes from a release until one of two standbys is master, some times, in seconds."""
     one, other, third = (brokers.new(kind) for _ in range(3))

@@ -289,6 +289,10 @@ class _SqlLocker(Locker):
             log.info("cannot wait for a signal, looking now and then error=%r", str(error))
             time.sleep(max(0.0, until - time.monotonic()))
 
+    def standbys(self) -> int | None:
+        with self._asking_beside() as connection:
+            return self._dialect.waiting_for_signal(connection, self._signal)
+
     def _is_held(self, connection: Connection) -> bool:
         """Whether somebody is master as far as a look at the row tells."""
         return connection.execute(text(self._statements.lease_holder)).first() is not None

@@ -308,6 +308,15 @@ class Dialect:
         while is_held(connection) and (left_s := until - time.monotonic()) > 0:
             time.sleep(min(_LOOK_AGAIN_S, left_s))
 
+    def waiting_for_signal(self, connection: Connection, signal: str) -> int | None:
+        """How many are in `wait_for_signal` at the moment; None where the database cannot tell.
+
+        Args:
+            connection: any.
+            signal: as in `hold_signal`.
+        """
+        return None
+
     # -- the outbox ----------------------------------------------------------------------------------------------
 
     @classmethod

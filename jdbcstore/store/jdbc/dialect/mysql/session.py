@@ -222,6 +222,12 @@ class MySQLDialect(MySQLStatements):
                 time.sleep(left_s)  # there will be no signal: the master is a Java broker, or has crashed
             return
 
+    def waiting_for_signal(self, connection: Connection, signal: str) -> int | None:
+        if is_certified(raw_connection(connection)):
+            return None  # who waits on another member is not seen on this one
+        sessions = connection.exec_driver_sql("SHOW PROCESSLIST").mappings()  # those of our own user at least
+        return sum(f"IS_FREE_LOCK('{signal}')" in (session["Info"] or "") for session in sessions)
+
     def rollback(self, connection: DBAPIConnection) -> None:
         raw: Any = connection
         raw.query(b"ROLLBACK")

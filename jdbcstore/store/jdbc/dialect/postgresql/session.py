@@ -187,13 +187,21 @@ class PostgreSQLDialect(PostgreSQLStatements):
         self, connection: Connection, signal: str, timeout_s: float, is_held: Callable[[Connection], bool]
     ) -> None:
         raw: Any = connection.connection.dbapi_connection
+        connection.exec_driver_sql(f"SET application_name = '{signal}'")  # to be counted
         connection.exec_driver_sql(f"LISTEN {signal}")
         if is_held(connection) and not raw.notifies:
             select.select([raw], [], [], timeout_s)
             raw.poll()
         # Who listens and then holds a transaction open would keep everybody's notifications from being cleared away.
         connection.exec_driver_sql(f"UNLISTEN {signal}")
+        connection.exec_driver_sql("RESET application_name")
         raw.notifies.clear()
+
+    def waiting_for_signal(self, connection: Connection, signal: str) -> int:
+        statement = (
+            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = :signal"
+        )
+        return int(connection.execute(text(statement), {"signal": signal}).scalar_one())
 
     @classmethod
     def keeps_uncommitted(cls, raw: Any) -> bool:

@@ -12,7 +12,7 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help broker check test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite jms-failover chaos chaos-proofs clean
+.PHONY: help broker check compiled test test-all lint docs test-servers lock benchmark benchmark-peer celery-suite jms-failover chaos chaos-proofs clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -21,7 +21,7 @@ broker: .venv/.broker ## run the broker, with ARGS
 	@JDBCSTORE_WEB_BIND=$${JDBCSTORE_WEB_BIND-127.0.0.1:8161} exec $(BIN)/jdbcstore broker $(ARGS)
 
 test: test-servers .venv/.test ## install the test servers, lint, build the documentation, run the tests; ARGS go to pytest
-	$(MAKE) --jobs=2 --output-sync lint docs
+	$(MAKE) --jobs=3 --output-sync lint docs compiled
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(CHOSEN) $(ARGS)
 
 test-all: CHOSEN :=
@@ -37,6 +37,10 @@ lint: .venv/.test ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# What tests import is compiled once, and not by each worker for itself. An error is told by the run itself.
+compiled: .venv/.test
+	@$(BIN)/python -m pytest --collect-only --quiet $(CHOSEN) >/dev/null || true
 
 docs: .venv/.test ## the documentation as a site, in build/site; no network, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
@@ -84,16 +88,10 @@ clean: ## remove what was built; the test servers stay
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Most of what is installed no test imports, and pip compiles for longer than it unpacks. What each worker of pytest imports
-# at its start is compiled here: each would do it for itself, all at once.
-COMPILED = alembic.command, amqtt.broker, celery.app.base, cryptography.x509, fastapi, nbclient, \
-  opentelemetry.sdk.trace, pandas, prometheus_client, psycopg, pyspark.sql.datasource, rich.console, sqlalchemy.orm, \
-  sqlalchemy.dialects.mysql, sqlalchemy.dialects.postgresql, sqlalchemy.dialects.sqlite, tests.conftest, uvicorn
-
+# Most of what is installed no test imports, and pip would compile for longer than it unpacks.
 .venv/.test: requirements-test.lock pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-test.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	$(BIN)/python -c 'import $(COMPILED)'
 	@touch $@
 
 # Debian's python3 has no ensurepip unless python3-venv is installed: then the pip beside it fills the environment.

@@ -5,7 +5,7 @@
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 5
+WORKERS ?= 4
 CHOSEN := -m 'not exhaustive'
 BIN := .venv/bin
 # Brokers and Spark's workers are started by the hundred, and should not compile everything each time.

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import settings
 
 from tests.compat.activemq import compile_and_archive
+from tests.examples import thin_out
 from tests.ordering import arranged
 from tests.servers.galera import GaleraCluster
 from tests.servers.group_replication import GroupCluster
@@ -80,10 +81,11 @@ def pytest_configure_node(node: Any) -> None:  # xdist has no types
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a database server, and put those that take long first."""
+    """Mark what needs a database server and what repeats others, and put what takes long first."""
     for item in items:
         if needs_server(item):
             item.add_marker(pytest.mark.server)
+    thin_out(items)
     items[:] = arranged(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
 
-__all__ = ["examples", "sampled"]
+__all__ = ["examples", "sampled", "thin_out"]
 
 T = TypeVar("T")
 
+#: MySQL's dialect is MariaDB's but for a few methods, and so is its driver: one in so many of the tests that both have
+#: is for every run.
+_OF_MYSQL: Final = 3
 _FACTOR = int(os.environ.get("JDBCSTORE_TEST_EXAMPLES", "1"))
 
 
@@ -34,3 +38,37 @@ def sampled(values: Sequence[T], kept: int) -> list[ParameterSet | T]:
         value if number in usual else pytest.param(value, marks=pytest.mark.exhaustive)
         for number, value in enumerate(values)
     ]
+
+
+def thin_out(items: Sequence[pytest.Item]) -> None:
+    """Give the marker ``exhaustive`` to tests that show again what others show.
+
+    Of those with the marker ``one_in`` one in so many stays, and of those on a server of MySQL that MariaDB has, too,
+    unless that marker says something else. The first of each file is among them. What asks for MySQL by itself stays.
+
+    Args:
+        items: all tests, in the order of their collection.
+    """
+    places = {item: _place(item) for item in items}
+    on_mariadb = {place for item, place in places.items() if "mariadb" in _parameters(item)}
+    seen: Counter[tuple[object, str]] = Counter()
+    for item, place in places.items():
+        if (mark := item.get_closest_marker("one_in")) is not None:
+            step, kind = int(mark.args[0]), "one_in"
+        elif "mysql" in _parameters(item) and place in on_mariadb and item.get_closest_marker("server"):
+            step, kind = _OF_MYSQL, "mysql"
+        else:
+            continue
+        if seen[item.path, kind] % step:
+            item.add_marker(pytest.mark.exhaustive)
+        seen[item.path, kind] += 1
+
+
+def _place(item: pytest.Item) -> str:
+    """A test without its parameters."""
+    return item.nodeid.partition("[")[0]
+
+
+def _parameters(item: pytest.Item) -> list[object]:
+    callspec = getattr(item, "callspec", None)
+    return [] if callspec is None else [value for value in callspec.params.values() if isinstance(value, str)]

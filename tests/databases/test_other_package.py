@@ -52,6 +52,7 @@ def url(tmp_path: Path) -> str:
     return f"secondlite:///{tmp_path / 'second.db'}"
 
 
+@pytest.mark.one_in(3)  # its statements are SQLite's, which has all of the suite
 class TestStore(DurablePersistenceAdapterContract):
     """Under the contract suite."""
 
@@ -60,6 +61,7 @@ class TestStore(DurablePersistenceAdapterContract):
         return lambda: open_store(url)
 
 
+@pytest.mark.one_in(3)
 class TestTopics(DurableTopicContract):
     """Likewise."""
 
@@ -68,6 +70,7 @@ class TestTopics(DurableTopicContract):
         return lambda: open_store(url)
 
 
+@pytest.mark.one_in(3)
 class TestSchedule(DurableScheduleContract):
     """Likewise."""
 
@@ -76,6 +79,7 @@ class TestSchedule(DurableScheduleContract):
         return lambda: open_store(url)
 
 
+@pytest.mark.one_in(3)
 class TestTransactions(DurableTransactionContract):
     """Likewise."""
 

@@ -66,6 +66,7 @@ def configuration(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive  # a cluster of its own; all that it runs is run in one process by the others
 @pytest.mark.timeout(900)
 def test_what_runs_here_runs_on_two_workers(url: str, configuration: Path, tmp_path: Path) -> None:
     marker, meeting = tmp_path / "second attempt", tmp_path / "meeting"

@@ -24,7 +24,7 @@ VACUUM_ROWS = 5_000
 BYTES_MAX = 24 << 20
 
 
-@pytest.fixture(params=["postgresql_url", "postgresql18_url"])
+@pytest.fixture(params=["postgresql_url", pytest.param("postgresql18_url", marks=pytest.mark.exhaustive)])
 def url(request: pytest.FixtureRequest) -> str:
     """A database on an old and a new PostgreSQL."""
     return str(request.getfixturevalue(request.param))

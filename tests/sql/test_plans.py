@@ -31,6 +31,8 @@ from tests.sql.examining import Examined, examine
 from tests.sql.loading import ByNumber, load
 from tests.sql.recorder import batch_statements
 
+pytestmark = pytest.mark.one_in(1)  # each server plans by itself
+
 ROWS: Final = 100_000
 PAGE: Final = 200
 #: Blocks of a page beside the one that each row lies in: the way down the index and along its leaves.

@@ -21,6 +21,8 @@ from tests.sql.examining import examine
 from tests.sql.java import JavaBroker
 from tests.sql.loading import load
 
+pytestmark = pytest.mark.one_in(1)  # each server plans by itself
+
 ROWS = 20_000
 PAGE = 200
 ANN = SubscriptionKey("ann", "news")

@@ -28,6 +28,9 @@ _SLICE: Final = 200
 _MOVED_ON: Final = 0.8
 _ANSWERED: Final = 0.9
 _PROBE_LOOK_S: Final = 0.05
+#: As how much of the time to answer the time since the last look counts at most. While the process or the whole machine
+#: stood still no answer can have come.
+_PROBE_COUNTS_S: Final = 0.25
 #: The system counts its ticks, not milliseconds.
 _TICK_MS: Final = 20
 
@@ -157,7 +160,8 @@ def probe(
         told: called once, with False if nobody answers within `BrokerOptions.probe_timeout_s`, or if the connection
             ends meanwhile. Where the system does not tell it is True.
     """
-    started_s = loop.time()
+    started_s = last_s = loop.time()
+    waited_s = 0.0
     asked = connection.socket
 
     def decide(lives: bool) -> None:
@@ -167,6 +171,10 @@ def probe(
         told(lives)
 
     def look() -> None:
+        nonlocal last_s, waited_s
+        now_s = loop.time()
+        waited_s += min(now_s - last_s, _PROBE_COUNTS_S)
+        last_s = now_s
         if connection.is_closing:
             decide(False)
             return
@@ -175,10 +183,9 @@ def probe(
         except OSError:
             decide(False)
             return
-        took_s = loop.time() - started_s
-        if info is None or info.unanswered_ms + _TICK_MS < took_s * 1000:
+        if info is None or info.unanswered_ms + _TICK_MS < (now_s - started_s) * 1000:
             decide(True)
-        elif info.is_closed or took_s >= options.probe_timeout_s:
+        elif info.is_closed or waited_s >= options.probe_timeout_s:
             decide(info.is_window_closed and not info.is_closed)  # it is asked too rarely to say
         else:
             loop.call_later(_PROBE_LOOK_S, look)

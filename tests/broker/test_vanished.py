@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -229,6 +230,26 @@ def test_of_two_who_want_a_client_id_one_gets_it(
     for client in clients:
         client.drop()
     assert answers == ["CONNECTED", "ERROR"]
+
+
+def test_while_a_broker_stands_still_nobody_can_answer(
+    network: Network, start_over_there: Callable[..., Address], far: OpenClient, near: OpenClient, brokers: list[Broker]
+) -> None:
+    address = start_over_there(probe_timeout_s=3.0)
+    holder = far(address, client_id="till")
+    network.cut()
+    with network.on_broker():
+        newcomer = Client(address)
+    newcomer.send("CONNECT", {"accept-version": "1.2", "host": "x", "client-id": "till"})
+    time.sleep(0.3)  # it is being asked
+    stood_still = threading.Event()
+    brokers[0].loop.call_soon_threadsafe(time.sleep, 4.0)
+    brokers[0].loop.call_soon_threadsafe(stood_still.set)
+    assert stood_still.wait(60)
+    network.mend()
+    assert "already connected" in newcomer.error().headers["message"]
+    newcomer.drop()
+    holder.publish("/queue/A", "still here")
 
 
 class Asked(asyncio.Protocol):

@@ -32,7 +32,8 @@ import org.apache.activemq.ActiveMQMessageConsumer;
  * depends on the clock, on the machine or on the broker that is asked.
  */
 abstract class Judge {
-    static final long WAIT_MS = 10_000;
+    /** How long is waited for what has to come: longer than a busy machine stands still. */
+    static final long WAIT_MS = 30_000;
     /** How long nothing has to come. */
     static final long SILENCE_MS = 150;
     /** How long the first of those that may come is waited for. */
@@ -78,6 +79,25 @@ abstract class Judge {
     }
 
     // -- what checks use ------------------------------------------------------------------------------------------
+
+    /** What a listener is told, in a thread of its own. */
+    static final class Told {
+        private final List<Object> all = new ArrayList<>();
+
+        synchronized void add(Object one) {
+            all.add(one);
+            notifyAll();
+        }
+
+        /** All of it, as soon as there is as much as is expected; what there is if that does not come. */
+        synchronized List<Object> all(int expected) throws InterruptedException {
+            long end = System.currentTimeMillis() + WAIT_MS;
+            for (long left_ms = WAIT_MS; all.size() < expected && left_ms > 0; left_ms = end - System.currentTimeMillis()) {
+                wait(left_ms);
+            }
+            return new ArrayList<>(all);
+        }
+    }
 
     ActiveMQConnection connection(String... options) throws JMSException {
         String query = options.length == 0 ? "" : (url.contains("?") ? "&" : "?") + String.join("&", options);

@@ -10,7 +10,7 @@ import pytest
 
 from jdbcstore.config.urls import is_journal_url, open_engine, open_store
 from jdbcstore.destination import Queue
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, XATransactionId, xid_of_text, xid_text
 from jdbcstore.message import Message
 from jdbcstore.store.contract import (
     Cursor,
@@ -23,7 +23,6 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.schema import upgrade_schema
-from jdbcstore.store.jdbc.xid import xid_of_text, xid_text
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ

@@ -7,12 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from sqlalchemy import make_url
 
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.activemq import ACTIVEMQ_LIBRARIES, quick_start
 from tests.servers.server import ServerFailed, free_port
+
+pytestmark = pytest.mark.timeout(400)
 
 FILE = """<?xml version="1.0" encoding="UTF-8"?>
 <beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"

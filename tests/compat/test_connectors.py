@@ -18,6 +18,8 @@ from tests.certificates import Authority
 from tests.compat.activemq import quick_start
 from tests.compat.test_tls import keytool
 
+pytestmark = pytest.mark.timeout(400)
+
 PASSWORD = "changeit"
 BINDS = ("openwire", "auto", "auto+ssl", "ssl")
 WIRE = "wireFormat.tightEncodingEnabled=false&wireFormat.cacheEnabled=false"

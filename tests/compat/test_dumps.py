@@ -17,7 +17,7 @@ from tests.broker_process import BrokerProcess
 from tests.compat.stomp_client import client
 from tests.migrations.activemq import load_dump
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.one_in(3)]
 
 DUMPS = {
     "postgresql_url": "postgresql",

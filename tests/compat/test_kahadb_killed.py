@@ -193,7 +193,7 @@ def test_what_a_kill_leaves_is_whole_for_java_and_back(class_path: str, tmp_path
     directory, scheduler = tmp_path / "kahadb", tmp_path / "kahadb" / "scheduler"
     url = f"kahadb:{directory}?{OPTIONS}"
     for turn in range(1, TURNS + 1):
-        killed(url, turn * 1_000_000, chance.uniform(0.5, 4), history)
+        killed(url, turn * 1_000_000, chance.uniform(0.5, 2), history)
         shutil.copytree(directory, tmp_path / f"killed-{turn}", ignore=shutil.ignore_patterns("lock"))
         kind = {"journal_max_file_length": 65536, "compacts": turn % 2 == 0, "checks_files": turn % 2 == 1}
         with ActiveMQ(class_path, tmp_path, "kahadb", scheduler=scheduler, **kind) as activemq:  # type: ignore[arg-type]

@@ -97,6 +97,7 @@ def test_a_real_activemq_delivers_what_was_repaired(class_path: str, tmp_path: P
     assert [str(message.message_id) for message in delivered(new / "kahadb", after.dispatchable(ORDERS))] == wanted
 
 
+@pytest.mark.exhaustive
 def test_a_real_activemq_delivers_a_repaired_sample(class_path: str, tmp_path: Path) -> None:
     unpack("corrupt", tmp_path / "old")
     report = repair(tmp_path / "old", tmp_path / "new" / "kahadb")

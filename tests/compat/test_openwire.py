@@ -34,6 +34,8 @@ from tests.examples import examples
 from tests.servers.server import ServerFailed
 from tests.unit.openwire.test_openwire_round_trips import LEAVES, TABLES, values_of
 
+pytestmark = pytest.mark.timeout(400)
+
 CACHE_SIZE = 128
 #: Values of each type, in each version with and without stack traces.
 EXAMPLES = examples(2)

@@ -22,6 +22,8 @@ from tests.compat.test_activemq_xml import JavaBroker
 from tests.compat.test_jms_judge import changed, judged
 from tests.servers.server import free_port
 
+pytestmark = pytest.mark.timeout(400)
+
 QUESTIONS = 3000
 
 #: What ours tells Java clients otherwise, by the place in the check's answer.

@@ -15,6 +15,8 @@ from jdbcstore.selector import Selector
 from tests.compat.selectors import Answer, ask, random_messages, random_selector, random_words
 from tests.examples import examples
 
+pytestmark = pytest.mark.timeout(400)
+
 SELECTORS = examples(2500)
 MESSAGES = 40
 

@@ -25,6 +25,8 @@ NAMES = """
 import java.io.FileInputStream;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
+
+pytestmark = pytest.mark.timeout(400)
 class Names {
     public static void main(String[] files) throws Exception {
         for (String file : files) {

@@ -1242,8 +1242,8 @@ public final class ClientJudge extends Judge {
             Session session = session(Session.AUTO_ACKNOWLEDGE, "jms.prefetchPolicy.all=10");
             MessageConsumer consumer = session.createConsumer(topic(session));
             Session sender = session();
-            send(sender, topic(sender), numbered("m", 1000));
-            return texts(consumer, 1000).equals(Arrays.asList(numbered("m", 1000)));
+            send(sender, topic(sender), numbered("m", 300));
+            return texts(consumer, 300).equals(Arrays.asList(numbered("m", 300)));
         });
         check("topics and rollbacks", () -> {
             ActiveMQConnection connection = started("jms.redeliveryPolicy.initialRedeliveryDelay=0");

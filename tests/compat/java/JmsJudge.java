@@ -421,7 +421,7 @@ public final class JmsJudge extends Judge {
                 }
             });
             Session sender = session();
-            String[] texts = new String[500];
+            String[] texts = new String[200];
             for (int number = 0; number < texts.length; number++) {
                 texts[number] = "m" + number;
             }
@@ -470,7 +470,7 @@ public final class JmsJudge extends Judge {
                 "wireFormat.tightEncodingEnabled=false", "jms.copyMessageOnSend=false", "jms.watchTopicAdvisories=false"}) {
             check("with " + option, () -> {
                 Session session = started(option).createSession(false, Session.AUTO_ACKNOWLEDGE);
-                String[] texts = new String[200];
+                String[] texts = new String[50];
                 for (int number = 0; number < texts.length; number++) {
                     texts[number] = "m" + number;
                 }

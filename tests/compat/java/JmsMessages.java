@@ -361,12 +361,12 @@ final class JmsMessages extends JmsChecks {
                 c.start();
                 Session s = c.createSession(true, 0);
                 Queue qu = s.createQueue(name("wire"));
-                sendN(s, qu, 200);
+                sendN(s, qu, 60);
                 s.commit();
                 MessageConsumer k = s.createConsumer(qu);
                 int n = 0;
                 Message m, l = null;
-                while ((m = k.receive(n < 200 ? WAIT_MS : 200)) != null) {
+                while ((m = k.receive(n < 60 ? WAIT_MS : 200)) != null) {
                     n++;
                     l = m;
                 }

@@ -271,7 +271,7 @@ final class JmsSubscriptions extends JmsChecks {
             Queue qu = null;
             AtomicInteger n = new AtomicInteger();
             ConcurrentHashMap<String, Integer> seen = new ConcurrentHashMap<>();
-            CountDownLatch l = new CountDownLatch(2000);
+            CountDownLatch l = new CountDownLatch(600);
             String nm = name("li");
             for (int i = 0; i < 4; i++) {
                 Session s = c.createSession(false, i%2 == 0?1:Session.DUPS_OK_ACKNOWLEDGE);
@@ -284,7 +284,7 @@ final class JmsSubscriptions extends JmsChecks {
                 });
             }
             Session s = c.createSession(false, 1);
-            sendN(s, s.createQueue(nm), 2000);
+            sendN(s, s.createQueue(nm), 600);
             tell(l.await(WAIT_MS, TimeUnit.MILLISECONDS) + " " + seen.size() + " " + seen.values().stream().mapToInt(x -> x).max().getAsInt());
         });
 

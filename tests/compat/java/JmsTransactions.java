@@ -143,7 +143,7 @@ final class JmsTransactions extends JmsChecks {
             List<Future<Integer>> f = new ArrayList<>();
             for (int i = 0; i < 4; i++) f.add(x.submit(() -> {
                 Session s = c.createSession(true, 0);
-                for (int j = 0; j < 50; j++) {
+                for (int j = 0; j < 15; j++) {
                     sendN(s, s.createQueue(n), 10);
                     s.commit();
                 }
@@ -155,7 +155,7 @@ final class JmsTransactions extends JmsChecks {
                 Session s = c.createSession(true, 0);
                 MessageConsumer k = s.createConsumer(s.createQueue(n));
                 int m = 0;
-                while (got.get() < 2000) {
+                while (got.get() < 600) {
                     if (k.receive(200) == null) continue;
                     m++;
                     got.incrementAndGet();

@@ -714,10 +714,10 @@ public final class UsageJudge extends Judge {
             int there = rest(session()).size();
             return Arrays.asList(end.get(), there >= sent.get() && there <= sent.get() + 1);
         });
-        check("hundreds of temporary queues", () -> {
+        check("many temporary queues", () -> {
             Session session = session();
             int got = 0;
-            for (int number = 0; number < 200; number++) {
+            for (int number = 0; number < 50; number++) {
                 TemporaryQueue queue = session.createTemporaryQueue();
                 MessageConsumer consumer = session.createConsumer(queue);
                 send(session, queue, "x");

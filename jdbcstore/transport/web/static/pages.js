@@ -151,10 +151,12 @@ export async function destination(query, app) {
   } }, make("label", {}, "Selector", make("input", { name: "selector", size: 40, value: selector, placeholder: "colour = 'red' AND JMSPriority > 4",
     "data-filter": "" })), make("button", { type: "submit" }, "Filter"));
   return [make("h1", {}, name, kindOf(row)), actions,
-    tiles([["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
+    tiles(isQueue ? [["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
       ["Consumers", number(row.consumers)], ["In", `${number(row.rate_in)}/s`], ["Out", `${number(row.rate_out)}/s`],
       ["Enqueued", number(row.enqueued)], ["Dequeued", number(row.dequeued)], ["Expired", number(row.expired)],
-      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]),
+      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]
+      : [["Consumers", number(row.consumers)], ["Durable subscriptions", number(row.subscriptions)], ["In", `${number(row.rate_in)}/s`],
+        ["Published", number(row.enqueued)], ["Dead-lettered", number(row.dead_lettered)]]),
     make("h2", {}, "Messages"), filter,
     origin && make("p", {}, `from ${origin}, ${cause || "for any cause"}`), tools,
     page.error ? make("p", { class: "bad" }, page.error.message) : messageTable(page.messages, name, app.mayAct && isQueue && boxes, selector),

@@ -117,6 +117,11 @@ class Launcher:
         self._requests: socket.socket | None = None
         self._environment: dict[str, str] = {}
 
+    @property
+    def pid(self) -> int | None:
+        """The process that forks; None before it is needed."""
+        return None if self._process is None else self._process.pid
+
     def launch(
         self,
         arguments: Sequence[str],
@@ -209,7 +214,10 @@ def _await_turn(requests: socket.socket) -> str | None:
             return _become(log, *json.loads(packet))
         os.close(log)
         launched[pid] = told
-        told.send(b"%d\n" % pid)
+        try:
+            told.send(b"%d\n" % pid)
+        except BrokenPipeError:  # who asked has waited too long for it, and nobody would end it
+            os.kill(pid, signal.SIGKILL)
 
 
 def _tell_of_ended(launched: dict[int, socket.socket]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -56,6 +58,24 @@ def test_a_signal_ends_one_of_several(launcher: Launcher, tmp_path: Path) -> Non
     assert second.wait(60) == 0
     second.kill()  # nobody is there
     assert (folders[1] / "data.db").exists()
+
+
+def test_whoever_gives_up_the_next_one_is_launched(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(told: socket.socket) -> NoReturn:
+        told.close()
+        raise TimeoutError
+
+    assert launch(launcher, tmp_path, "--version").wait(60) == 0
+    assert launcher.pid is not None
+    os.kill(launcher.pid, signal.SIGSTOP)
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.launcher.Launched", give_up)
+        with pytest.raises(TimeoutError):
+            launch(launcher, tmp_path, "--version")
+    os.kill(launcher.pid, signal.SIGCONT)
+    assert launch(launcher, tmp_path, "--version").wait(60) == 0
 
 
 def test_another_environment_is_for_another_interpreter(launcher: Launcher, tmp_path: Path) -> None:

@@ -362,6 +362,7 @@ public final class ClientJudge extends Judge {
                     Thread giving = new Thread(() -> found.add(attempt(() -> consumer.receive(WAIT_MS)))); // the client gives it up, nobody gets it
                     giving.start();
                     Message got = next(dead);
+                    untilReceiving(giving);
                     consumer.close();
                     giving.join(WAIT_MS);
                     found.add(((TextMessage) got).getText());

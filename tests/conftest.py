@@ -184,20 +184,6 @@ def restartable_postgresql() -> Iterator[PostgreSQLServer]:
         yield own
 
 
-@pytest.fixture
-def restartable_mariadb() -> Iterator[MariaDBServer]:
-    """A MariaDB of the test's own, to stop, kill and restart."""
-    with MariaDBServer() as own:
-        yield own
-
-
-@pytest.fixture
-def restartable_mysql() -> Iterator[MySQLServer]:
-    """A MySQL of the test's own, to stop, kill and restart."""
-    with MySQLServer() as own:
-        yield own
-
-
 @pytest.fixture(params=["sqlite", *SQL_SERVERS])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a fresh empty database, on every database in turn."""

@@ -49,7 +49,7 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, and on the
     newer PostgreSQL, and where the store is the subject also of those on MariaDB that PostgreSQL has, unless that
     marker says something else. The first of each file is among them. What asks for one of these servers by itself
-    stays.
+    stays. The marker's ``of`` is the one parameter that it is about, such as a server: all others stay.
 
     Args:
         items: all tests, in the order of their collection.
@@ -64,6 +64,8 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
             (one for one, (other, _) in repeated.items() if one in values and (place, other) in shown), None
         )
         if (mark := item.get_closest_marker("one_in")) is not None:
+            if mark.kwargs and mark.kwargs["of"] not in values:
+                continue
             step, kind = int(mark.args[0]), "one_in"
         elif repeating is not None and item.get_closest_marker("server"):
             step, kind = repeated[repeating][1], repeating

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,11 +24,39 @@ from tests.launcher import Launched, Launcher
 from tests.servers.server import ServerFailed, free_port, is_at_work
 from tests.waiting import wait_until
 
-__all__ = ["PROGRAM", "BrokerProcess"]
+__all__ = ["PROGRAM", "BrokerProcess", "run_command"]
 
 #: As users run it: for what measures the process or looks at it from outside.
 PROGRAM = (sys.executable, "-m", "jdbcstore")
 _launcher = Launcher()
+
+
+def _environment() -> dict[str, str]:
+    """What begins with JDBCSTORE_ is taken for an option, and what is none is warned of."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("JDBCSTORE_TEST_")}
+    return {**ours, "PYTHONUNBUFFERED": "1"}
+
+
+def run_command(arguments: Sequence[str], folder: Path, timeout_s: float = 60) -> tuple[int, str]:
+    """Run ``jdbcstore`` to its end, forked as brokers are if the environment allows it.
+
+    Args:
+        arguments: those behind the name of the program.
+        folder: its working directory.
+        timeout_s: how long it may take.
+
+    Returns:
+        Its exit code, and what it has said on both streams; bytes that are no UTF-8 are replaced.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = _launcher.launch(arguments, folder, _environment(), said)
+        if process is None:
+            command = [*PROGRAM, *arguments]
+            code = subprocess.run(command, cwd=folder, stdout=said, stderr=said, timeout=timeout_s).returncode
+        else:
+            code = process.wait(timeout_s)
+        said.seek(0)
+        return code, said.read().decode("utf-8", "replace")
 
 
 class BrokerProcess:
@@ -60,9 +89,7 @@ class BrokerProcess:
         self.health_port = free_port()
         self.log_file = folder / f"broker-{self.port}.log"
         self._folder = folder
-        # What begins with JDBCSTORE_ is taken for an option, and what is none is warned of.
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("JDBCSTORE_TEST_")}
-        self._environment = {**ours, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        self._environment = {**_environment(), **(environment or {})}
         places = ["--health-bind", f"127.0.0.1:{self.health_port}"]
         if url is not None:
             places += ["--url", url, "--bind", f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:{self.port}"]

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 from tests.compat.activemq import compile_and_archive
-from tests.examples import thin_out
+from tests.examples import examples, thin_out
 from tests.ordering import arranged
 from tests.servers.galera import GaleraCluster
 from tests.servers.group_replication import GroupCluster
@@ -55,7 +55,8 @@ sys.dont_write_bytecode = False
 # Collecting makes a million objects that all stay: looking for garbage among them, again and again, finds none.
 gc.disable()
 
-settings.register_profile("anywhere", deadline=None)  # a busy machine is no defect of what is tested
+# A busy machine is no defect of what is tested.
+settings.register_profile("anywhere", deadline=None, max_examples=examples(40))
 settings.load_profile("anywhere")
 
 

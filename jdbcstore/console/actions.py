@@ -1,18 +1,20 @@
-"""``jdbcstore move``, ``copy``, ``retry``, ``purge``, ``delete``, ``pause``, ``resume`` …: what an operator does."""
+"""``jdbcstore move``, ``copy``, ``retry``, ``change``, ``purge``, ``delete``, ``pause`` …: what an operator does."""
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from jdbcstore.console.face import Face, face_options, finish, running_broker_options
-from jdbcstore.console.output import print_json
-from jdbcstore.errors import ConfigurationError, UnknownDestination
+from jdbcstore.console.output import confirm, print_json
+from jdbcstore.errors import UnknownDestination
 
 __all__ = [
+    "cancel",
+    "change",
     "copy",
     "create",
     "delete",
@@ -65,7 +67,7 @@ def _operate(face: Face, action: str, given: Mapping[str, Any], *, dry_run: bool
         if dry_run:
             _tell_counted(counted, as_json)
             return
-        _confirm(f"{action} {counted['matched']} messages of {given['destination']}?")
+        confirm(f"{action} {counted['matched']} messages of {given['destination']}?")
     done = finish(face, face.act(action, **given))
     if as_json:
         print_json(done)
@@ -82,12 +84,6 @@ def _tell_counted(counted: Mapping[str, Any], as_json: bool) -> None:
     for origin, cause, count in counted["groups"]:
         if origin:
             click.echo(f"  {count} from {origin}: {cause}")
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} Nobody can answer here: give --yes")
-    click.confirm(question, abort=True, err=True)
 
 
 @click.command()
@@ -178,9 +174,52 @@ def delete(face: Face, destination: str, dry_run: bool, yes: bool, as_json: bool
         click.echo(f"delete: {destination} with {shown['depth']} messages; nothing was done")
         return
     if not yes:
-        _confirm(f"delete {destination} with {shown['depth']} messages?")
+        confirm(f"delete {destination} with {shown['depth']} messages?")
     done = face.act("delete-destination", destination=destination)
     print_json(done) if as_json else click.echo(f"delete: {destination} is gone")
+
+
+@click.command()
+@face_options
+@click.argument("queue")
+@click.option("--priority", type=click.IntRange(0, 9), help="Another priority.")
+@click.option("--expires-after-s", type=click.FloatRange(min=0.0), help="Seconds from now; 0 for never.")
+@_chosen
+@_DRY
+@_YES
+@_JSON
+def change(
+    face: Face,
+    queue: str,
+    priority: int | None,
+    expires_after_s: float | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Give the messages of QUEUE, or those that match, another priority or expiration. They go last then.
+
+    \b
+    Examples:
+        jdbcstore change queue://ORDERS --priority 9 --selector "customer = 'king'"
+        jdbcstore change queue://ORDERS --expires-after-s 3600 --dry-run
+    """
+    if priority is None and expires_after_s is None:
+        raise click.UsageError("give --priority or --expires-after-s")
+    given = {"destination": queue, "priority": priority, **_filter(**chosen)}
+    if expires_after_s is not None:
+        given["expiration_ms"] = int((time.time() + expires_after_s) * 1000) if expires_after_s else 0
+    _operate(face, "change", given, dry_run=dry_run, asks=not yes, as_json=as_json)
+
+
+@click.command()
+@running_broker_options
+@click.argument("operation_id")
+def cancel(face: Face, operation_id: str) -> None:
+    """End an operation behind the commit that it is at; what it has done stays done. `operations` lists them."""
+    done = face.act("cancel", operation_id=operation_id)
+    click.echo(f"cancel: {done['action']} of {done['destination']}, {done['done']} messages done")
 
 
 _SIDE = click.option(
@@ -227,7 +266,7 @@ def create(face: Face, destination: str) -> None:
 def unsubscribe(face: Face, client_id: str, name: str, yes: bool) -> None:
     """Remove the durable subscription NAME of CLIENT_ID, with what waits for it. Nobody may be using it."""
     if not yes:
-        _confirm(f"remove the durable subscription {name} of {client_id}?")
+        confirm(f"remove the durable subscription {name} of {client_id}?")
     face.act("remove-subscription", client_id=client_id, name=name)
     click.echo(f"unsubscribe: {name} of {client_id} is gone")
 
@@ -239,7 +278,7 @@ def unsubscribe(face: Face, client_id: str, name: str, yes: bool) -> None:
 def disconnect(face: Face, connection_id: str, yes: bool) -> None:
     """End a client's connection; what it holds goes back to its queues."""
     if not yes:
-        _confirm(f"end the connection {connection_id}?")
+        confirm(f"end the connection {connection_id}?")
     face.act("disconnect", connection_id=connection_id)
     click.echo(f"disconnect: {connection_id}")
 
@@ -259,6 +298,6 @@ def drain(face: Face, ends: bool) -> None:
 def hand_over(face: Face, yes: bool) -> None:
     """Let a standby be master. Without one, this broker is master again after some seconds."""
     if not yes:
-        _confirm("hand mastership over?")
+        confirm("hand mastership over?")
     face.act("hand-over")
     click.echo("hand-over: a standby may be master now")

@@ -33,6 +33,12 @@ def add(x: int, y: int) -> int:
 
 
 @app.task
+def limited(x: int) -> int:
+    """The same number; for who limits how often it runs."""
+    return x
+
+
+@app.task
 def total(numbers: list[int]) -> int:
     """The sum of all."""
     return sum(numbers)

@@ -65,9 +65,9 @@ class MqttBroker:
         self.start()
 
 
-@pytest.fixture(params=["sqlite", "kahadb"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.exhaustive), "kahadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a store."""
+    """Of a store: the plug-in knows the contract, not which one it is."""
     return f"sqlite:///{tmp_path / 'mqtt.db'}" if request.param == "sqlite" else f"kahadb:{tmp_path / 'mqtt'}"
 
 
@@ -139,7 +139,7 @@ def rests(broker: MqttBroker, kind: str, expected: int) -> None:
     assert len(stored(broker.url, lambda memory: list(getattr(memory, kind)()))) == expected
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(("url", "qos"), [("sqlite", 1), ("kahadb", 2)], indirect=["url"])
 def test_messages_for_a_session_that_is_away_survive_a_kill(broker: MqttBroker, qos: int) -> None:
     with Client(broker, "reader") as reader:
         reader.subscribe("orders/#", qos)

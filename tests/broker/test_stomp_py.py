@@ -45,6 +45,8 @@ def python_path(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "current" else str(request.getfixturevalue("old_stomp_py"))
 
 
+# Six for each scenario: of each there is one in every run, and all versions come in turn.
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", scenarios())
 def test_scenario(start_broker: StartBroker, python_path: str, version: str, scenario: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jdbcstore.config.urls import open_engine
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, run_command
 from tests.migrations.activemq import load_dump
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -54,17 +54,9 @@ def follow(page: str, folder: Path, url: str) -> int:
             else:
                 here = {DATABASE: url, ADDRESS: f"127.0.0.1:{broker.port}" if broker else "not started"}
                 arguments = [here.get(word, word) for word in command]
-                finished = subprocess.run(
-                    [sys.executable, "-m", "jdbcstore", *arguments],
-                    cwd=folder,
-                    capture_output=True,
-                    encoding="utf-8",
-                    errors="replace",  # bodies may be any bytes
-                    timeout=60,
-                )
+                code, output = run_command(arguments, folder)
                 # As the page says: an upgrade is due.
-                assert finished.returncode == (command[:2] == ["schema", "status"]), finished.stderr
-                output = finished.stdout + finished.stderr
+                assert code == (command[:2] == ["schema", "status"]), output
             spaced = " ".join(output.split())
             for line in lines:
                 assert " ".join(line.split()) in spaced, command

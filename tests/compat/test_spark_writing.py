@@ -46,15 +46,15 @@ def test_a_java_broker_delivers_what_spark_writes(
         " replyTo string, priority int, persistent boolean"
     )
     frame = spark.createDataFrame(rows, schema).repartition(1)
+    with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
+        # What is loaded behind a durable subscription is its.
+        JavaPeer(activemq, RED).does([("subscribe", "PRICES", "ann", "news", "")])
+        activemq.stop()
     for destination in ("queue://WORK", "topic://PRICES"):
-        with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
-            if destination.startswith("topic"):  # what is loaded behind a durable subscription is its
-                JavaPeer(activemq, RED).does([("subscribe", "PRICES", "ann", "news", "")])
-            activemq.stop()
         writer = frame.write.format("activemq").option("url", url).option("topic", destination).mode("append")
         writer.save()
     with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
-        drained, news = JavaPeer(activemq, RED).does([("drain", "WORK"), ("news", "PRICES", "ann", "news", "", 0)])
+        drained, news = JavaPeer(activemq, RED).does([("drain", "WORK", 40), ("old", "PRICES", "ann", "news", "", 40)])
         activemq.stop()
     assert sorted(drained, key=lambda one: int(one["number"])) == messages
     assert sorted(news, key=lambda one: int(one["number"])) == messages

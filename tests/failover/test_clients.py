@@ -225,9 +225,9 @@ def returned(client: Program) -> set[int]:
     return found
 
 
-# MariaDB and MySQL have dialect and driver in common.
 @pytest.mark.parametrize(
-    "database", ["postgresql_url", "mariadb_url", pytest.param("mysql_url", marks=pytest.mark.exhaustive)]
+    "database",
+    ["postgresql_url", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("mariadb_url", "mysql_url"))],
 )
 def test_a_hand_over(request: pytest.FixtureRequest, database: str, tmp_path: Path, command: list[str]) -> None:
     client = run(request.getfixturevalue(database), tmp_path, command, hand_over)

@@ -31,7 +31,7 @@ QUEUE = Queue("TEST")
 CLUSTERS: dict[str, tuple[type[Coordinator], str]] = {"etcd, quorum": (Etcd, "quorum"), "ZooKeeper": (ZooKeeper, "on")}
 
 
-@pytest.fixture(params=list(CLUSTERS), scope="module")
+@pytest.fixture(params=["etcd, quorum", pytest.param("ZooKeeper", marks=pytest.mark.exhaustive)], scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[PatroniCluster]:
     coordinator, mode = CLUSTERS[request.param]
     with PatroniCluster(PatroniSettings(synchronous_mode=mode), coordinator) as cluster:

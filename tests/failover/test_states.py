@@ -49,9 +49,17 @@ SERVERS: dict[str, Callable[[], DatabaseServer]] = {
 
 #: What is about the driver, which MariaDB and MySQL have in common, and not about the server's statements.
 of_drivers = pytest.mark.parametrize("server", ["postgresql", "mariadb"], indirect=True, scope="module")
+#: What brokers do among themselves, whatever the server: the others show it where there is time.
+of_brokers = pytest.mark.parametrize(
+    "server",
+    ["postgresql", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("mariadb", "mysql"))],
+    indirect=True,
+    scope="module",
+)
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+# MariaDB and MySQL have dialect and driver in common.
+@pytest.fixture(scope="module", params=["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.exhaustive)])
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """A server of this module's own; every test leaves it running."""
     with SERVERS[request.param]() as own:
@@ -185,6 +193,7 @@ def test_a_clean_stop_hands_over_within_a_second(process: StartProcess, url: str
     assert term_of(second) == 2
 
 
+@of_brokers
 def test_a_crash_costs_the_lease_and_a_second_at_most(process: StartProcess, url: str) -> None:
     first, second = process(f"{url}?{FAR}"), process(f"{url}?{FAR}")
     first.start()
@@ -204,6 +213,7 @@ def test_a_crash_on_the_same_machine_costs_a_second_at_most(process: StartProces
     assert "has ended, not waiting for its lease" in second.log()
 
 
+@of_brokers
 def test_a_paused_master_serves_nobody_any_more_while_the_other_does(process: StartProcess, url: str) -> None:
     first, second = process(f"{url}?{LEASE}"), process(f"{url}?{LEASE}")
     first.start()
@@ -278,6 +288,7 @@ def test_a_master_whose_network_is_cut_comes_back_as_standby(process: StartProce
     assert receive_all(second) == ["1", "2"]
 
 
+@of_brokers
 def test_a_database_that_is_away_for_longer_than_the_lease_leaves_one_master_of_a_new_term(
     process: StartProcess, url: str, server: DatabaseServer
 ) -> None:
@@ -323,6 +334,7 @@ def test_a_database_that_hangs_for_longer_than_the_lease_leaves_one_master_of_a_
     assert receive_all(master) == ["1"]
 
 
+@of_brokers
 def test_a_restart_of_the_database_within_the_lease_is_no_more_than_a_pause(
     process: StartProcess, url: str, server: DatabaseServer
 ) -> None:
@@ -439,7 +451,7 @@ STOP_S = 1.0
 
 
 @of_drivers
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize("is_busy", [pytest.param(False, marks=pytest.mark.exhaustive), True], ids=["idle", "busy"])
 def test_a_master_ends_in_time_while_its_database_hangs(
     process: StartProcess, url: str, server: DatabaseServer, is_busy: bool
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
+from jdbcstore.identifiers import MessageId, XATransactionId, xid_text
+from jdbcstore.store.contract import SupportsTransactions
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.management.desk import beside
@@ -154,10 +158,163 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     shown = command(capsys, "activemq", "browse", "-Vheader,body", "--view", "color,JMSType", "ON*")
     assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "urn://order"]
     assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
-    assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
 
 
-@pytest.mark.parametrize("words", ["create A", "disconnect A", "drain", "hand-over", "connections"])
+def test_a_broker_tells_of_itself(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "c1" in command(capsys, "producers")
+    assert json.loads(command(capsys, "producers", "--json").splitlines()[-1])["sent"] == 6
+    told = json.loads(command(capsys, "store", "--json"))
+    assert told["store"]["kind"] == "sqlite"
+    shown = command(capsys, "store")
+    assert told["store"]["location"] in shown
+    assert "master" in shown
+    assert "of KahaDB's files only" in command(capsys, "store", "--files", code=2)
+    assert "no load is taken in" in command(capsys, "loads", "list")
+    assert command(capsys, "loads", "list", "--json") == ""
+    wait_until(lambda: bool(broker.operator.get("/api/v1/history").json))
+    assert "depth" in json.loads(command(capsys, "watch", "--past", "--json").splitlines()[-1])
+    assert "IN FLIGHT" in command(capsys, "watch", "--past")
+
+
+def test_messages_are_sent_and_changed_by_an_operator(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    web = os.environ["JDBCSTORE_BROKER"]
+    facts = "priority:7", "type:urn://order", "reply-to:/queue/ANSWERS", "colour:red", "JMSXGroupID:g"
+    command(capsys, "send", web, "/queue/NEW", "hello", "world", *(word for fact in facts for word in ("-H", fact)))
+    (sent,) = [json.loads(line) for line in command(capsys, "browse", "NEW", "--json").splitlines()]
+    assert [sent[name] for name in ("body", "priority", "type", "replyTo", "group", "properties")] == [
+        "hello world",
+        7,
+        "urn://order",
+        "queue://ANSWERS",
+        "g",
+        {"colour": "red"},
+    ]
+    assert "give --priority" in command(capsys, "change", "NEW", code=2)
+    assert "give --yes" in command(capsys, "change", "NEW", "--priority", "1", code=2)
+    assert "1 messages match" in command(capsys, "change", "NEW", "--priority", "1", "--dry-run")
+    changed = command(capsys, "change", "NEW", "--priority", "1", "--expires-after-s", "3600", "--yes")
+    assert "change: 1 messages done" in changed
+    (sent,) = [json.loads(line) for line in command(capsys, "browse", "NEW", "--json").splitlines()]
+    assert (sent["priority"], sent["expires"] is None) == (1, False)
+    rows = [json.loads(line) for line in command(capsys, "operations", "--json").splitlines()]
+    assert [(row["action"], row["is_dry_run"], row["done"]) for row in rows[:1]] == [("change", False, 1)]
+    assert "queue://NEW" in command(capsys, "operations")
+    assert "1 messages done" in command(capsys, "cancel", rows[0]["operation_id"])  # it is over already
+    assert "no operation" in command(capsys, "cancel", "77", code=2)
+    assert "queue://NEW" in command(capsys, "log", "--audit")
+    assert json.loads(command(capsys, "log", "--audit", "--json").splitlines()[-1])["action"] == "change"
+    logging.getLogger("jdbcstore.tests").warning("something is told")
+    assert "something is told" in command(capsys, "log")
+
+
+def test_a_queue_of_a_running_broker_is_browsed(
+    broker: Served, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web, store = os.environ["JDBCSTORE_BROKER"], ["--store", url]
+    long = "long " * 100
+    with Client(broker.address) as client:
+        client.connect()
+        client.publish("/queue/ORDERS", long, n="9", persistent="true")
+        client.publish("/queue/ORDERS", "in memory only", n="9", persistent="false")
+    here: list[str] = []
+    for place in ([], ["--broker", web], store):
+        shown = [json.loads(line) for line in command(capsys, "browse", "ORDERS", "--json", *place).splitlines()]
+        here.append(json.dumps([row for row in shown if row["persistent"]]))
+        assert len(shown) == (6 if place == store else 7)
+        assert long in [row["body"] for row in shown]
+    assert len(set(here)) == 1  # whoever is asked
+    assert command(capsys, "browse", web, "ORDERS") == command(capsys, "browse", "ORDERS")
+    for place in ([], store):
+        chosen = ["browse", "queue://ORDERS", "--selector", "n = '3'", *place]
+        assert command(capsys, *chosen).count("ID:") == 1
+        told = command(capsys, "browse", "queue://ORDERS", "--selector", "n <> '9'", "--limit", "2", *place)
+        assert "2 messages are shown, there are more: --limit" in told
+        assert "no message in queue://ORDERS matches" in command(capsys, "browse", "ORDERS", "-s", "n = '7'", *place)
+        assert "did you mean queue://ORDERS?" in command(capsys, "browse", "ORDRES", *place, code=1)
+    assert "more" not in command(capsys, "browse", "queue://ORDERS", "--limit", "7")
+    assert "two places" in command(capsys, "browse", url, "ORDERS", "--broker", web, code=2)
+    assert "give QUEUE, or URL QUEUE" in command(capsys, "browse", code=2)
+
+
+def scheduled(broker: Served, *delays_ms: int) -> None:
+    with Client(broker.address) as client:
+        client.connect()
+        for delay_ms in delays_ms:
+            headers = {"destination": "/queue/LATER", "persistent": "true", "AMQ_SCHEDULED_DELAY": str(delay_ms)}
+            client.done("SEND", headers, "later")
+
+
+def test_scheduled_messages_of_a_running_broker_are_listed_and_removed(
+    broker: Served, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduled(broker, 3_600_000, 60_000_000, 7_200_000)
+    told = command(capsys, "schedule", "list", "--json")
+    assert told == command(capsys, "schedule", "list", url, "--json")
+    jobs = [json.loads(line) for line in told.splitlines()]
+    assert [job["delayMs"] for job in jobs] == [3_600_000, 7_200_000, 60_000_000]
+    assert command(capsys, "schedule", "list", "--limit", "1").count("queue://LATER") == 1
+    assert command(capsys, "schedule", "remove", jobs[0]["jobId"]) == "1 removed\n"
+    assert "1 of 2 scheduled messages are not there" in command(
+        capsys, "schedule", "remove", jobs[0]["jobId"], jobs[1]["jobId"], code=1
+    )
+    assert "--all" in command(capsys, "schedule", "remove", code=2)
+    assert "ask it" in command(capsys, "schedule", "remove", url, "--all", code=3).lower()
+    assert command(capsys, "schedule", "remove", "--all") == "1 removed\n"
+    assert command(capsys, "schedule", "list") == "no message is scheduled\n"
+
+
+ONE, TWO = (XATransactionId(55, name, b"BR") for name in (b"ONE", b"TWO"))
+
+
+@pytest.fixture
+def in_doubt(url: str) -> None:
+    """A store in which two transactions are in doubt, each with a message to be added to A and one of them less."""
+    with open_store(url) as store:
+        assert isinstance(store, SupportsTransactions)
+        queue = store.queue_message_store(Queue("A"))
+        for number, xid in enumerate((ONE, TWO), 1):
+            queue.add_message(text_message(number, destination=Queue("A"))).result(30)
+            transaction = store.transaction_store().begin(xid)
+            transaction.add_message(queue, text_message(10 + number, destination=Queue("A")))
+            transaction.remove_message(queue, MessageId(None, 0, 2 * number - 1))
+            transaction.prepare().result(30)
+
+
+@pytest.mark.usefixtures("in_doubt")
+def test_transactions_in_doubt_are_decided_by_a_running_broker(
+    broker: Served, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command(capsys, "transactions", "list", "--json")
+    assert told == command(capsys, "transactions", "list", url, "--json")
+    in_a = {"queue://A": 1}
+    assert json.loads(told)[0] == {"xid": xid_text(ONE), "adds": in_a, "removes": in_a, "acknowledges": {}}
+    assert "give --yes" in command(capsys, "transactions", "commit", xid_text(ONE), code=2)
+    with Client(broker.address) as client:
+        client.connect()
+        client.subscribe("/queue/A", ack="client-individual")
+        told = command(capsys, "transactions", "commit", xid_text(ONE), "--yes")
+        assert told.splitlines()[0] == f"{xid_text(ONE)} is committed"
+        assert client.message().body == b"message 11"  # what it adds
+        command(capsys, "transactions", "rollback", xid_text(TWO), "--yes")
+        assert client.message().body == b"message 2"  # what it would have removed
+    assert command(capsys, "transactions", "list") == "nothing is in doubt\n"
+    assert "is not in doubt" in command(capsys, "transactions", "rollback", xid_text(TWO), "--yes", code=1)
+    assert "no transaction id" in command(capsys, "transactions", "commit", "ONE", "--yes", code=2)
+    assert [entry["action"] for entry in broker.operator.get("/api/v1/audit").json[:2]] == [
+        "rollback-prepared",
+        "commit-prepared",
+    ]
+    for answer, status in (
+        (broker.operator.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 404),
+        (broker.operator.post("/api/v1/commit-prepared", {"xid": "1:2"}), 400),
+        (broker.visitor.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 403),
+    ):
+        assert answer.status == status, answer
+
+
+@pytest.mark.parametrize(
+    "words", ["create A", "disconnect A", "drain", "hand-over", "connections", "store", "cancel 1"]
+)
 def test_what_ends_with_a_broker_is_not_done_to_a_store(
     words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,7 +398,7 @@ def test_who_looks_at_a_store_leaves_the_outbox_to_the_broker(url: str, capsys: 
     with engine.begin() as own:
         enlist(own).send("A", "m0")
     engine.dispose()
-    with _local(url) as face:
+    with _local(open_store(url)) as face:
         assert isinstance(face, _LocalFace)
         assert face.view("broker")["state"] == "master"
         assert not face._broker.intake._tasks
@@ -321,6 +478,40 @@ def test_an_import_whose_answer_was_lost_is_stored_once(
     (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["depth"] == 698
     assert not list(tmp_path.glob("*.progress"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite:///", "kahadb:", "mkahadb:", "leveldb:"])
+def test_an_import_makes_a_store_and_who_reads_leaves_it_as_it_is(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, place = f"{kind}{tmp_path / 'new' / 'store'}", tmp_path / "new"
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"message": {"destination": "queue://A"}, "body": "text"}\n')
+    for words in (["queues"], ["import", str(file), "--dry-run"], ["move", "A", "B"], ["export", "A", f"{file}.gz"]):
+        told = command(capsys, *words, "--store", url, code=0 if words[0] == "import" else 2)
+        assert words[0] == "import" or f"there is no directory {place}" in told
+        assert list(tmp_path.iterdir()) == [file]
+    command(capsys, "import", str(file), "--store", url)
+    before = contents(place)
+    assert before
+    for view in ("queues", "topics", "subscriptions", "watch --count 1", f"export A {file}.gz", "browse A"):
+        command(capsys, *view.split(), "--store", url)
+    assert contents(place) == before
+    with open_store(url):  # also beside its master
+        assert "queue://A" in command(capsys, "queues", "--store", url)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["a.xml", "a.XML.gz", "a.csv", "missing/a.jsonl"])
+def test_an_export_into_what_it_does_not_write_is_refused(
+    name: str, broker: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command(capsys, "export", "ORDERS", str(tmp_path / name), code=2)
+    assert ("no directory" if "/" in name else ".jsonl (JSON Lines)") in told
+    assert not list(tmp_path.glob("a.*"))
 
 
 def test_a_file_that_is_damaged_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

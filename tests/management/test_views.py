@@ -11,8 +11,10 @@ from jdbcstore import open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, LockError
+from jdbcstore.management import inspection
 from jdbcstore.management.filters import Filter
 from jdbcstore.message import TextMessage
+from jdbcstore.store.contract import SupportsLocking
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.management.desk import Managed, managed
@@ -45,6 +47,16 @@ def test_a_destination_is_seen_with_its_numbers(broker: Managed, client: Client)
     oldest_ms = broker.view("queue://A").oldest_ms
     assert oldest_ms is not None
     assert 0 <= broker.broker.now_ms() - oldest_ms < 60_000
+
+
+def test_the_age_of_what_was_given_back_is_known(broker: Managed, client: Client) -> None:
+    for number in range(3):
+        client.publish("/queue/A", f"m{number}")
+    client.subscribe("/queue/A", ack="client-individual")
+    client.done("ACK", client.named(client.message()))
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    wait_until(lambda: broker.view("queue://A").in_flight == 0)
+    wait_until(lambda: broker.view("queue://A").oldest_ms is not None)
 
 
 def test_destinations_are_sorted_filtered_and_paged(broker: Managed) -> None:
@@ -111,6 +123,20 @@ def test_the_store_tells_how_its_commits_go(broker: Managed, client: Client) -> 
     assert store.size_bytes is not None
     assert store.size_bytes > 0
     assert store.standbys is None  # SQLite does not know
+
+
+def test_standbys_are_not_counted_with_each_look(broker: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store can tell, each question makes a connection to the server."""
+    assert isinstance(broker.broker.adapter, SupportsLocking)
+    asked: list[int] = []
+
+    def standbys() -> int:
+        asked.append(0)
+        return len(asked)
+
+    monkeypatch.setattr(broker.broker.adapter.locker(), "standbys", standbys)
+    monkeypatch.setattr(inspection, "_STANDBYS_S", 3600.0)
+    assert [broker.call(broker.face.store()).standbys for _ in range(3)] == [1, 1, 1]
 
 
 def test_the_broker_is_seen_as_a_whole(broker: Managed, client: Client) -> None:

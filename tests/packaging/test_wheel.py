@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.broker_process import BrokerProcess
 
@@ -59,12 +61,30 @@ def build(folder: Path) -> str:
 
 
 def install(wheel: Path, folder: Path) -> str:
-    """Make an environment with the wheel in it; its interpreter."""
+    """Make an environment with the wheel in it, and with the packages that it says it needs; its interpreter."""
     run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     interpreter = str(folder / "bin" / "python")
     pip = (sys.executable, "-m", "pip", "--python", interpreter, "--quiet", "--disable-pip-version-check")
-    run(*pip, "install", "--no-compile", str(wheel))
+    run(*pip, "install", "--no-deps", "--no-index", str(wheel))
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (ours,) = metadata.distributions(path=[str(packages)])
+    for needed in dependencies(ours, {}).values():
+        for name in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
+            (packages / name).symlink_to(Path(str(needed.locate_file(name))))
     return interpreter
+
+
+def dependencies(
+    distribution: metadata.Distribution, found: dict[str, metadata.Distribution], extras: Iterable[str] = ()
+) -> dict[str, metadata.Distribution]:
+    """What a distribution needs, and what that needs, as it is installed here: to download it all takes its time."""
+    asked = [{"extra": extra} for extra in ("", *extras)]
+    for requirement in map(Requirement, distribution.requires or ()):
+        name, marker = requirement.name, requirement.marker
+        if name not in found and (marker is None or any(map(marker.evaluate, asked))):
+            found[name] = metadata.distribution(name)
+            dependencies(found[name], found, requirement.extras)
+    return found
 
 
 def run(*command: str, cwd: Path | None = None) -> str:

@@ -126,6 +126,7 @@ def test_what_a_batch_has_read_is_removed_once_it_is_committed(
     assert PASSWORD not in stream.load()._jdf.queryExecution().toString()
 
 
+@pytest.mark.exhaustive  # `test_stream_reader.py` shows it without Spark
 def test_messages_are_not_taken_beside_a_broker(
     spark: SparkSession, postgresql_url: str, store: Engine, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Exactly once into Parquet: writers that commit out of order, and an application that is killed again and again."""
+"""Exactly once into Parquet: writers that commit out of order, and an application that is killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tests.spark.test_streaming import drained, reading, texts
 SETTLE_S = 6.0
 DELAY_MOST_S = 1.5
 WRITERS = 10
-KILLS = 2
 WAIT_S = 120.0
 
 
@@ -114,8 +113,9 @@ def offsets(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(300)  # an application takes 10 s to start, on a busy machine 30
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_exactly_once_although_the_application_is_killed(
-    postgresql_url: str, spark: SparkSession, tmp_path: Path
+    postgresql_url: str, spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:
     url = postgresql_url
     engine = open_tables(url)
@@ -128,7 +128,7 @@ def test_exactly_once_although_the_application_is_killed(
     }
     chance = random.Random(1)
     with writers.at_work():
-        for _ in range(KILLS):
+        for _ in range(kills):
             done = batches(tmp_path)
             with application(tmp_path, url=url, **options) as process:
                 wait_until(lambda done=done: batches(tmp_path) >= done + 3, process, tmp_path / "log")  # type: ignore[misc]

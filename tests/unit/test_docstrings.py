@@ -12,9 +12,9 @@ PACKAGE = Path(__file__).parents[2] / "jdbcstore"
 NAMED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 
 
-def names_in(tree: ast.Module) -> Iterator[str]:
+def names_in(nodes: list[ast.AST]) -> Iterator[str]:
     """Everything that a module defines or uses."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Name(name) | ast.Attribute(attr=name) | ast.arg(name):
                 yield name
@@ -26,9 +26,9 @@ def names_in(tree: ast.Module) -> Iterator[str]:
                 yield text
 
 
-def prose_in(source: str, tree: ast.Module) -> Iterator[str]:
+def prose_in(source: str, nodes: list[ast.AST]) -> Iterator[str]:
     """Its docstrings and comments."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value
     for line in source.splitlines():
@@ -40,9 +40,9 @@ def test_names_in_backticks_are_there() -> None:
     named: set[tuple[str, str]] = set()
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text()
-        tree = ast.parse(source)
+        nodes = list(ast.walk(ast.parse(source)))
         place = path.relative_to(PACKAGE.parent).with_suffix("")
-        known.update(place.parts, names_in(tree))
-        named.update((str(place), name) for text in prose_in(source, tree) for name in NAMED.findall(text))
+        known.update(place.parts, names_in(nodes))
+        named.update((str(place), name) for text in prose_in(source, nodes) for name in NAMED.findall(text))
     assert len(named) > 1000
     assert not sorted((place, name) for place, name in named if not known.issuperset(name.split(".")))

@@ -173,7 +173,7 @@ def test_several_kahadb(spark: SparkSession, several: Path, tmp_path: Path) -> N
     }
 
 
-@pytest.mark.parametrize("store", ["several", "leveldb"])
+@pytest.mark.parametrize("store", [pytest.param("several", marks=pytest.mark.exhaustive), "leveldb"])
 def test_a_directory_is_archived(spark: SparkSession, several: Path, tmp_path: Path, store: str) -> None:
     """Each message once; of the destinations that are asked for."""
     directory, name, count = (several, "A", 4) if store == "several" else (LEVELDB, "Q.ONE", 16)

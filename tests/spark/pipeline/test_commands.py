@@ -52,6 +52,24 @@ def test_commands_one_after_the_other(spark: SparkSession, tmp_path: Path, capfd
     assert "jdbcstore schema" in told.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["report", "sqlite:////nowhere/x.db", "--output", "out"], "there is no file"),
+        (["report", "oracle://u:secret@db/x", "--output", "out"], "no store for oracle"),
+        (["migrate", "/nowhere", "sqlite:///store.db"], "neither a directory with a journal nor"),
+    ],
+)
+def test_what_is_wrong_is_found_out_before_spark_is_started(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(["pipeline", *arguments]) == 2
+    told = capfd.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert said in told.err
+    assert "secret" not in told.err
+
+
 @pytest.mark.timeout(240)  # a start of Spark
 def test_a_process_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
@@ -70,9 +88,6 @@ def test_a_process_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
         return done.stderr
 
     # Found out before Spark is started.
-    assert "there is no file" in told(2, "report", "sqlite:////nowhere/x.db", *output)
-    assert "no store for oracle" in told(2, "report", "oracle://u:secret@db/x", *output)
-    assert "neither a directory with a journal nor" in told(2, "migrate", "/nowhere", url)
     assert "there is none in JAVA_HOME=/nowhere" in told(2, "report", url, *output, JAVA_HOME="/nowhere")
     assert "--set takes a setting of Spark" in told(2, "report", url, *output, "--set", "x=1")
     # And after.

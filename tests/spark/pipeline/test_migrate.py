@@ -155,8 +155,15 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.timeout(300)  # two starts of Spark
-def test_a_run_that_ends_early_is_gone_on_with(spark: SparkSession, tmp_path: Path, postgresql_url: str) -> None:
+@pytest.mark.timeout(300)  # a start of Spark for each
+@pytest.mark.parametrize(
+    "signals",
+    [[signal.SIGKILL], pytest.param([signal.SIGINT, signal.SIGKILL], marks=pytest.mark.exhaustive)],
+    ids=["killed", "interrupted and killed"],
+)
+def test_a_run_that_ends_early_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, postgresql_url: str, signals: list[signal.Signals]
+) -> None:
     source = f"sqlite:///{tmp_path / 'source.db'}"
     with open_store(source):
         pass
@@ -167,11 +174,11 @@ def test_a_run_that_ends_early_is_gone_on_with(spark: SparkSession, tmp_path: Pa
     before = contents(source)
 
     counts = [0]
-    for number, code in ((signal.SIGINT, 1), (signal.SIGKILL, -signal.SIGKILL)):
+    for number in signals:
         process = begun(source, postgresql_url, more_than=counts[-1])
         os.kill(process.pid, number)
         _, told = process.communicate(timeout=60)
-        assert process.returncode == code, told
+        assert process.returncode == (1 if number == signal.SIGINT else -number), told
         if number == signal.SIGINT:
             assert told.rstrip().endswith("interrupted")
             assert "Traceback" not in told

@@ -65,7 +65,7 @@ def test_the_reader_finds_what_activemq_has_found(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("url", ["", "?logSize=2kb", "?logCompression=none"])
+@pytest.mark.parametrize("url", ["?logSize=200kb", "?logSize=2kb", "?logSize=200kb&logCompression=none"])
 def test_after_a_stop_and_after_a_kill(tmp_path: Path, url: str) -> None:
     """Killed, it has the same from the log behind its last snapshot; stopped, from the snapshot alone."""
     store = open_store(f"leveldb:{tmp_path / 'd'}{url}")
@@ -81,7 +81,7 @@ def test_after_a_stop_and_after_a_kill(tmp_path: Path, url: str) -> None:
 
 
 def test_behind_a_removed_collection_a_stop_makes_everything_good(tmp_path: Path) -> None:
-    with open_store(f"leveldb:{tmp_path}") as store:
+    with open_store(f"leveldb:{tmp_path}?logSize=200kb") as store:
         write(store)
         assert isinstance(store, SupportsTopics)
         assert isinstance(store, SupportsTransactions)

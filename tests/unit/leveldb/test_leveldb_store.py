@@ -38,6 +38,8 @@ from jdbcstore.testing import text_message
 from tests.unit.leveldb.directories import SAMPLE, contents
 
 Q = Queue("Q")
+#: Files of the usual 100 MiB are long to copy.
+BRIEF = LevelDBOptions(journal_max_file_length_bytes=200_000)
 
 
 @pytest.fixture
@@ -169,7 +171,7 @@ def test_acknowledgements_out_of_order_survive_that_files_go(tmp_path: Path) -> 
 @pytest.mark.parametrize("compress", [snappy.compress, lambda data: bytes(cramjam.snappy.compress_raw(data))])
 def test_messages_may_be_snappy_blocks_and_new_ones_are(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     directory = tmp_path / "leveldb"
-    with LevelDBPersistenceAdapter(directory) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         store.queue_message_store(Q).add_message(text_message(1, "abc" * 500)).result(30)
     (path,) = log_files(directory).values()
     data = path.read_bytes()
@@ -182,10 +184,10 @@ def test_messages_may_be_snappy_blocks_and_new_ones_are(tmp_path: Path, compress
     shutil.rmtree(directory)
     directory.mkdir()
     (directory / "0000000000000000.log").write_bytes(written + framed(UNIT_END, SEQUENCE.pack(0)))
-    with LevelDBPersistenceAdapter(directory) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         assert store.is_compressed
         store.queue_message_store(Q).add_message(text_message(2, "more")).result(30)
-    with LevelDBPersistenceAdapter(directory) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         assert texts(store) == [str(text_message(n).message_id) for n in (1, 2)]
     base, path = next((base, path) for base, path in log_files(directory).items() if b"more" in path.read_bytes())
     data = path.read_bytes()
@@ -222,7 +224,7 @@ def test_a_log_elsewhere_is_continued_there(directory: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("then", ["remove", "update"])
 def test_an_update_is_seen_by_what_follows_in_its_batch(tmp_path: Path, then: str) -> None:
     directory = tmp_path / "leveldb"
-    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         queue = store.queue_message_store(Q)
         queue.add_message(text_message(1)).result(30)
         (message,) = queue.recover()
@@ -237,12 +239,12 @@ def test_an_update_is_seen_by_what_follows_in_its_batch(tmp_path: Path, then: st
         assert store.opened().references.total() == len(left)
     for path in directory.glob("*.index"):
         shutil.rmtree(path)
-    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         assert texts(store) == left
 
 
 def test_a_refused_prepare_leaves_nothing_in_the_log(tmp_path: Path) -> None:
-    with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(tmp_path, BRIEF) as store:
         queue = store.queue_message_store(Q)
         queue.add_message(text_message(1)).result(30)
         (message,) = queue.recover()
@@ -270,17 +272,17 @@ def test_where_the_log_ends_before_the_index_new_messages_are_written_behind_bot
     first.unlink()  # so that a replay begins with the index
     with last.open("r+b") as log:
         log.truncate(len(last.read_bytes().rstrip(b"\0")) - 3000)
-    with LevelDBPersistenceAdapter(directory, LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         queue = store.queue_message_store(Queue("NEW"))
         for number in range(3):
             queue.add_message(text_message(number, destination=Queue("NEW"))).result(10)
         shutil.copytree(directory, tmp_path / "killed")
-    with LevelDBPersistenceAdapter(tmp_path / "killed", LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(tmp_path / "killed", BRIEF) as store:
         assert [one.rpartition(":")[2] for one in texts(store, Queue("NEW"))] == ["0", "1", "2"]
 
 
 def test_a_damaged_unit_before_a_torn_one_is_decided_once(tmp_path: Path) -> None:
-    with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+    with LevelDBPersistenceAdapter(tmp_path, BRIEF) as store:
         queue = store.queue_message_store(Q)
         for number in range(3):
             queue.add_message(text_message(number, destination=Q)).result(10)
@@ -293,7 +295,7 @@ def test_a_damaged_unit_before_a_torn_one_is_decided_once(tmp_path: Path) -> Non
     log.write_bytes(data[:torn])
     found = []
     for _ in range(2):
-        with LevelDBPersistenceAdapter(tmp_path, LevelDBOptions()) as store:
+        with LevelDBPersistenceAdapter(tmp_path, BRIEF) as store:
             found.append(texts(store))
     assert found[0] == found[1]
     assert found[0][0].endswith(":0")

@@ -265,7 +265,7 @@ def test_files_of_zeros_are_told_and_what_is_written_then_stays(
     assert bool(recover(directory).state.damages) == is_told
     sent: list[str] = []
     for number in (1, 2, 3):
-        with open_store(f"leveldb:{directory}") as adapter:
+        with open_store(f"leveldb:{directory}?logSize=200kb") as adapter:
             store = adapter.queue_message_store(Queue("NEW"))
             assert [str(one.message_id) for one in store.recover()] == sent
             message = text_message(number, destination=Queue("NEW"))

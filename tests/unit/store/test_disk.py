@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -48,9 +49,14 @@ OTHERS: Final = {
 }
 
 
+#: What a text has somewhere that calls any of these: to parse all of them takes its time.
+PERHAPS: Final = re.compile(rf"\b(os|shutil|tempfile)\.|\.({'|'.join(CHANGES[''])})\(|open\(")
+
+
 def changes(path: Path) -> Iterator[str]:
     """Calls that change files."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    for node in ast.walk(ast.parse(text)) if PERHAPS.search(text) else ():
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Attribute):

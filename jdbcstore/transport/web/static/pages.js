@@ -60,8 +60,8 @@ export async function overview(_, app) {
     make("h2", {}, "The last hour"),
     make("div", { class: "plots" }, plot("Messages per second", samples, [["in", "rate_in"], ["out", "rate_out"]]),
       plot("Messages", samples, [["waiting", "depth"], ["in flight", "in_flight"]]),
-      plot("Age of the oldest", samples, [["age", "oldest_age_s"]], " s"),
-      plot("Commit", samples, [["half take up to", "commit_ms"], ["event loop late", "loop_lag_ms"]], " ms")),
+      plot("Age of the oldest", samples, [["age", "oldest_age_s"]], age),
+      plot("Commit", samples, [["half take up to", "commit_ms"], ["event loop late", "loop_lag_ms"]], (value) => `${number(value)} ms`)),
     make("h2", {}, "Fullest queues"), destinationTable(worst.destinations)];
 }
 
@@ -142,7 +142,8 @@ export async function destination(query, app) {
       () => act("delete-destination", { destination: name }), () => app.go("/destinations")), "danger"));
   const tools = app.mayAct && isQueue && make("div", { class: "bar" },
     row.is_dead_letter_queue && button("Retry …", () => operate("Retry", "retry", picked(), again), "main"),
-    button("Move …", () => ask("Move", "move")), button("Copy …", () => ask("Copy", "copy")), button("Delete …", removes, "danger"),
+    button("Move …", () => ask("Move", "move")), button("Copy …", () => ask("Copy", "copy")),
+    button("Change …", () => change(picked(), again)), button("Delete …", removes, "danger"),
     make("span", { class: "quiet" }, "the chosen messages; without a choice, all that the filter matches"));
   const filter = make("form", { class: "bar", role: "search", onsubmit: (event) => {
     event.preventDefault();
@@ -150,10 +151,12 @@ export async function destination(query, app) {
   } }, make("label", {}, "Selector", make("input", { name: "selector", size: 40, value: selector, placeholder: "colour = 'red' AND JMSPriority > 4",
     "data-filter": "" })), make("button", { type: "submit" }, "Filter"));
   return [make("h1", {}, name, kindOf(row)), actions,
-    tiles([["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
+    tiles(isQueue ? [["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
       ["Consumers", number(row.consumers)], ["In", `${number(row.rate_in)}/s`], ["Out", `${number(row.rate_out)}/s`],
       ["Enqueued", number(row.enqueued)], ["Dequeued", number(row.dequeued)], ["Expired", number(row.expired)],
-      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]),
+      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]
+      : [["Consumers", number(row.consumers)], ["Durable subscriptions", number(row.subscriptions)], ["In", `${number(row.rate_in)}/s`],
+        ["Published", number(row.enqueued)], ["Dead-lettered", number(row.dead_lettered)]]),
     make("h2", {}, "Messages"), filter,
     origin && make("p", {}, `from ${origin}, ${cause || "for any cause"}`), tools,
     page.error ? make("p", { class: "bad" }, page.error.message) : messageTable(page.messages, name, app.mayAct && isQueue && boxes, selector),
@@ -166,7 +169,7 @@ export async function destination(query, app) {
 
 function messageTable(messages, destination, boxes, selector) {
   return table("Messages", [
-    ...(boxes ? [["", boxes]] : []),
+    ...(boxes ? [["", boxes, { box: true }]] : []),
     ["Message", (row) => link("/message", { destination, number: row.number || undefined, id: row.messageId }, row.messageId)],
     ["Sent", (row) => row.sent, { optional: true, number: true }],
     ["Kind", (row) => row.kind, { optional: true }],
@@ -191,8 +194,7 @@ export async function message(query, app) {
     shown.originalDestination && button("Retry …", () => operate("Retry", "retry", given, back), "main"),
     button("Move …", () => form("Move message", [["target", "To queue", { value: "queue://", required: true }]], "Count …",
       async (place) => operate("Move", "move", { ...given, ...place }, back))),
-    button("Change …", () => form("Change message", [["priority", "Priority, 0 to 9", { type: "number", value: shown.priority }]], "Count …",
-      async (more) => operate("Change", "change", { ...given, ...more }, back))),
+    button("Change …", () => change(given, back)),
     button("Delete …", () => operate("Delete", "delete", given, back, true), "danger"),
     link("/send", { destination: shown.originalDestination ?? destination, body: typeof shown.body === "string" ? shown.body : "",
       properties: JSON.stringify(told.archived.properties ?? {}) }, "Edit and send again …"));
@@ -204,6 +206,13 @@ export async function message(query, app) {
       ["Expires", shown.expires ?? "never"], ["Priority", shown.priority], ["Persistent", shown.persistent ? "yes" : "no"],
       ["Redelivered", shown.redelivered ? "yes" : "no"], ["Came from", shown.originalDestination && to(shown.originalDestination)],
       ["Correlation id", shown.correlationId], ["Reply to", shown.replyTo], ["Type", shown.type], ["Group", shown.group]])];
+}
+
+// Give messages another priority or time to live.
+function change(given, after) {
+  form("Change messages", [["priority", "Priority, 0 to 9; empty: as it is", { type: "number", min: 0, max: 9 }],
+    ["expires_s", "Expires after, s; 0: never; empty: as it is", { type: "number", min: 0 }]], "Count …", async ({ priority, expires_s: seconds }) =>
+    operate("Change", "change", { ...given, priority, expiration_ms: Number(seconds) ? Date.now() + 1000 * Number(seconds) : seconds }, after));
 }
 
 function body(shown, raw) {
@@ -344,7 +353,7 @@ export async function store(_, app) {
     make("h2", {}, "Memory"), pairs([["Messages", part(memory.messages, memory.messages_max)], ["Kept for clients", part(memory.kept, memory.kept_max)],
       ["On its way to the store", part(memory.uncommitted, memory.uncommitted_max)], ["Consumers held back", number(memory.parked_consumers)],
       ["Senders that wait", number(memory.waiting_senders)]]), ...(kept.kind === "kahadb" ? diagnosis(app) : []),
-    make("h2", {}, "This broker's life"), table("States", [["Since", (row) => row.since], ["State", (row) => row.state], ["Term", (row) => row.term],
+    make("h2", {}, "This broker's life"), table("States", [["Since", (row) => time(Date.parse(row.since))], ["State", (row) => row.state], ["Term", (row) => row.term],
       ["Why", (row) => row.reason]], told.terms, "")];
 }
 
@@ -383,21 +392,30 @@ function diagnosis(app) {
 export async function scheduled(query, app) {
   const page = await view("scheduled", { after_ms: query.after_ms, after_id: query.after_id, count: 100 });
   return [make("h1", {}, "Scheduled messages"),
-    table("Scheduled", [["Due", (row) => (row.due_ms === null ? make("span", { class: "bad" }, "held") : time(row.due_ms))], ["Destination", (row) => to(row.destination)],
+    table("Scheduled", [["Due", (row) => (row.due_ms === null ? make("span", { class: "bad" }, "held") : time(row.due_ms))],
+      ["Destination", (row) => (row.error ? make("span", { class: "bad" }, row.error) : to(row.destination))],
       ["Again", (row) => row.cron || (row.period_ms ? `each ${age(row.period_ms / 1000)}` : "")], ["Times", (row) => (row.repeat < 0 ? "for ever" : number(row.repeat + 1)), { number: true }],
       ["Job", (row) => row.job_id, { optional: true }],
       ...(app.mayAct ? [["", (row) => button("Remove …", () => confirm("Remove", `The message for ${row.destination} is not sent.`, "Remove",
         () => act("remove-scheduled", { job_id: row.job_id }), () => app.show()), "danger")]] : [])], page.rows, "There are none."),
-    page.after && make("a", { class: "button", href: address("/scheduled", { after_ms: page.after[0], after_id: page.after[1] }) }, "Next")];
+    page.after && make("p", { class: "bar" },
+      make("a", { class: "button", href: address("/scheduled", { after_ms: page.after[0], after_id: page.after[1] }) }, "Next"))];
 }
 
-export async function transactions() {
+export async function transactions(_, app) {
   const [prepared, loads] = await Promise.all([view("prepared"), view("loads")]);
+  const decide = (row, verb, action, does) => button(`${verb} …`, () => confirm(`${verb} a transaction`,
+    `${row.transaction_id}: ${does} Its transaction manager must not decide otherwise.`, verb,
+    () => act(action, { xid: row.xid }), () => app.show()), "danger");
   return [make("h1", {}, "Transactions in doubt"),
     table("In doubt", [["Transaction", (row) => row.transaction_id], ["Adds", (row) => number(row.added), { number: true }],
       ["Removes", (row) => number(row.removed), { number: true }], ["Acknowledges", (row) => number(row.acknowledged), { number: true }],
-      ["Destinations", (row) => row.destinations.join(", ")]], prepared, "There are none."),
-    make("p", { class: "quiet" }, "They are decided by their coordinator, or by `jdbcstore transactions` while no broker runs."),
+      ["Destinations", (row) => row.destinations.join(", ")],
+      ...(app.mayAct ? [["", (row) => make("span", { class: "bar" },
+        decide(row, "Commit", "commit-prepared", "what it adds is delivered, what it removes or acknowledges is gone."),
+        decide(row, "Roll back", "rollback-prepared", "what it adds is gone, what it removes or acknowledges is delivered again."))]] : [])],
+    prepared, "There are none."),
+    make("p", { class: "quiet" }, "They are decided by their transaction manager; by hand if it never will."),
     make("h2", {}, "Bulk loads"), table("Loads", [["Load", (row) => row.job], ["Messages", (row) => number(row.messages), { number: true }],
       ["Taken in", (row) => number(row.taken), { number: true }], ["Refused", (row) => number(row.refused), { number: true }]], loads, "None is waiting.")];
 }

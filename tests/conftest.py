@@ -31,7 +31,7 @@ from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.prepared import PreparedDatabases, PreparedFile
 from tests.servers.server import DatabaseServer
-from tests.servers.shared import Cluster, remove_shared_servers, shared_cluster, shared_result, shared_server
+from tests.servers.shared import remove_shared_servers, shared_result, shared_server
 
 SQL_SERVERS = ["postgresql15", "mariadb", "mysql"]
 #: One of two versions of the same server is enough for most tests.
@@ -122,12 +122,6 @@ def server(config: pytest.Config, kind: str) -> DatabaseServer:
     return shared_server(kind, run_folder(config), os.getpid() if told is None else told["run_pid"])
 
 
-def cluster(config: pytest.Config, kind: type[Cluster]) -> Cluster:
-    """The run's cluster of a kind."""
-    told = getattr(config, "workerinput", None)
-    return shared_cluster(kind, run_folder(config), os.getpid() if told is None else told["run_pid"])
-
-
 def run_folder(config: pytest.Config) -> Path:
     """The folder of the whole run, which goes when the run ends."""
     told = getattr(config, "workerinput", None)
@@ -158,16 +152,18 @@ def mysql(pytestconfig: pytest.Config) -> MySQLServer:
     return cast(MySQLServer, server(pytestconfig, "mysql"))
 
 
-@pytest.fixture(scope="session")
-def galera(pytestconfig: pytest.Config) -> GaleraCluster:
-    """Three nodes of Galera, shared by the whole run: do not restart them."""
-    return cluster(pytestconfig, GaleraCluster)
+@pytest.fixture(scope="module")
+def galera() -> Iterator[GaleraCluster]:
+    """Three nodes of Galera, shared by a module: do not restart them. To have none to do costs them as much as work."""
+    with GaleraCluster(is_flushed=False) as own:
+        yield own
 
 
-@pytest.fixture(scope="session")
-def group(pytestconfig: pytest.Config) -> GroupCluster:
-    """Three members of a group of MySQL servers, shared by the whole run: do not restart them."""
-    return cluster(pytestconfig, GroupCluster)
+@pytest.fixture(scope="module")
+def group() -> Iterator[GroupCluster]:
+    """Three members of a group of MySQL servers, likewise."""
+    with GroupCluster(is_flushed=False) as own:
+        yield own
 
 
 @pytest.fixture(scope="session")
@@ -186,20 +182,6 @@ def made_once(pytestconfig: pytest.Config) -> Callable[[str, Callable[[Path], st
 def restartable_postgresql() -> Iterator[PostgreSQLServer]:
     """A PostgreSQL 15 of the test's own, to stop, kill and restart."""
     with PostgreSQLServer(15) as own:
-        yield own
-
-
-@pytest.fixture
-def restartable_mariadb() -> Iterator[MariaDBServer]:
-    """A MariaDB of the test's own, to stop, kill and restart."""
-    with MariaDBServer() as own:
-        yield own
-
-
-@pytest.fixture
-def restartable_mysql() -> Iterator[MySQLServer]:
-    """A MySQL of the test's own, to stop, kill and restart."""
-    with MySQLServer() as own:
         yield own
 
 
@@ -258,8 +240,8 @@ def mysql_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def prepared_databases() -> dict[str, PreparedDatabases]:
-    """What this process has of databases with tables in them, by kind of server."""
+def prepared_databases() -> dict[tuple[str, bool], PreparedDatabases]:
+    """What this process has of databases, by kind of server and by whether they have tables."""
     return {}
 
 
@@ -288,10 +270,13 @@ def has_tables(request: pytest.FixtureRequest) -> bool:
 
 
 def fresh_database(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
-    """Create a database on the run's server of a kind; drop it afterwards, with whatever sessions the test left."""
+    """A database on the run's server of a kind; afterwards the sessions that the test left there are ended."""
     shared: DatabaseServer = request.getfixturevalue(FIXTURES.get(kind, kind))
-    if has_tables(request):
-        prepared = request.getfixturevalue("prepared_databases").setdefault(kind, PreparedDatabases(shared))
+    with_tables = has_tables(request)
+    if with_tables or isinstance(shared, PostgreSQLServer):
+        prepared = request.getfixturevalue("prepared_databases").setdefault(
+            (kind, with_tables), PreparedDatabases(shared, with_tables)
+        )
         name = prepared.take()
         yield shared.url(name)
         prepared.give_back(name, is_suspect=request.node.stash.get(HAS_FAILED, False))

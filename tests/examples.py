@@ -14,10 +14,12 @@ __all__ = ["examples", "sampled", "thin_out"]
 
 T = TypeVar("T")
 
-#: Servers that repeat most of what others show. MySQL's dialect is MariaDB's but for a few methods, as its driver is.
-_REPEATING: Final = {"mysql": "mariadb", "postgresql18": "postgresql15"}
-#: One in so many of the tests that both have is for every run on the one that repeats.
-_REPEATED: Final = 3
+#: Servers that repeat most of what another one shows, and one in how many of the tests that both have is for every run.
+#: MySQL's dialect is MariaDB's but for a few methods, as its driver is.
+_REPEATING: Final = {"mysql": ("mariadb", 3), "postgresql18": ("postgresql15", 3)}
+#: The same where the subject is what the store does, with statements that SQLAlchemy writes for every server.
+_REPEATING_STORE: Final = {"mysql": ("mariadb", 6), "mariadb": ("postgresql15", 3), "postgresql18": ("postgresql15", 3)}
+_OF_STORE: Final = {"contract", "sql"}
 _FACTOR = int(os.environ.get("JDBCSTORE_TEST_EXAMPLES", "1"))
 
 
@@ -45,8 +47,9 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     """Give the marker ``exhaustive`` to tests that show again what others show.
 
     Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, and on the
-    newer PostgreSQL, unless that marker says something else. The first of each file is among them. What asks for one of
-    these servers by itself stays.
+    newer PostgreSQL, and where the store is the subject also of those on MariaDB that PostgreSQL has, unless that
+    marker says something else. The first of each file is among them. What asks for one of these servers by itself
+    stays. The marker's ``of`` is the one parameter that it is about, such as a server: all others stay.
 
     Args:
         items: all tests, in the order of their collection.
@@ -56,11 +59,16 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     seen: Counter[tuple[object, str]] = Counter()
     for item, values in chosen.items():
         place = _place(item)
-        repeating = next((one for one, other in _REPEATING.items() if one in values and (place, other) in shown), None)
+        repeated = _REPEATING_STORE if item.path.parent.name in _OF_STORE else _REPEATING
+        repeating = next(
+            (one for one, (other, _) in repeated.items() if one in values and (place, other) in shown), None
+        )
         if (mark := item.get_closest_marker("one_in")) is not None:
+            if mark.kwargs and mark.kwargs["of"] not in values:
+                continue
             step, kind = int(mark.args[0]), "one_in"
         elif repeating is not None and item.get_closest_marker("server"):
-            step, kind = _REPEATED, repeating
+            step, kind = repeated[repeating][1], repeating
         else:
             continue
         if seen[item.path, kind] % step:

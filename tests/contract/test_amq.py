@@ -48,6 +48,7 @@ def _without_index(directory: Path) -> PersistenceAdapter:
     return open_store(f"amq:{directory}")
 
 
+@pytest.mark.one_in(3)  # after its opening it is the same store
 class TestJournalAlone(DurablePersistenceAdapterContract):
     # A journal does not tell the numbers of messages that are gone.
     test_everything_is_there_after_a_restart = None  # type: ignore[assignment]
@@ -57,6 +58,7 @@ class TestJournalAlone(DurablePersistenceAdapterContract):
         return lambda: _without_index(tmp_path / "amq")
 
 
+@pytest.mark.one_in(3)
 class TestJournalAloneTopics(DurableTopicContract):
     test_sequences_go_on_behind_what_was_acknowledged = None  # type: ignore[assignment]
 
@@ -65,12 +67,14 @@ class TestJournalAloneTopics(DurableTopicContract):
         return lambda: _without_index(tmp_path / "amq")
 
 
+@pytest.mark.one_in(3)
 class TestJournalAloneTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: _without_index(tmp_path / "amq")
 
 
+@pytest.mark.one_in(3)
 class TestJournalAloneSchedule(DurableScheduleContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:

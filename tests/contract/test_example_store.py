@@ -30,6 +30,7 @@ def url(tmp_path: Path) -> str:
     return f"log:{tmp_path / 'log'}"
 
 
+@pytest.mark.one_in(3)
 class TestStore(DurablePersistenceAdapterContract):
     @pytest.fixture
     def open_adapter(self, url: str) -> OpenAdapter:

@@ -21,18 +21,21 @@ from jdbcstore.testing import (
 )
 
 
+@pytest.mark.one_in(3)  # each of its stores is one of KahaDB's, which has all of the suite
 class TestPerDestination(DurablePersistenceAdapterContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"mkahadb:{tmp_path / 'm'}?perDestination=true")
 
 
+@pytest.mark.one_in(3)
 class TestPerDestinationTopics(DurableTopicContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:
         return lambda: open_store(f"mkahadb:{tmp_path / 'm'}?perDestination=true")
 
 
+@pytest.mark.one_in(3)
 class TestPerDestinationTransactions(DurableTransactionContract):
     @pytest.fixture
     def open_adapter(self, tmp_path: Path) -> OpenAdapter:

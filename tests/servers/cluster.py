@@ -85,10 +85,6 @@ class ServerCluster(Generic[Member]):
             member.folder.mkdir(exist_ok=True)
         self.start_members()
 
-    def attach(self) -> bool:
-        """Use the cluster that another process started in this folder. False when there is none, or only a part."""
-        return all(member.attach() for member in self.members)
-
     def remove(self) -> None:
         """Kill all servers and remove their folders."""
         for member in self.members:

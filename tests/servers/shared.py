@@ -1,4 +1,4 @@
-"""One server or cluster of a kind for a whole test run, however many processes the run has.
+"""One server of a kind for a whole test run, however many processes the run has.
 
 The run's folder belongs to its controlling process. Whoever needs a server first starts it there, under a file lock;
 the others attach. The servers are kept for the controlling process (see `keeper`), so it does not matter which worker
@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
-from tests.servers.galera import GaleraCluster
-from tests.servers.group_replication import GroupCluster
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.server import DatabaseServer
-
-Cluster = TypeVar("Cluster", GaleraCluster, GroupCluster)
 
 
 class MakeServer(Protocol):
@@ -39,7 +35,6 @@ KINDS: Final[Mapping[str, MakeServer]] = {
     "mariadb": MariaDBServer,
     "mysql": MySQLServer,
 }
-CLUSTERS: Final = (GaleraCluster, GroupCluster)
 
 
 def shared_server(kind: str, run_folder: Path, run_pid: int) -> DatabaseServer:
@@ -52,17 +47,11 @@ def shared_server(kind: str, run_folder: Path, run_pid: int) -> DatabaseServer:
     folder = run_folder / kind
     with _locked(folder):
         server = KINDS[kind](run_pid, folder, is_flushed=False)  # nobody restarts it
-        _start(server, folder)
+        if not server.attach():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            server.start()
         return server
-
-
-def shared_cluster(kind: type[Cluster], run_folder: Path, run_pid: int) -> Cluster:
-    """The run's cluster of a kind, started if nobody has yet. Raises as `shared_server`."""
-    folder = run_folder / kind.__name__
-    with _locked(folder):
-        cluster = kind(run_pid, folder, is_flushed=False)
-        _start(cluster, folder)
-        return cluster
 
 
 def shared_result(run_folder: Path, name: str, make: Callable[[Path], str]) -> str:
@@ -90,18 +79,8 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _start(server: DatabaseServer | GaleraCluster | GroupCluster, folder: Path) -> None:
-    if not server.attach():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        server.start()
-
-
 def remove_shared_servers(run_folder: Path) -> None:
     """Kill every server of the run and remove its folder."""
-    for cluster in CLUSTERS:
-        if (run_folder / cluster.__name__).exists():
-            cluster(None, run_folder / cluster.__name__).remove()
     for kind, make in KINDS.items():
         if (run_folder / kind).exists():
             make(None, run_folder / kind).remove()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 from sqlalchemy import NullPool, create_engine, inspect, text
 
+from tests.conftest import SQL_SERVERS
 from tests.servers.server import CHECKOUT
 
 
@@ -33,6 +35,39 @@ def test_a_fresh_database_is_empty_and_ours_to_fill(database_url: str) -> None:
         connection.execute(text("CREATE TABLE mine (id INTEGER PRIMARY KEY)"))
         connection.execute(text("CREATE INDEX mine_index ON mine (id)"))
     assert inspect(engine).get_table_names() == ["mine"]
+
+
+def test_what_one_server_repeats_of_another_is_for_a_full_run(tmp_path: Path) -> None:
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    run = run_pytest(
+        folder,
+        "import pytest\n"
+        "on_each = pytest.mark.parametrize('sql_server_url', ['postgresql15', 'mariadb', 'mysql'])\n"
+        "number = pytest.mark.parametrize('number', range(6))\n"
+        "@on_each\n"
+        "@number\n"
+        "def test_store(sql_server_url, number): pass\n"
+        "@on_each\n"
+        "@number\n"
+        "@pytest.mark.one_in(2, of='mysql')\n"
+        "def test_locks(sql_server_url, number): pass\n",
+        "--collect-only",
+        "-q",
+        "-m",
+        "not exhaustive",
+    )
+    kept = Counter(re.findall(r"::(test_\w+)\[\d-(\w+)\]", run.stdout))
+    assert {server: kept["test_store", server] for server in SQL_SERVERS} == {
+        "postgresql15": 6,
+        "mariadb": 2,
+        "mysql": 1,
+    }
+    assert {server: kept["test_locks", server] for server in SQL_SERVERS} == {
+        "postgresql15": 6,
+        "mariadb": 6,
+        "mysql": 3,
+    }
 
 
 def test_a_thread_of_ours_left_running_fails_its_test(tmp_path: Path) -> None:

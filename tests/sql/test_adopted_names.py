@@ -67,7 +67,7 @@ ALIKE = {
     for schema in SCHEMAS
     if schema.server == "postgresql18"
     or schema.collation == "utf8mb3_general_ci"
-    or (schema.server, schema.collation) == ("mysql", "utf8mb4_general_ci")
+    or (schema.server, schema.collation) in (("mysql", "latin1_swedish_ci"), ("mysql", "utf8mb4_general_ci"))
 }
 
 

@@ -34,6 +34,7 @@ def test_the_tables_stay_small_while_messages_pass_through(url: str) -> None:
     assert size_after_passing_through(url, vacuum_rows=VACUUM_ROWS) < BYTES_MAX
 
 
+@pytest.mark.exhaustive  # what it proves is that the other one can fail
 def test_without_a_vacuum_they_would_not(url: str) -> None:
     assert size_after_passing_through(url, vacuum_rows=0) > 2 * BYTES_MAX
 

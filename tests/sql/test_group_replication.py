@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +24,6 @@ from tests.waiting import wait_until
 
 QUEUE = Queue("TEST")
 WAIT_S = 60.0
-
-
-@pytest.fixture(autouse=True)
-def mode(request: pytest.FixtureRequest, group: GroupCluster) -> Iterator[None]:
-    """One primary for all tests but one, which has the group to itself while it has several."""
-    is_alone = request.node.get_closest_marker("several_primaries") is not None
-    with (group.folder / "mode.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
-        yield
 
 
 @pytest.fixture
@@ -103,7 +93,6 @@ def test_a_standby_is_read_by_who_wants_one(group: GroupCluster, database: str) 
     alone.dispose()
 
 
-@pytest.mark.several_primaries
 @pytest.mark.parametrize("is_certified", [True, False])
 def test_of_several_primaries_none_lets_a_former_master_write(
     group: GroupCluster, database: str, monkeypatch: pytest.MonkeyPatch, *, is_certified: bool

@@ -25,7 +25,7 @@ from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.store.jdbc.tables import Tables
 from jdbcstore.store.jdbc.writes import Batch, Write
 from jdbcstore.testing.messages import PRODUCER
-from tests.conftest import EVERY_SQL_SERVER, fresh_database
+from tests.conftest import SQL_SERVERS, fresh_database
 from tests.sql.captured import Sent, captured
 from tests.sql.examining import Examined, examine
 from tests.sql.loading import ByNumber, load
@@ -114,7 +114,9 @@ LOOKED_UP: Final = {
 Seen: TypeAlias = Mapping[tuple[str, str], Sequence[Examined]]
 
 
-@pytest.fixture(scope="module", params=["sqlite", *EVERY_SQL_SERVER])
+@pytest.fixture(
+    scope="module", params=["sqlite", *SQL_SERVERS, pytest.param("postgresql18", marks=pytest.mark.exhaustive)]
+)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     """What every database does for every page and look-up, by name and state of its statistics."""
     if request.param == "sqlite":

@@ -36,11 +36,19 @@ def end(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgreSQLServer]:
+    """A server of this module's own, whose commits wait for standbys when a test says so."""
+    with PostgreSQLServer(15) as own:
+        yield own
+
+
 @pytest.fixture
-def server() -> Iterator[PostgreSQLServer]:
-    with PostgreSQLServer(15) as server:
-        server.create_database(DATABASE)
-        yield server
+def server(own_server: PostgreSQLServer) -> Iterator[PostgreSQLServer]:
+    """The same, with an empty database."""
+    own_server.create_database(DATABASE)
+    yield own_server
+    own_server.drop_database(DATABASE)
 
 
 def ask_for_standby(server: PostgreSQLServer, name: str) -> None:

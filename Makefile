@@ -79,6 +79,7 @@ lock: .venv/bin/python ## choose the newest versions anew: requirements.lock, re
 	$(LOCK) --upgrade --extra test --constraint requirements.lock --output-file requirements-test.lock >/dev/null
 	printf 'pytest-rerunfailures\nredis\n' | $(COMPILE) --upgrade --no-deps --output-file scripts/celery-suite.lock - >/dev/null
 	echo 'patroni[etcd3,zookeeper,psycopg2-binary]' | $(COMPILE) --upgrade --output-file scripts/patroni.lock - >/dev/null
+	echo uv | $(COMPILE) --upgrade --output-file scripts/uv.lock - >/dev/null
 
 clean: ## remove what was built; the test servers stay
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build
@@ -88,9 +89,8 @@ clean: ## remove what was built; the test servers stay
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Most of what is installed no test imports, and pip would compile for longer than it unpacks.
 .venv/.test: requirements-test.lock pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-test.lock
+	scripts/install-packages requirements-test.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from jdbcstore.errors import ConfigurationError
+
 __all__ = [
     "BrokerId",
     "ConnectionId",
@@ -24,6 +26,8 @@ __all__ = [
     "TransactionId",
     "XATransactionId",
     "told_apart",
+    "xid_of_text",
+    "xid_text",
 ]
 
 
@@ -188,6 +192,26 @@ class XATransactionId:
         """A text that no other transaction has: as it is printed two of them may look alike."""
         parts = ("null" if part is None else part.hex() for part in (self.global_transaction_id, self.branch_qualifier))
         return "{} {}:{}".format(self, *parts)
+
+
+def xid_text(xid: XATransactionId) -> str:
+    """A transaction id for people and shells: format id, and the two parts in hexadecimal digits."""
+    return f"{xid.format_id}:{(xid.global_transaction_id or b'').hex()}:{(xid.branch_qualifier or b'').hex()}"
+
+
+def xid_of_text(text: str) -> XATransactionId:
+    """The transaction id that `xid_text` has written.
+
+    Raises:
+        ConfigurationError: it is another text.
+    """
+    try:
+        format_id, global_id, branch = text.split(":")
+        return XATransactionId(int(format_id), bytes.fromhex(global_id), bytes.fromhex(branch))
+    except ValueError:
+        raise ConfigurationError(
+            f"{text!r} is no transaction id: expected FORMAT:GLOBAL:BRANCH, a number and two rows of hexadecimal digits"
+        ) from None
 
 
 TransactionId: TypeAlias = LocalTransactionId | XATransactionId

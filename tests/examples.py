@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import pytest
@@ -14,9 +14,10 @@ __all__ = ["examples", "sampled", "thin_out"]
 
 T = TypeVar("T")
 
-#: MySQL's dialect is MariaDB's but for a few methods, and so is its driver: one in so many of the tests that both have
-#: is for every run.
-_OF_MYSQL: Final = 3
+#: Servers that repeat most of what others show. MySQL's dialect is MariaDB's but for a few methods, as its driver is.
+_REPEATING: Final = {"mysql": "mariadb", "postgresql18": "postgresql15"}
+#: One in so many of the tests that both have is for every run on the one that repeats.
+_REPEATED: Final = 3
 _FACTOR = int(os.environ.get("JDBCSTORE_TEST_EXAMPLES", "1"))
 
 
@@ -43,20 +44,23 @@ def sampled(values: Sequence[T], kept: int) -> list[ParameterSet | T]:
 def thin_out(items: Sequence[pytest.Item]) -> None:
     """Give the marker ``exhaustive`` to tests that show again what others show.
 
-    Of those with the marker ``one_in`` one in so many stays, and of those on a server of MySQL that MariaDB has, too,
-    unless that marker says something else. The first of each file is among them. What asks for MySQL by itself stays.
+    Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, and on the
+    newer PostgreSQL, unless that marker says something else. The first of each file is among them. What asks for one of
+    these servers by itself stays.
 
     Args:
         items: all tests, in the order of their collection.
     """
-    places = {item: _place(item) for item in items}
-    on_mariadb = {place for item, place in places.items() if "mariadb" in _parameters(item)}
+    chosen = {item: {value for value in _parameters(item) if isinstance(value, str)} for item in items}
+    shown = {(_place(item), value) for item, values in chosen.items() for value in values}
     seen: Counter[tuple[object, str]] = Counter()
-    for item, place in places.items():
+    for item, values in chosen.items():
+        place = _place(item)
+        repeating = next((one for one, other in _REPEATING.items() if one in values and (place, other) in shown), None)
         if (mark := item.get_closest_marker("one_in")) is not None:
             step, kind = int(mark.args[0]), "one_in"
-        elif "mysql" in _parameters(item) and place in on_mariadb and item.get_closest_marker("server"):
-            step, kind = _OF_MYSQL, "mysql"
+        elif repeating is not None and item.get_closest_marker("server"):
+            step, kind = _REPEATED, repeating
         else:
             continue
         if seen[item.path, kind] % step:
@@ -69,6 +73,6 @@ def _place(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _parameters(item: pytest.Item) -> list[object]:
+def _parameters(item: pytest.Item) -> Iterable[object]:
     callspec = getattr(item, "callspec", None)
-    return [] if callspec is None else [value for value in callspec.params.values() if isinstance(value, str)]
+    return () if callspec is None else callspec.params.values()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from jdbcstore.console.face import Face, face_options, finish, running_broker_options
-from jdbcstore.console.output import print_json
-from jdbcstore.errors import ConfigurationError, UnknownDestination
+from jdbcstore.console.output import confirm, print_json
+from jdbcstore.errors import UnknownDestination
 
 __all__ = [
     "copy",
@@ -65,7 +64,7 @@ def _operate(face: Face, action: str, given: Mapping[str, Any], *, dry_run: bool
         if dry_run:
             _tell_counted(counted, as_json)
             return
-        _confirm(f"{action} {counted['matched']} messages of {given['destination']}?")
+        confirm(f"{action} {counted['matched']} messages of {given['destination']}?")
     done = finish(face, face.act(action, **given))
     if as_json:
         print_json(done)
@@ -82,12 +81,6 @@ def _tell_counted(counted: Mapping[str, Any], as_json: bool) -> None:
     for origin, cause, count in counted["groups"]:
         if origin:
             click.echo(f"  {count} from {origin}: {cause}")
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} Nobody can answer here: give --yes")
-    click.confirm(question, abort=True, err=True)
 
 
 @click.command()
@@ -178,7 +171,7 @@ def delete(face: Face, destination: str, dry_run: bool, yes: bool, as_json: bool
         click.echo(f"delete: {destination} with {shown['depth']} messages; nothing was done")
         return
     if not yes:
-        _confirm(f"delete {destination} with {shown['depth']} messages?")
+        confirm(f"delete {destination} with {shown['depth']} messages?")
     done = face.act("delete-destination", destination=destination)
     print_json(done) if as_json else click.echo(f"delete: {destination} is gone")
 
@@ -227,7 +220,7 @@ def create(face: Face, destination: str) -> None:
 def unsubscribe(face: Face, client_id: str, name: str, yes: bool) -> None:
     """Remove the durable subscription NAME of CLIENT_ID, with what waits for it. Nobody may be using it."""
     if not yes:
-        _confirm(f"remove the durable subscription {name} of {client_id}?")
+        confirm(f"remove the durable subscription {name} of {client_id}?")
     face.act("remove-subscription", client_id=client_id, name=name)
     click.echo(f"unsubscribe: {name} of {client_id} is gone")
 
@@ -239,7 +232,7 @@ def unsubscribe(face: Face, client_id: str, name: str, yes: bool) -> None:
 def disconnect(face: Face, connection_id: str, yes: bool) -> None:
     """End a client's connection; what it holds goes back to its queues."""
     if not yes:
-        _confirm(f"end the connection {connection_id}?")
+        confirm(f"end the connection {connection_id}?")
     face.act("disconnect", connection_id=connection_id)
     click.echo(f"disconnect: {connection_id}")
 
@@ -259,6 +252,6 @@ def drain(face: Face, ends: bool) -> None:
 def hand_over(face: Face, yes: bool) -> None:
     """Let a standby be master. Without one, this broker is master again after some seconds."""
     if not yes:
-        _confirm("hand mastership over?")
+        confirm("hand mastership over?")
     face.act("hand-over")
     click.echo("hand-over: a standby may be master now")

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 from urllib.parse import urlencode, urlsplit
@@ -34,7 +35,18 @@ from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
 
-__all__ = ["Face", "RemoteFace", "face_options", "finish", "running_broker_options"]
+__all__ = [
+    "CREDENTIALS",
+    "TOKEN_OPTIONS",
+    "Face",
+    "RemoteFace",
+    "credentials",
+    "face_options",
+    "finish",
+    "opened_face",
+    "running_broker_options",
+    "with_broker_options",
+]
 
 _DEFAULT: Final = "http://127.0.0.1:8161"
 _TIMEOUT_S: Final = 60.0
@@ -179,34 +191,33 @@ def _local(url: str) -> Iterator[Face]:
 
 
 @contextmanager
-def _opened(
-    broker: str,
-    store: str | None,
-    token: str | None,
-    token_file: Path | None,
-    login: str | None,
-    passcode: str | None,
-    passcode_file: TextIO | None,
-) -> Iterator[Face]:
-    if store is not None:
-        with _local(store) as face:
-            yield face
-        return
-    headers = {}
-    if token_file is not None:
-        token = token_file.read_text("utf-8").strip()
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    elif login is not None:
-        from base64 import b64encode
-
-        shown = b64encode(f"{login}:{given_passcode(login, passcode, passcode_file)}".encode()).decode()
-        headers["Authorization"] = f"Basic {shown}"
+def opened_face(broker: str, headers: Mapping[str, str]) -> Iterator[RemoteFace]:
+    """The face of a running broker, whose connection is closed behind it. Arguments as `RemoteFace`."""
     remote = RemoteFace(broker, headers)
     try:
         yield remote
     finally:
         remote.close()
+
+
+def credentials(
+    token: str | None,
+    token_file: Path | None,
+    login: str | None = None,
+    passcode: str | None = None,
+    passcode_file: TextIO | None = None,
+) -> Mapping[str, str]:
+    """The headers that say who asks, by what was given as options."""
+    if token_file is not None:
+        token = token_file.read_text("utf-8").strip()
+    if token is not None:
+        return {"Authorization": f"Bearer {token}"}
+    if login is not None:
+        from base64 import b64encode
+
+        shown = b64encode(f"{login}:{given_passcode(login, passcode, passcode_file)}".encode()).decode()
+        return {"Authorization": f"Basic {shown}"}
+    return {}
 
 
 def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,41 +239,40 @@ def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    from functools import wraps
-
     @wraps(command)
-    def wrapped(
-        broker: str,
-        store: str | None,
-        token: str | None,
-        token_file: Path | None,
-        login: str | None,
-        passcode: str | None,
-        passcode_file: TextIO | None,
-        **others: Any,
-    ) -> Any:
-        with _opened(broker, store, token, token_file, login, passcode, passcode_file) as face:
-            return command(face, **others)
+    def wrapped(broker: str, store: str | None, **given: Any) -> Any:
+        who = {name: given.pop(name) for name in CREDENTIALS}
+        with opened_face(broker, credentials(**who)) if store is None else _local(store) as face:
+            return command(face, **given)
 
-    decorated: Callable[..., Any] = wrapped
-    for option in (
-        *reversed(PASSCODE_OPTIONS),
-        click.option(
-            "--token-file",
-            envvar="JDBCSTORE_TOKEN_FILE",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="A file with the broker's token.",
-        ),
-        click.option("--token", envvar="JDBCSTORE_TOKEN", help="The broker's token; better by file or environment."),
-        click.option(
-            "--broker",
-            envvar="JDBCSTORE_BROKER",
-            metavar="URL",
-            default=_DEFAULT,
-            show_default=True,
-            help="The web address of a running broker.",
-        ),
-    ):
+    return with_broker_options(wrapped)
+
+
+#: What options say who asks: the arguments of `credentials`.
+CREDENTIALS: Final = ("token", "token_file", "login", "passcode", "passcode_file")
+TOKEN_OPTIONS: Final[tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]] = (
+    click.option("--token", envvar="JDBCSTORE_TOKEN", help="The broker's token; better by file or environment."),
+    click.option(
+        "--token-file",
+        envvar="JDBCSTORE_TOKEN_FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="A file with the broker's token.",
+    ),
+)
+
+
+def with_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which broker, and who asks."""
+    address: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+        "--broker",
+        envvar="JDBCSTORE_BROKER",
+        metavar="URL",
+        default=_DEFAULT,
+        show_default=True,
+        help="The web address of a running broker.",
+    )
+    decorated: Callable[..., Any] = command
+    for option in reversed((address, *TOKEN_OPTIONS, *PASSCODE_OPTIONS)):
         decorated = option(decorated)
     return decorated
 

@@ -11,9 +11,8 @@ import click
 
 from jdbcstore.destination import Destination
 from jdbcstore.errors import CodecError, ConfigurationError
-from jdbcstore.identifiers import TransactionId, XATransactionId
+from jdbcstore.identifiers import TransactionId, XATransactionId, xid_text
 from jdbcstore.management.described import described
-from jdbcstore.store.jdbc.xid import xid_text
 from jdbcstore.store.journal import records
 from jdbcstore.store.journal.commands import (
     COMMANDS,

@@ -1,4 +1,4 @@
-"""Output: tables for people, JSON for machines."""
+"""Output: tables and questions for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-__all__ = ["print_json", "print_table"]
+from jdbcstore.errors import ConfigurationError
+
+__all__ = ["confirm", "print_json", "print_table"]
 
 _NUMBERS_RIGHT = (int, float)
 #: What is piped is searched and cut, so nothing is folded there.
@@ -42,3 +44,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own."""
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def confirm(question: str) -> None:
+    """Ask whether to go on.
+
+    Raises:
+        click.Abort: no.
+        ConfigurationError: there is nobody to ask.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{question} Nobody can answer here: give --yes")
+    click.confirm(question, abort=True, err=True)

@@ -6,55 +6,28 @@ decide by hand; afterwards the store does not know the transaction any more.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from typing import Final
 
 import click
 
 from jdbcstore.config.inspection import check_url, looking_into
 from jdbcstore.config.urls import open_store
-from jdbcstore.console.output import print_json, print_table
-from jdbcstore.destination import Destination
+from jdbcstore.console.face import Face
+from jdbcstore.console.output import confirm, print_json, print_table
+from jdbcstore.console.place import Place, place_options
 from jdbcstore.errors import ConfigurationError, UnknownTransaction
-from jdbcstore.identifiers import XATransactionId
-from jdbcstore.store.contract import PreparedTransaction, SupportsTransactions, TransactionStore
+from jdbcstore.identifiers import XATransactionId, xid_of_text, xid_text
+from jdbcstore.management.views import PreparedView
+from jdbcstore.store.contract import SupportsTransactions, TransactionStore
 from jdbcstore.store.jdbc.options import JdbcOptions
-from jdbcstore.store.jdbc.xid import xid_of_text, xid_text
 
 __all__ = ["transactions"]
 
-
-@dataclass(frozen=True, slots=True)
-class InDoubt:
-    """A transaction in doubt.
-
-    Args:
-        xid: as the other commands take it.
-        adds, removes: messages, by destination.
-        acknowledges: messages, by destination, client id and subscription name.
-    """
-
-    xid: str
-    adds: dict[str, int]
-    removes: dict[str, int]
-    acknowledges: dict[str, int]
-
-    @classmethod
-    def of(cls, found: PreparedTransaction) -> InDoubt:
-        """For people."""
-        return cls(
-            xid_text(found.transaction_id),
-            _counted(message.destination for message in found.added),
-            _counted(destination for destination, _ in found.removed),
-            dict(
-                Counter(
-                    f"{destination} of {key.client_id}/{key.subscription_name}"
-                    for destination, key, _ in found.acknowledged
-                )
-            ),
-        )
+_COUNTED: Final = ("adds", "removes", "acknowledges")
+_TOLD: Final = ("xid", *_COUNTED)
+_YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 @click.group()
@@ -67,66 +40,98 @@ def transactions() -> None:
 
 
 @transactions.command("list")
-@click.argument("url")
+@place_options
+@click.argument("url", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-def list_(url: str, as_json: bool) -> None:
-    """Show what is in doubt in the store at URL, also while a broker runs on it. Nothing is changed.
+def list_(place: Place, url: str | None, as_json: bool) -> None:
+    """Show what is in doubt: with a running broker, or in the store at URL. Nothing is changed.
 
     \b
-    Example:
+    Examples:
+        jdbcstore transactions list
         jdbcstore transactions list postgresql://user:secret@db/activemq
     """
-    with looking_into(url) as adapter:
-        found = [InDoubt.of(one) for one in _store(adapter).prepared_transactions()]
+    if url is not None:
+        place.named(url)
+    if place.store is None:
+        with place.face() as face:
+            found = _of_broker(face)
+    else:
+        with looking_into(place.store) as adapter:
+            found = _of_store(_store(adapter))
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([{name: getattr(one, name) for name in _TOLD} for one in found])
         return
     rows = [(one.xid, _words(one.adds), _words(one.removes), _words(one.acknowledges)) for one in found]
     print_table(("XID", "ADDS", "REMOVES", "ACKNOWLEDGES"), rows, empty="nothing is in doubt")
 
 
 @transactions.command()
-@click.argument("url")
-@click.argument("xid")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def commit(url: str, xid: str, yes: bool) -> None:
+@place_options
+@click.argument("words", metavar="[URL] XID", nargs=-1)
+@_YES
+def commit(place: Place, words: tuple[str, ...], yes: bool) -> None:
     """Commit a transaction in doubt: what it adds is delivered, what it removes or acknowledges is gone.
 
-    Stop the broker before; the command takes its lock, and refuses while a master runs.
+    With a URL stop the broker before; the command takes the store's lock, and refuses while a master runs.
+
+    \b
+    Example:
+        jdbcstore transactions commit 55:474c4f42414c:4252 --broker http://broker:8161 --token-file token
     """
-    _decide(url, xid, "commit", yes=yes)
+    _decide(place, place.split(words, "XID"), "commit", yes=yes)
 
 
 @transactions.command()
-@click.argument("url")
-@click.argument("xid")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def rollback(url: str, xid: str, yes: bool) -> None:
+@place_options
+@click.argument("words", metavar="[URL] XID", nargs=-1)
+@_YES
+def rollback(place: Place, words: tuple[str, ...], yes: bool) -> None:
     """Roll a transaction in doubt back: what it adds is gone, what it removes or acknowledges is delivered again.
 
-    Stop the broker before; the command takes its lock, and refuses while a master runs.
+    With a URL stop the broker before; the command takes the store's lock, and refuses while a master runs.
     """
-    _decide(url, xid, "roll back", yes=yes)
+    _decide(place, place.split(words, "XID"), "rollback", yes=yes)
 
 
-def _decide(url: str, xid: str, verb: str, *, yes: bool) -> None:
+def _decide(place: Place, xid: str, verb: str, *, yes: bool) -> None:
     transaction_id = xid_of_text(xid)
-    with _master_of(url) as store:
-        found = _found(store, transaction_id)
-        for what, counted in (("adds", found.adds), ("removes", found.removes), ("acknowledges", found.acknowledges)):
-            if counted:
-                click.echo(f"{what} {_words(counted)}", err=True)
-        if not yes:
-            click.confirm(f"Really {verb} {found.xid}? Its transaction manager must not decide otherwise.", abort=True)
-        (store.commit_prepared if verb == "commit" else store.rollback_prepared)(transaction_id).result()
+    if place.store is None:
+        with place.face() as face:
+            found = _require(_of_broker(face), transaction_id)
+            _make_sure(found, verb, yes=yes)
+            face.act(f"{verb}-prepared", xid=found.xid)
+    else:
+        with _master_of(place.store) as store:
+            found = _require(_of_store(store), transaction_id)
+            _make_sure(found, verb, yes=yes)
+            (store.commit_prepared if verb == "commit" else store.rollback_prepared)(transaction_id).result()
     click.echo(f"{found.xid} is {'committed' if verb == 'commit' else 'rolled back'}")
 
 
-def _found(store: TransactionStore, transaction_id: XATransactionId) -> InDoubt:
-    for one in store.prepared_transactions():
-        if one.transaction_id == transaction_id:
-            return InDoubt.of(one)
-    raise UnknownTransaction(f"{xid_text(transaction_id)} is not in doubt; 'jdbcstore transactions list' shows what is")
+def _make_sure(found: PreparedView, verb: str, *, yes: bool) -> None:
+    """Say what a decision is about, and ask."""
+    for what in _COUNTED:
+        if counted := getattr(found, what):
+            click.echo(f"{what} {_words(counted)}", err=True)
+    if not yes:
+        confirm(f"really {verb} {found.xid}? Its transaction manager must not decide otherwise.")
+
+
+def _of_broker(face: Face) -> list[PreparedView]:
+    return [PreparedView(**row) for row in face.view("prepared")]
+
+
+def _of_store(store: TransactionStore) -> list[PreparedView]:
+    return [PreparedView.of(one) for one in store.prepared_transactions()]
+
+
+def _require(prepared: Iterable[PreparedView], transaction_id: XATransactionId) -> PreparedView:
+    xid = xid_text(transaction_id)
+    for one in prepared:
+        if one.xid == xid:
+            return one
+    raise UnknownTransaction(f"{xid} is not in doubt; 'jdbcstore transactions list' shows what is")
 
 
 @contextmanager
@@ -146,9 +151,5 @@ def _store(adapter: object) -> TransactionStore:
     return adapter.transaction_store()
 
 
-def _counted(destinations: Iterator[Destination | None]) -> dict[str, int]:
-    return dict(Counter(str(destination) for destination in destinations))
-
-
-def _words(counted: dict[str, int]) -> str:
+def _words(counted: Mapping[str, int]) -> str:
     return ", ".join(f"{count} in {name}" for name, count in counted.items()) or "-"

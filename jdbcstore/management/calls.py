@@ -16,6 +16,7 @@ from jdbcstore.management.described import described
 from jdbcstore.management.management import Management
 from jdbcstore.management.operations import Operation
 from jdbcstore.management.values import Arguments, filter_of, message_of, page_as_json
+from jdbcstore.store.jobs import HELD_MS
 
 __all__ = ["ACTIONS", "VIEWS", "Call"]
 
@@ -59,7 +60,7 @@ async def _destination(face: Management, arguments: Arguments) -> Any:
 async def _messages(face: Management, arguments: Arguments) -> Any:
     after = arguments.text("after", "") or None
     page = await face.browse(arguments.text("destination"), filter_of(arguments), after, _count(arguments))
-    return page_as_json(page)
+    return page_as_json(page, is_full=arguments.flag("full"))
 
 
 async def _message(face: Management, arguments: Arguments) -> Any:
@@ -122,7 +123,7 @@ async def _history(face: Management, arguments: Arguments) -> Any:
 
 async def _scheduled(face: Management, arguments: Arguments) -> Any:
     after_ms, job_id = arguments.number("after_ms"), arguments.text("after_id", "")
-    after = None if after_ms is None else (after_ms, job_id)
+    after = None if after_ms is None else (min(after_ms, HELD_MS), job_id)  # a browser knows no such number exactly
     rows, end = await face.scheduled(after, _count(arguments))
     return {"rows": rows, "after": end}
 
@@ -270,7 +271,18 @@ async def _disconnect(face: Management, arguments: Arguments) -> Any:
 
 
 async def _remove_scheduled(face: Management, arguments: Arguments) -> Any:
-    await face.remove_scheduled(arguments.text("job_id"))
+    if arguments.flag("all"):
+        return {"done": True, "removed": await face.remove_all_scheduled()}
+    return {"done": True, "removed": await face.remove_scheduled(arguments.text("job_id"))}
+
+
+async def _commit_prepared(face: Management, arguments: Arguments) -> Any:
+    await face.decide(arguments.text("xid"), commits=True)
+    return _DONE
+
+
+async def _rollback_prepared(face: Management, arguments: Arguments) -> Any:
+    await face.decide(arguments.text("xid"), commits=False)
     return _DONE
 
 
@@ -303,6 +315,8 @@ ACTIONS: Final[Mapping[str, Call]] = {
     "remove-subscription": _remove_subscription,
     "disconnect": _disconnect,
     "remove-scheduled": _remove_scheduled,
+    "commit-prepared": _commit_prepared,
+    "rollback-prepared": _rollback_prepared,
     "drain": _drain,
     "hand-over": _hand_over,
 }

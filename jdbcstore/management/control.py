@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
@@ -21,7 +22,7 @@ SIDES: Final = (CONSUMERS, PRODUCERS, "both")
 
 
 class Control(Access):
-    """Destinations, subscriptions, clients, scheduled messages, mastership."""
+    """Destinations, subscriptions, clients, scheduled messages, transactions in doubt, mastership."""
 
     async def pause(self, name: str, side: str = "consumers") -> None:
         """Deliver nothing of a queue, or take nothing for it, or both, until `resume`: restarts and failovers keep it.
@@ -109,15 +110,35 @@ class Control(Access):
 
         await self._audited("disconnect", f"{connection_id} {client.peer}", disconnecting)
 
-    async def remove_scheduled(self, job_id: str) -> None:
-        """Forget a scheduled message."""
+    async def remove_scheduled(self, job_id: str) -> int:
+        """Forget a scheduled message. Returns how many there were, one or none: it may have been sent meanwhile."""
         self._require_master()
         self._check_all("remove scheduled messages")
+        return await self._audited("remove-scheduled", job_id, partial(self._desk.remove_scheduled, job_id))
 
-        async def removing() -> None:
-            await self._desk.remove_scheduled(job_id)
+    async def remove_all_scheduled(self) -> int:
+        """Forget every scheduled message. Returns how many there were."""
+        self._require_master()
+        self._check_all("remove scheduled messages")
+        return await self._audited("remove-scheduled", "all", self._desk.remove_all_scheduled)
 
-        await self._audited("remove-scheduled", job_id, removing)
+    async def decide(self, xid: str, *, commits: bool) -> None:
+        """Commit a transaction in doubt, or roll it back, for a transaction manager that never will.
+
+        Args:
+            xid: `PreparedView.xid`.
+            commits: how.
+
+        Raises:
+            ConfigurationError: it is no id of a transaction.
+            UnknownTransaction: it is not in doubt.
+            StoreError: it is being decided just now, or the store refuses; it is in doubt as before.
+        """
+        self._require_master()
+        self._check_all("decide about transactions in doubt")
+
+        action = "commit-prepared" if commits else "rollback-prepared"
+        await self._audited(action, xid, partial(self._desk.decide, xid, commits=commits))
 
     async def drain(self, *, is_on: bool = True) -> None:
         """Take no messages from clients any more, so that consumers finish what there is; or end that."""

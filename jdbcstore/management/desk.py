@@ -12,8 +12,8 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.pauses import CONSUMERS, PRODUCERS
 from jdbcstore.broker.region_host import NOTHING
 from jdbcstore.destination import Destination
-from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination
-from jdbcstore.identifiers import MessageId, ProducerId
+from jdbcstore.errors import ConfigurationError, ProtocolError, UnknownDestination, UnknownTransaction
+from jdbcstore.identifiers import MessageId, ProducerId, xid_of_text, xid_text
 from jdbcstore.management.diagnosis import Diagnoses
 from jdbcstore.management.inspection import Inspection
 from jdbcstore.management.log_tail import Audit, LogTail
@@ -24,7 +24,7 @@ from jdbcstore.message import Message
 from jdbcstore.spelling import did_you_mean
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit
-from jdbcstore.store.jobs import SupportsScheduling
+from jdbcstore.store.jobs import JobStore, SupportsScheduling
 from jdbcstore.subscription import SubscriptionKey
 
 __all__ = ["Desk"]
@@ -174,12 +174,56 @@ class Desk:
         await self.broker.slices.complete(removing())
         await answered
 
-    async def remove_scheduled(self, job_id: str) -> None:
-        """Forget a scheduled message."""
+    async def remove_scheduled(self, job_id: str) -> int:
+        """Forget a scheduled message. Returns how many there were, one or none."""
+        jobs = self._jobs()
+        if jobs is None or not await self.broker.read(jobs.has_job, job_id):
+            return 0
+        await self._completed(jobs.remove_job(job_id))
+        self.broker.scheduler.look()
+        return 1
+
+    async def remove_all_scheduled(self) -> int:
+        """Forget every scheduled message. Returns how many there were."""
+        jobs = self._jobs()
+        if jobs is None:
+            return 0
+        count = await self.broker.read(jobs.job_count)
+        await self._completed(jobs.remove_jobs())
+        self.broker.scheduler.look()
+        return count
+
+    def _jobs(self) -> JobStore | None:
         adapter = self.broker.adapter
-        if isinstance(adapter, SupportsScheduling):
-            await self._completed(adapter.job_store().remove_job(job_id))
-            self.broker.scheduler.look()
+        return adapter.job_store() if isinstance(adapter, SupportsScheduling) else None
+
+    # -- transactions in doubt -----------------------------------------------------------------------------------
+
+    async def decide(self, xid: str, *, commits: bool) -> None:
+        """Commit a transaction in doubt, or roll it back.
+
+        Args:
+            xid: as `jdbcstore.identifiers.xid_text` writes it.
+            commits: how.
+
+        Raises:
+            ConfigurationError: it is no such text.
+            UnknownTransaction: it is not in doubt.
+            TransientStoreError: it is being prepared or decided just now.
+            StoreError: the store refuses; it is in doubt as before.
+        """
+        wanted = xid_text(xid_of_text(xid))
+        in_doubt = self.broker.in_doubt
+        found = next((one for one in in_doubt if xid_text(one) == wanted), None)
+        if found is None:
+            raise UnknownTransaction(f"{wanted} is not in doubt (any more): 'prepared' lists what is")
+        in_doubt.require_prepared(found)
+        answered = self.broker.loop.create_future()
+        if commits:
+            in_doubt.commit(found, None, partial(_answer, answered))
+        else:
+            in_doubt.roll_back(found, partial(_answer, answered))
+        await answered
 
     async def _completed(self, completion: Completion[None]) -> None:
         answered = self.broker.loop.create_future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Final, TypeVar
 
 from jdbcstore.broker.broker import Broker
@@ -24,13 +25,14 @@ from jdbcstore.management.views import (
 )
 from jdbcstore.store.commit_numbers import CountsCommits
 from jdbcstore.store.contract import (
+    Locker,
     LockStatus,
     SupportsIntake,
     SupportsLocking,
     SupportsTopics,
     SupportsTransactions,
 )
-from jdbcstore.store.jobs import HELD_MS, SupportsScheduling
+from jdbcstore.store.jobs import SupportsScheduling
 from jdbcstore.store.lease import FOREVER_NS, boot_time_ns
 from jdbcstore.subscription import SubscriptionKey
 
@@ -39,6 +41,8 @@ __all__ = ["Inspection"]
 T = TypeVar("T")
 
 _JOBS_MAX: Final = 1000
+#: How long the count of standbys holds: a page that is looked at asks every five seconds.
+_STANDBYS_S: Final = 12.0
 _JOBS_BYTES: Final = 4 << 20
 
 
@@ -51,6 +55,9 @@ class Inspection:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._asking_standbys = asyncio.Lock()
+        self._standbys_told: int | None = None
+        self._standbys_until_s = 0.0
 
     # -- clients -------------------------------------------------------------------------------------------------
 
@@ -115,7 +122,7 @@ class Inspection:
         if isinstance(adapter, SupportsLocking):
             locker = adapter.locker()
             lock = await self._in_thread(locker.status) or lock
-            standbys = await self._in_thread(locker.standbys)
+            standbys = await self._standbys(locker)
         commits = 0 if numbers is None else numbers.writes.count
         writes = 0 if numbers is None else int(numbers.writes.total)
         half, most = (None if numbers is None else numbers.seconds.quantile(part) for part in (0.5, 0.95))
@@ -135,6 +142,14 @@ class Inspection:
             lock_expires_ms=lock.expires_in_ms,
             standbys=standbys,
         )
+
+    async def _standbys(self, locker: Locker) -> int | None:
+        """How many standbys wait, asked a few seconds ago at most: each question is a connection of its own."""
+        async with self._asking_standbys:
+            if monotonic() > self._standbys_until_s:
+                self._standbys_told = await self._in_thread(locker.standbys)
+                self._standbys_until_s = monotonic() + _STANDBYS_S
+            return self._standbys_told
 
     async def _in_thread(self, question: Callable[[], T]) -> T | None:
         """Ask the store something that blocks; None if it does not answer, or cannot."""
@@ -172,18 +187,7 @@ class Inspection:
         except SchemaMismatch:
             return [], None
         page = await self._broker.read(store.jobs, after, min(jobs_max, _JOBS_MAX), _JOBS_BYTES)
-        views = [
-            ScheduledView(
-                job.job_id,
-                str(job.message.destination),
-                None if job.due_ms == HELD_MS else job.due_ms,
-                job.period_ms,
-                job.repeat,
-                job.cron,
-            )
-            for job in page.jobs
-        ]
-        return views, page.end
+        return ScheduledView.of_page(page), page.end
 
     async def prepared(self) -> Sequence[PreparedView]:
         """Transactions in doubt."""
@@ -191,13 +195,7 @@ class Inspection:
         if not isinstance(adapter, SupportsTransactions):
             return []
         found = await self._broker.read(adapter.transaction_store().prepared_transactions)
-        views = []
-        for one in found:
-            names = [str(message.destination) for message in one.added]
-            names += [str(name) for name, _ in one.removed] + [str(name) for name, _, _ in one.acknowledged]
-            counts = len(one.added), len(one.removed), len(one.acknowledged)
-            views.append(PreparedView(str(one.transaction_id), *counts, tuple(dict.fromkeys(names))))
-        return views
+        return [PreparedView.of(one) for one in found]
 
     async def loads(self) -> Sequence[LoadView]:
         """The bulk load that is taken in now, if there is one."""

@@ -32,20 +32,20 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def page_as_json(page: MessagePage) -> dict[str, Any]:
-    """A page of messages, with the beginnings of their bodies."""
+def page_as_json(page: MessagePage, *, is_full: bool = False) -> dict[str, Any]:
+    """A page of messages, with the beginnings of their bodies, or all of them."""
     return {
-        "messages": [_listed(view) for view in page.messages],
+        "messages": [_listed(view, is_full=is_full) for view in page.messages],
         "after": page.after,
         "looked": page.looked,
         "unreadable": [{"number": number, "error": error} for number, error in page.unreadable],
     }
 
 
-def _listed(view: MessageView) -> dict[str, Any]:
+def _listed(view: MessageView, *, is_full: bool) -> dict[str, Any]:
     shown = described(view.message)
     body = shown["body"]
-    if isinstance(body, str) and len(body) > _SHOWN_CHARACTERS:
+    if isinstance(body, str) and len(body) > _SHOWN_CHARACTERS and not is_full:
         shown["body"] = body[:_SHOWN_CHARACTERS] + "…"
     return {"number": view.number, **shown}
 

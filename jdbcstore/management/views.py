@@ -5,10 +5,14 @@ Times are epoch milliseconds or seconds, as the names say; None stands for what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jdbcstore.identifiers import xid_text
 from jdbcstore.message import Message
+from jdbcstore.store.contract import PreparedTransaction
+from jdbcstore.store.jobs import HELD_MS, JobPage
 
 __all__ = [
     "AuditEntry",
@@ -249,25 +253,92 @@ class MemoryView:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledView:
-    """A message that is to be sent later. `due_ms` is None for one that is held for somebody to look after it."""
+    """A message that is to be sent later.
+
+    Args:
+        job_id: by which it is removed.
+        destination: where to; empty if it cannot be read.
+        due_ms: when next, epoch milliseconds; None for one that is held for somebody to look after it.
+        delay_ms, period_ms, repeat, cron: as it was sent (`jdbcstore.store.jobs.ScheduledJob`).
+        bytes: of its body.
+        error: why it cannot be read.
+    """
 
     job_id: str
     destination: str
     due_ms: int | None
-    period_ms: int
-    repeat: int
-    cron: str
+    delay_ms: int = 0
+    period_ms: int = 0
+    repeat: int = 0
+    cron: str = ""
+    bytes: int = 0
+    error: str | None = None
+
+    @classmethod
+    def of_page(cls, page: JobPage) -> list[ScheduledView]:
+        """The jobs of a page, and behind them what of it cannot be read."""
+        views = [
+            cls(
+                job.job_id,
+                str(job.message.destination),
+                None if job.due_ms == HELD_MS else job.due_ms,
+                job.delay_ms,
+                job.period_ms,
+                job.repeat,
+                job.cron,
+                len(job.message.content or b""),
+            )
+            for job in page.jobs
+        ]
+        return views + [
+            cls(job_id, "", None if due_ms == HELD_MS else due_ms, error=str(error))
+            for (due_ms, job_id), error in page.unreadable
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedView:
-    """A transaction in doubt."""
+    """A transaction in doubt.
 
+    Args:
+        xid: by which it is decided; `jdbcstore.identifiers.xid_text` writes it.
+        transaction_id: as ActiveMQ prints it.
+        added, removed, acknowledged: how many messages.
+        destinations: all that it touches.
+        adds, removes: how many messages of each destination.
+        acknowledges: how many of each subscription: destination, client id and name.
+    """
+
+    xid: str
     transaction_id: str
     added: int
     removed: int
     acknowledged: int
     destinations: Sequence[str]
+    adds: Mapping[str, int]
+    removes: Mapping[str, int]
+    acknowledges: Mapping[str, int]
+
+    @classmethod
+    def of(cls, found: PreparedTransaction) -> PreparedView:
+        """What a store has of it, for people."""
+        adds = Counter(str(message.destination) for message in found.added)
+        removes = Counter(str(destination) for destination, _ in found.removed)
+        acknowledges = Counter(
+            f"{destination} of {key.client_id}/{key.subscription_name}" for destination, key, _ in found.acknowledged
+        )
+        names = dict.fromkeys([*adds, *removes, *(str(destination) for destination, _, _ in found.acknowledged)])
+        return cls(
+            xid_text(found.transaction_id),
+            str(found.transaction_id),
+            len(found.added),
+            len(found.removed),
+            len(found.acknowledged),
+            tuple(names),
+            dict(adds),
+            dict(removes),
+            dict(acknowledges),
+        )
 
 
 @dataclass(frozen=True, slots=True)

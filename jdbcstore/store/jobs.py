@@ -118,6 +118,13 @@ class JobStore(ABC):
     def get_job(self, job_id: str) -> ScheduledJob | None:
         """One job; None when it is not there. Raises `CodecError` when its message cannot be read."""
 
+    def has_job(self, job_id: str) -> bool:
+        """Whether a job is there, also one that nobody can read."""
+        try:
+            return self.get_job(job_id) is not None
+        except CodecError:
+            return True
+
     @abstractmethod
     def job_count(self) -> int:
         """How many there are; counted, so it costs something."""

@@ -38,7 +38,8 @@ NEEDED = [
     "jaxb-api",
     "hawtbuf-proto",
 ]
-_QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
+#: Options of a virtual machine that lives briefly.
+QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"]
 
 JmsMessage = dict[str, Any]
 """A message as JmsClient.java prints it.
@@ -52,7 +53,7 @@ has no body.
 def quick_start(class_path: str) -> list[str]:
     """Options of a virtual machine that lives briefly: one compiler, and the classes as `archive_classes` left them."""
     archive = _archive(class_path)
-    return [*_QUICK_START, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else _QUICK_START
+    return [*QUICK_START, f"-XX:SharedArchiveFile={archive}"] if archive.exists() else QUICK_START
 
 
 def archive_classes(class_path: str, folder: Path) -> None:
@@ -62,7 +63,7 @@ def archive_classes(class_path: str, folder: Path) -> None:
         class_path: what `compile_java` answered.
         folder: for its data.
     """
-    options = [*_QUICK_START, f"-XX:ArchiveClassesAtExit={_archive(class_path)}"]
+    options = [*QUICK_START, f"-XX:ArchiveClassesAtExit={_archive(class_path)}"]
     with ActiveMQ(class_path, folder, "kahadb", java_options=options) as activemq:
         activemq.stop()
         if not _archive(class_path).exists():
@@ -106,7 +107,7 @@ def compile_java(folder: Path) -> str:
             raise ServerMissing(library.name)
     class_path = os.pathsep.join([f"{ACTIVEMQ_LIBRARIES}/*", *map(str, libraries)])
     sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
-    options = [f"-J{option}" for option in _QUICK_START]
+    options = [f"-J{option}" for option in QUICK_START]
     options += ["-encoding", "UTF-8", "-proc:none", "-nowarn", "-cp", class_path, "-d", str(folder)]
     done = subprocess.run([javac, *options, *sources], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:

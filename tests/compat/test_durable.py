@@ -28,7 +28,7 @@ COLOURS = ("red", "green", "blue")
 WAIT_S = 30.0
 
 
-@pytest.fixture(params=["postgresql_url", "mariadb_url"])
+@pytest.fixture(params=["mariadb_url", pytest.param("postgresql_url", marks=pytest.mark.exhaustive)])
 def url(request: pytest.FixtureRequest) -> str:
     """A fresh database that both can use."""
     found: str = request.getfixturevalue(request.param)

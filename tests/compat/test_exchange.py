@@ -16,7 +16,7 @@ from tests.compat.stomp_client import client
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.fixture(params=["postgresql_url", "mariadb_url"])
+@pytest.fixture(params=["mariadb_url", pytest.param("postgresql_url", marks=pytest.mark.exhaustive)])
 def url(request: pytest.FixtureRequest) -> str:
     """A fresh database that both can use."""
     found: str = request.getfixturevalue(request.param)

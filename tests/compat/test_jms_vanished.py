@@ -46,7 +46,7 @@ def test_what_a_client_that_vanishes_had_is_for_others_and_what_it_did_has_not_b
     with running(broker) as (host, port), OpenWireClient((host, port)) as other:
         for number in range(COUNT):
             other.send(WORK, str(number))
-        silence = "wireFormat.maxInactivityDuration=2000&wireFormat.maxInactivityDurationInitalDelay=2000"
+        silence = "wireFormat.maxInactivityDuration=5000&wireFormat.maxInactivityDurationInitalDelay=5000"
         with holder(class_path, f"tcp://{host}:{port}?{silence}") as process:
             process.send_signal(ends_by)
             other.subscribe(WORK, prefetch=COUNT)

@@ -177,7 +177,6 @@ def work_of_java(activemq: ActiveMQ, history: History, first: int) -> None:
                 headers, body = collector.messages[place]
                 connection.ack(headers["ack"], receipt=f"acknowledged {place}")
                 known.settled(number(body.decode()), is_there=False)
-            time.sleep(0.3)
     history_of = history.subscriptions[KEYS[1].client_id]
     with client(activemq.stomp_port, client_id=KEYS[1].client_id) as (connection, collector):
         headers = {"activemq.subscriptionName": KEYS[1].subscription_name, "activemq.prefetchSize": "1000"}
@@ -187,7 +186,6 @@ def work_of_java(activemq: ActiveMQ, history: History, first: int) -> None:
         headers, body = collector.messages[0]
         connection.ack(headers["ack"], receipt="acknowledged")
         history_of.settled(body.decode(), is_there=False)
-        time.sleep(0.3)
 
 
 def test_what_a_kill_leaves_is_whole_for_java_and_back(class_path: str, tmp_path: Path) -> None:

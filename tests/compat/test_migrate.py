@@ -28,7 +28,7 @@ def by_priority(found: list[int]) -> list[int]:
     return sorted(found, key=lambda number: -(number % 10))
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
+@pytest.mark.parametrize("prioritized", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_from_kahadb_through_a_database_to_kahadb(
     postgresql_url: str, class_path: str, tmp_path: Path, prioritized: bool
 ) -> None:

@@ -39,7 +39,7 @@ CACHE_SIZE = 128
 EXAMPLES = examples(2)
 #: What connections begin with, and what brokers and clients of this decade agree on. The others are tried where there
 #: is time.
-USUAL = {1, 10, 11, 12}
+USUAL = {1, 11, 12}
 
 
 @dataclass

@@ -34,7 +34,7 @@ OTHERWISE: dict[str, dict[str, object]] = {
         "0": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://READ.A",
         "1": "throws javax.jms.JMSSecurityException: User bob is not authorized to remove: queue://WRITE.A",
     },
-    "an asynchronous send that is denied": {"4": "done"},  # to receive from a queue that bob has removed there
+    "an asynchronous send that is denied": {"3": "done"},  # to receive from a queue that bob has removed there
     "a transaction with what is denied": {"2": "throws javax.jms.TransactionRolledBackException"},
 }
 

@@ -13,8 +13,9 @@ from jdbcstore.errors import SelectorError
 from jdbcstore.message import Message
 from jdbcstore.selector import Selector
 from tests.compat.selectors import Answer, ask, random_messages, random_selector, random_words
+from tests.examples import examples
 
-SELECTORS = 5000
+SELECTORS = examples(2500)
 MESSAGES = 40
 
 

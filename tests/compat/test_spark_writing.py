@@ -54,7 +54,7 @@ def test_a_java_broker_delivers_what_spark_writes(
         writer = frame.write.format("activemq").option("url", url).option("topic", destination).mode("append")
         writer.save()
     with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
-        drained, news = JavaPeer(activemq, RED).does([("drain", "WORK"), ("news", "PRICES", "ann", "news", "", 0)])
+        drained, news = JavaPeer(activemq, RED).does([("drain", "WORK", 40), ("old", "PRICES", "ann", "news", "", 40)])
         activemq.stop()
     assert sorted(drained, key=lambda one: int(one["number"])) == messages
     assert sorted(news, key=lambda one: int(one["number"])) == messages

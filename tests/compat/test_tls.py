@@ -18,6 +18,7 @@ from jdbcstore.transport.stomp.session import StompSession
 from jdbcstore.transport.tls import ServerTls, TlsOptions
 from tests.broker.client import Client
 from tests.certificates import Authority
+from tests.compat.activemq import QUICK_START
 from tests.servers.server import ServerMissing
 
 NAMES = """
@@ -71,7 +72,10 @@ def java(name: str) -> str:
 
 
 def keytool(*arguments: str) -> None:
-    done = subprocess.run([java("keytool"), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    quick = [f"-J{option}" for option in QUICK_START]
+    done = subprocess.run(
+        [java("keytool"), *quick, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -84,7 +88,14 @@ def test_names_are_java_s(tmp_path: Path) -> None:
     (tmp_path / "Names.java").write_text(NAMES)
     certificates = [str(identity.certificate) for identity in identities]
     done = subprocess.run(
-        [java("java"), "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", str(tmp_path / "Names.java"), *certificates],
+        [
+            java("java"),
+            *QUICK_START,
+            "-Dfile.encoding=UTF-8",
+            "-Dstdout.encoding=UTF-8",
+            str(tmp_path / "Names.java"),
+            *certificates,
+        ],
         capture_output=True,
         encoding="utf-8",
         timeout=60,

@@ -22,17 +22,18 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-LEASE_S = 3.0
+#: Not shorter than a busy machine stands still: who is not killed stays master.
+LEASE_S = 6.0
 #: How often who waits looks again. For a Java broker this and the lease are one option.
 OUR_POLL_S, JAVA_POLL_S = 0.2, LEASE_S
 #: What a broker may take, on a busy machine, from the lock to its first client.
-START_S = 10.0
+START_S = 60.0
 #: How long a phase may take in which nobody does anything to anybody.
 PATIENCE_S = 60.0
 QUEUE = "/queue/TOGETHER"
 
 
-@pytest.fixture(params=["postgresql_url", "mariadb_url"])
+@pytest.fixture(params=["mariadb_url", pytest.param("postgresql_url", marks=pytest.mark.exhaustive)])
 def url(request: pytest.FixtureRequest) -> str:
     """A fresh database that both can use."""
     found: str = request.getfixturevalue(request.param)
@@ -242,7 +243,7 @@ def check(url: str, load: Load, ours: Ours, java: Java) -> None:
     ("database", "java_is_first"),
     [
         pytest.param("mariadb_url", False, id="ours-java-ours"),
-        pytest.param("postgresql_url", True, id="java-ours-java"),
+        pytest.param("postgresql_url", True, id="java-ours-java", marks=pytest.mark.exhaustive),
         pytest.param("postgresql_url", False, id="ours-java-ours, PostgreSQL", marks=pytest.mark.exhaustive),
         pytest.param("mariadb_url", True, id="java-ours-java, MariaDB", marks=pytest.mark.exhaustive),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from jdbcstore.config.urls import is_journal_url, open_engine, open_store
 from jdbcstore.destination import Queue
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, XATransactionId, xid_of_text, xid_text
 from jdbcstore.message import Message
 from jdbcstore.store.contract import (
     Cursor,
@@ -23,7 +23,6 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.schema import upgrade_schema
-from jdbcstore.store.jdbc.xid import xid_of_text, xid_text
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ
@@ -38,15 +37,18 @@ WORK, ACKS, BACK, BOBS = "55:0a01ff:62", "55:0a02:62", "-7:0a03:", "55:0a04:62"
 COUNT = 12
 
 
-@pytest.fixture(
-    params=[
-        ("postgresql_url", True),
-        ("mariadb_url", False),
-        ("kahadb", True),
-        pytest.param(("kahadb", False), marks=pytest.mark.exhaustive),
-    ],
-    ids=lambda place: f"{place[0]}-{'prioritized' if place[1] else 'plain'}",
-)
+def places(*usual: tuple[str, bool]) -> pytest.MarkDecorator:
+    """Every kind of store, prioritised or not; these in every run."""
+    every = [("postgresql_url", True), ("mariadb_url", False), ("kahadb", True), ("kahadb", False)]
+    return pytest.mark.parametrize(
+        "place",
+        [one if one in usual else pytest.param(one, marks=pytest.mark.exhaustive) for one in every],
+        ids=[f"{kind}-{'prioritized' if prioritized else 'plain'}" for kind, prioritized in every],
+        indirect=True,
+    )
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, bool]:
     """The URL of a fresh store that both can use, and whether its destinations are prioritised."""
     kind, prioritized = request.param
@@ -110,6 +112,7 @@ def in_order(numbers: list[int], *, prioritized: bool) -> list[int]:
     return sorted(numbers, key=lambda number: -(number % 10)) if prioritized else numbers
 
 
+@places(("mariadb_url", False), ("kahadb", True))
 def test_what_java_prepared_is_decided_here(place: tuple[str, bool], class_path: str, tmp_path: Path) -> None:
     url, prioritized = place
     if not is_journal_url(url):
@@ -160,6 +163,7 @@ def consumed_of(activemq: ActiveMQ, client_id: str) -> list[int]:
     return activemq.consume_durably("PRICES", client_id, "news")
 
 
+@places(("postgresql_url", True), ("kahadb", False))
 def test_what_we_prepared_is_decided_there(place: tuple[str, bool], class_path: str, tmp_path: Path) -> None:
     url, prioritized = place
     with ours(url, prioritized=prioritized) as store:

@@ -22,7 +22,7 @@ WORK, ACKS, BACK, LATER = "55:0a01ff:62", "55:0a02:62", "-7:0a03:", "55:0a04:62"
 COUNT = 12
 
 
-@pytest.fixture(params=["postgresql_url", "kahadb"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh store."""
     if request.param == "kahadb":
@@ -61,6 +61,7 @@ def listed(url: str) -> dict[str, dict[str, object]]:
     return {found["xid"]: found for found in json.loads(done.output)}
 
 
+@pytest.mark.parametrize("url", ["kahadb", pytest.param("postgresql_url", marks=pytest.mark.exhaustive)], indirect=True)
 def test_what_is_prepared_is_in_doubt_until_it_is_decided_whatever_happens_to_the_broker(
     broker: Ours, url: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_what_is_prepared_is_in_doubt_until_it_is_decided_whatever_happens_to_th
     assert listed(url) == {}
 
 
+@pytest.mark.parametrize("url", ["postgresql_url", pytest.param("kahadb", marks=pytest.mark.exhaustive)], indirect=True)
 def test_what_is_decided_at_once_is_seen_at_once(broker: Ours) -> None:
     broker.send_numbers("queue://Q", 0, 4)
     broker.prepare(WORK, "send", "queue://Q", "100", "2", "receive", "queue://Q", "1")

@@ -52,7 +52,7 @@ def url(tmp_path: Path) -> str:
     return f"secondlite:///{tmp_path / 'second.db'}"
 
 
-@pytest.mark.one_in(3)  # its statements are SQLite's, which has all of the suite
+@pytest.mark.one_in(6)  # its statements are SQLite's, which has all of the suite
 class TestStore(DurablePersistenceAdapterContract):
     """Under the contract suite."""
 
@@ -61,7 +61,7 @@ class TestStore(DurablePersistenceAdapterContract):
         return lambda: open_store(url)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 class TestTopics(DurableTopicContract):
     """Likewise."""
 
@@ -70,7 +70,7 @@ class TestTopics(DurableTopicContract):
         return lambda: open_store(url)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 class TestSchedule(DurableScheduleContract):
     """Likewise."""
 
@@ -79,7 +79,7 @@ class TestSchedule(DurableScheduleContract):
         return lambda: open_store(url)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 class TestTransactions(DurableTransactionContract):
     """Likewise."""
 

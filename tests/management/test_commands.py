@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from jdbcstore.config.urls import open_spool
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
+from jdbcstore.identifiers import MessageId, XATransactionId, xid_text
+from jdbcstore.store.contract import SupportsTransactions
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.management.desk import beside
@@ -154,7 +157,111 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     shown = command(capsys, "activemq", "browse", "-Vheader,body", "--view", "color,JMSType", "ON*")
     assert shown.split() == ["JMS_HEADER_FIELD:JMSType", "=", "urn://order"]
     assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
-    assert "activemq browse --broker http://h:1 ONE" in command(capsys, "browse", "http://h:1", "ONE", code=2)
+
+
+def test_a_queue_of_a_running_broker_is_browsed(
+    broker: Served, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web, store = os.environ["JDBCSTORE_BROKER"], ["--store", url]
+    long = "long " * 100
+    with Client(broker.address) as client:
+        client.connect()
+        client.publish("/queue/ORDERS", long, n="9", persistent="true")
+        client.publish("/queue/ORDERS", "in memory only", n="9", persistent="false")
+    here: list[str] = []
+    for place in ([], ["--broker", web], store):
+        shown = [json.loads(line) for line in command(capsys, "browse", "ORDERS", "--json", *place).splitlines()]
+        here.append(json.dumps([row for row in shown if row["persistent"]]))
+        assert len(shown) == (6 if place == store else 7)
+        assert long in [row["body"] for row in shown]
+    assert len(set(here)) == 1  # whoever is asked
+    assert command(capsys, "browse", web, "ORDERS") == command(capsys, "browse", "ORDERS")
+    for place in ([], store):
+        chosen = ["browse", "queue://ORDERS", "--selector", "n = '3'", *place]
+        assert command(capsys, *chosen).count("ID:") == 1
+        told = command(capsys, "browse", "queue://ORDERS", "--selector", "n <> '9'", "--limit", "2", *place)
+        assert "2 messages are shown, there are more: --limit" in told
+        assert "no message in queue://ORDERS matches" in command(capsys, "browse", "ORDERS", "-s", "n = '7'", *place)
+        assert "did you mean queue://ORDERS?" in command(capsys, "browse", "ORDRES", *place, code=1)
+    assert "more" not in command(capsys, "browse", "queue://ORDERS", "--limit", "7")
+    assert "two places" in command(capsys, "browse", url, "ORDERS", "--broker", web, code=2)
+    assert "give QUEUE, or URL QUEUE" in command(capsys, "browse", code=2)
+
+
+def scheduled(broker: Served, *delays_ms: int) -> None:
+    with Client(broker.address) as client:
+        client.connect()
+        for delay_ms in delays_ms:
+            headers = {"destination": "/queue/LATER", "persistent": "true", "AMQ_SCHEDULED_DELAY": str(delay_ms)}
+            client.done("SEND", headers, "later")
+
+
+def test_scheduled_messages_of_a_running_broker_are_listed_and_removed(
+    broker: Served, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduled(broker, 3_600_000, 60_000_000, 7_200_000)
+    told = command(capsys, "schedule", "list", "--json")
+    assert told == command(capsys, "schedule", "list", url, "--json")
+    jobs = [json.loads(line) for line in told.splitlines()]
+    assert [job["delayMs"] for job in jobs] == [3_600_000, 7_200_000, 60_000_000]
+    assert command(capsys, "schedule", "list", "--limit", "1").count("queue://LATER") == 1
+    assert command(capsys, "schedule", "remove", jobs[0]["jobId"]) == "1 removed\n"
+    assert "1 of 2 scheduled messages are not there" in command(
+        capsys, "schedule", "remove", jobs[0]["jobId"], jobs[1]["jobId"], code=1
+    )
+    assert "--all" in command(capsys, "schedule", "remove", code=2)
+    assert "ask it" in command(capsys, "schedule", "remove", url, "--all", code=3).lower()
+    assert command(capsys, "schedule", "remove", "--all") == "1 removed\n"
+    assert command(capsys, "schedule", "list") == "no message is scheduled\n"
+
+
+ONE, TWO = (XATransactionId(55, name, b"BR") for name in (b"ONE", b"TWO"))
+
+
+@pytest.fixture
+def in_doubt(url: str) -> None:
+    """A store in which two transactions are in doubt, each with a message to be added to A and one of them less."""
+    with open_store(url) as store:
+        assert isinstance(store, SupportsTransactions)
+        queue = store.queue_message_store(Queue("A"))
+        for number, xid in enumerate((ONE, TWO), 1):
+            queue.add_message(text_message(number, destination=Queue("A"))).result(30)
+            transaction = store.transaction_store().begin(xid)
+            transaction.add_message(queue, text_message(10 + number, destination=Queue("A")))
+            transaction.remove_message(queue, MessageId(None, 0, 2 * number - 1))
+            transaction.prepare().result(30)
+
+
+@pytest.mark.usefixtures("in_doubt")
+def test_transactions_in_doubt_are_decided_by_a_running_broker(
+    broker: Served, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command(capsys, "transactions", "list", "--json")
+    assert told == command(capsys, "transactions", "list", url, "--json")
+    in_a = {"queue://A": 1}
+    assert json.loads(told)[0] == {"xid": xid_text(ONE), "adds": in_a, "removes": in_a, "acknowledges": {}}
+    assert "give --yes" in command(capsys, "transactions", "commit", xid_text(ONE), code=2)
+    with Client(broker.address) as client:
+        client.connect()
+        client.subscribe("/queue/A", ack="client-individual")
+        told = command(capsys, "transactions", "commit", xid_text(ONE), "--yes")
+        assert told.splitlines()[0] == f"{xid_text(ONE)} is committed"
+        assert client.message().body == b"message 11"  # what it adds
+        command(capsys, "transactions", "rollback", xid_text(TWO), "--yes")
+        assert client.message().body == b"message 2"  # what it would have removed
+    assert command(capsys, "transactions", "list") == "nothing is in doubt\n"
+    assert "is not in doubt" in command(capsys, "transactions", "rollback", xid_text(TWO), "--yes", code=1)
+    assert "no transaction id" in command(capsys, "transactions", "commit", "ONE", "--yes", code=2)
+    assert [entry["action"] for entry in broker.operator.get("/api/v1/audit").json[:2]] == [
+        "rollback-prepared",
+        "commit-prepared",
+    ]
+    for answer, status in (
+        (broker.operator.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 404),
+        (broker.operator.post("/api/v1/commit-prepared", {"xid": "1:2"}), 400),
+        (broker.visitor.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 403),
+    ):
+        assert answer.status == status, answer
 
 
 @pytest.mark.parametrize("words", ["create A", "disconnect A", "drain", "hand-over", "connections"])

@@ -11,8 +11,10 @@ from jdbcstore import open_store
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.destination import Queue
 from jdbcstore.errors import ConfigurationError, LockError
+from jdbcstore.management import inspection
 from jdbcstore.management.filters import Filter
 from jdbcstore.message import TextMessage
+from jdbcstore.store.contract import SupportsLocking
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.management.desk import Managed, managed
@@ -111,6 +113,20 @@ def test_the_store_tells_how_its_commits_go(broker: Managed, client: Client) -> 
     assert store.size_bytes is not None
     assert store.size_bytes > 0
     assert store.standbys is None  # SQLite does not know
+
+
+def test_standbys_are_not_counted_with_each_look(broker: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store can tell, each question makes a connection to the server."""
+    assert isinstance(broker.broker.adapter, SupportsLocking)
+    asked: list[int] = []
+
+    def standbys() -> int:
+        asked.append(0)
+        return len(asked)
+
+    monkeypatch.setattr(broker.broker.adapter.locker(), "standbys", standbys)
+    monkeypatch.setattr(inspection, "_STANDBYS_S", 3600.0)
+    assert [broker.call(broker.face.store()).standbys for _ in range(3)] == [1, 1, 1]
 
 
 def test_the_broker_is_seen_as_a_whole(broker: Managed, client: Client) -> None:

@@ -54,7 +54,7 @@ def test_remove_beside_a_broker_says_what_to_do_instead(filled: str) -> None:
     with open_store(filled) as adapter:
         result = run("remove", filled, "--all")
         assert isinstance(result.exception, LockHeld)
-        assert "ActiveMQ.Scheduler.Management" in str(result.exception)
+        assert "Ask it (--broker" in str(result.exception)
         assert isinstance(adapter, SupportsScheduling)
         assert adapter.job_store().job_count() == 3
 

@@ -18,12 +18,12 @@ from jdbcstore.cli import run as jdbcstore
 from jdbcstore.config.urls import open_engine, open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import LeaseLost, OutcomeUnknown, SchemaMismatch, StoreError, StoreUnavailable, UnknownTransaction
-from jdbcstore.identifiers import MessageId, XATransactionId
+from jdbcstore.identifiers import MessageId, XATransactionId, xid_text
 from jdbcstore.store.contract import MessageStore, PreparedTransaction, TopicMessageStore, TransactionStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import inspect_schema, upgrade_schema
-from jdbcstore.store.jdbc.xid import ack_xid, added_xid, plain_xid, read_ack_xid, removed_xid, xid_text
+from jdbcstore.store.jdbc.xid import ack_xid, added_xid, plain_xid, read_ack_xid, removed_xid
 from jdbcstore.subscription import SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy

@@ -20,7 +20,7 @@ import struct
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple
 
-from jdbcstore.errors import CodecError, ConfigurationError, StoreError
+from jdbcstore.errors import CodecError, StoreError
 from jdbcstore.identifiers import XATransactionId
 
 __all__ = [
@@ -34,8 +34,6 @@ __all__ = [
     "read_message_xid",
     "read_xid",
     "removed_xid",
-    "xid_of_text",
-    "xid_text",
 ]
 
 _HEAD: Final = struct.Struct(">cqBih")
@@ -112,26 +110,6 @@ def read_ack_xid(text: str) -> AckXid:
 def read_xid(text: str) -> XATransactionId:
     """The transaction alone. Raises `CodecError` when the text is no XID."""
     return _read(text)[1]
-
-
-def xid_text(xid: XATransactionId) -> str:
-    """A transaction id for people and shells: format id, and the two parts in hexadecimal digits."""
-    return f"{xid.format_id}:{(xid.global_transaction_id or b'').hex()}:{(xid.branch_qualifier or b'').hex()}"
-
-
-def xid_of_text(text: str) -> XATransactionId:
-    """The transaction id that `xid_text` has written.
-
-    Raises:
-        ConfigurationError: it is another text.
-    """
-    try:
-        format_id, global_id, branch = text.split(":")
-        return XATransactionId(int(format_id), bytes.fromhex(global_id), bytes.fromhex(branch))
-    except ValueError:
-        raise ConfigurationError(
-            f"{text!r} is no transaction id: expected FORMAT:GLOBAL:BRANCH, a number and two rows of hexadecimal digits"
-        ) from None
 
 
 def _written(xid: XATransactionId, kind: bytes, upto: int = 0, level: int = 0) -> str:

@@ -20,6 +20,7 @@ from jdbcstore.errors import (
     ProtocolError,
     SelectorError,
     UnknownDestination,
+    UnknownTransaction,
 )
 from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
@@ -153,7 +154,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 def _status_of(error: Exception) -> int:
     if isinstance(error, NotAuthorized | Forbidden):
         return 403
-    if isinstance(error, UnknownDestination):
+    if isinstance(error, UnknownDestination | UnknownTransaction):
         return 404
     if isinstance(error, TooManyAttempts):
         return 429

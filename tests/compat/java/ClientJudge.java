@@ -3,6 +3,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -158,10 +159,7 @@ public final class ClientJudge extends Judge {
         AtomicReference<Object> got = new AtomicReference<>("still waiting");
         Thread waiting = new Thread(() -> got.set(attempt(() -> consumer.receive(WAIT_MS))));
         waiting.start();
-        while (waiting.getState() == Thread.State.RUNNABLE || waiting.getState() == Thread.State.NEW) {
-            Thread.sleep(5);
-        }
-        Thread.sleep(SILENCE_MS);
+        untilReceiving(waiting);
         consumer.close();
         waiting.join(WAIT_MS / 2);
         return got.get();
@@ -190,7 +188,7 @@ public final class ClientJudge extends Judge {
             MessageConsumer consumer = session.createConsumer(queue(session));
             List<String> found = texts(consumer, 60);
             session.rollback();
-            int again = rest(consumer).size();
+            int again = texts(consumer, 60).size();
             session.commit();
             session.close();
             return Arrays.asList(found.equals(Arrays.asList(numbered("m", 60))), again, rest(session()));
@@ -356,13 +354,21 @@ public final class ClientJudge extends Judge {
                 ActiveMQConnection connection = started("jms.redeliveryPolicy.maximumRedeliveries=1",
                     "jms.redeliveryPolicy.initialRedeliveryDelay=0");
                 Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
-                Message got = session.createConsumer(queue(session)).receive(time < 2 ? WAIT_MS : 1000);
-                found.add(got == null ? "nothing" : described(got));
+                MessageConsumer consumer = session.createConsumer(queue(session));
+                if (time < 2) {
+                    found.add(described(next(consumer)));
+                } else {
+                    MessageConsumer dead = dead(sender, own(""));
+                    Thread giving = new Thread(() -> found.add(attempt(() -> consumer.receive(WAIT_MS)))); // the client gives it up, nobody gets it
+                    giving.start();
+                    Message got = next(dead);
+                    consumer.close();
+                    giving.join(WAIT_MS);
+                    found.add(((TextMessage) got).getText());
+                    found.add(properties(got).keySet());
+                }
                 connection.close();
             }
-            Message got = next(dead(sender, own("")));
-            found.add(((TextMessage) got).getText());
-            found.add(properties(got).keySet());
             return found;
         });
         check("redelivery that does not block", () -> {
@@ -433,16 +439,16 @@ public final class ClientJudge extends Judge {
         });
         check("a session that is closed by its listener", () -> {
             Session session = session();
-            CountDownLatch closed = new CountDownLatch(1);
+            CompletableFuture<Thread> listener = new CompletableFuture<>();
             List<Object> found = Collections.synchronizedList(new ArrayList<>());
             session.createConsumer(queue(session)).setMessageListener(message -> {
                 found.add(attempt(() -> described(message)));
                 found.add(outcome(session::close));
-                closed.countDown();
+                listener.complete(Thread.currentThread());
             });
             Session sender = session();
             send(sender, queue(sender), "1", "2");
-            found.add(closed.await(WAIT_MS, TimeUnit.MILLISECONDS));
+            untilListened(listener.get(WAIT_MS, TimeUnit.MILLISECONDS));
             found.add(rest(session()));
             return found;
         });
@@ -1053,12 +1059,8 @@ public final class ClientJudge extends Judge {
         });
         check("errors without anybody who waits", () -> {
             ActiveMQConnection connection = started("jms.useAsyncSend=true");
-            CountDownLatch told = new CountDownLatch(1);
             List<Object> found = Collections.synchronizedList(new ArrayList<>());
-            connection.setExceptionListener(error -> {
-                found.add(thrown(error));
-                told.countDown();
-            });
+            connection.setExceptionListener(error -> found.add(thrown(error)));
             Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             TemporaryQueue queue = session.createTemporaryQueue();
             Message message = session.createMessage();
@@ -1196,7 +1198,7 @@ public final class ClientJudge extends Judge {
             MessageConsumer consumer = watching.createConsumer(queue(watching));
             found.add(consumer.receive(SILENCE_MS) == null);
             found.add(told(() -> resource.commit(one, false)));
-            found.add(rest(consumer));
+            found.add(texts(consumer, 1));
             other.close();
             return found;
         });

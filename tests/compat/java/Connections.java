@@ -16,7 +16,7 @@ import org.apache.activemq.ActiveMQConnectionFactory;
  * </pre>
  */
 public final class Connections {
-    private static final long WAIT_MS = 20000;
+    private static final long WAIT_MS = 30_000;
 
     private Connections() {}
 

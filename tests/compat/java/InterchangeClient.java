@@ -26,18 +26,19 @@ import org.apache.activemq.RedeliveryPolicy;
  *
  *   send DESTINATION FIRST COUNT TTL_MS       text messages with properties and headers that follow from their numbers
  *   receive QUEUE COUNT                       and acknowledge each
- *   drain QUEUE                               all there are
+ *   drain QUEUE COUNT                         all there are, which are so many
  *   commit FROM COUNT TO FIRST COUNT          receive and send in one transaction
  *   rollback FROM COUNT TO FIRST COUNT        the same, in vain
  *   poison QUEUE                              receive a message and roll back until it is taken away
  *   subscribe TOPIC CLIENT NAME SELECTOR      create a durable subscription, or find it
- *   news TOPIC CLIENT NAME SELECTOR COUNT     receive so many of a durable subscription and acknowledge each; all if 0
+ *   news TOPIC CLIENT NAME SELECTOR COUNT     receive so many of a durable subscription and acknowledge each
+ *   old TOPIC CLIENT NAME SELECTOR COUNT      all there are, which are so many
  *   ask                                       a request and its reply, by way of temporary queues
  * </pre>
  */
 public final class InterchangeClient {
     private static final String[] COLOURS = {"red", "green", "blue"};
-    private static final long WAIT_MS = 20_000;
+    private static final long WAIT_MS = 30_000;
     private static final long IDLE_MS = 1_500;
 
     private final ActiveMQConnectionFactory factory;
@@ -66,7 +67,7 @@ public final class InterchangeClient {
     }
 
     private void run(List<String> command) throws Exception {
-        boolean isDurable = command.get(0).equals("subscribe") || command.get(0).equals("news");
+        boolean isDurable = Arrays.asList("subscribe", "news", "old").contains(command.get(0));
         boolean isTransacted = Arrays.asList("commit", "rollback", "poison").contains(command.get(0));
         ActiveMQConnection connection = (ActiveMQConnection) factory.createConnection();
         try {
@@ -90,10 +91,10 @@ public final class InterchangeClient {
                 send(session, destination(session, command.get(1)), number(command, 2), number(command, 3), number(command, 4));
                 break;
             case "receive":
-                receive(session.createConsumer(destination(session, command.get(1))), number(command, 2));
+                receive(session.createConsumer(destination(session, command.get(1))), number(command, 2), false);
                 break;
             case "drain":
-                receive(session.createConsumer(destination(session, command.get(1))), 0);
+                receive(session.createConsumer(destination(session, command.get(1))), number(command, 2), true);
                 break;
             case "commit":
             case "rollback":
@@ -106,7 +107,10 @@ public final class InterchangeClient {
                 subscriber(session, command).close();
                 break;
             case "news":
-                receive(subscriber(session, command), number(command, 5));
+                receive(subscriber(session, command), number(command, 5), false);
+                break;
+            case "old":
+                receive(subscriber(session, command), number(command, 5), true);
                 break;
             case "ask":
                 ask(session);
@@ -137,13 +141,14 @@ public final class InterchangeClient {
         }
     }
 
-    private static void receive(MessageConsumer consumer, int count) throws JMSException {
-        for (int received = 0; count == 0 || received < count; received++) {
-            Message message = consumer.receive(count == 0 ? IDLE_MS : WAIT_MS);
+    /** So many, and more if there are and nothing is to be left. */
+    private static void receive(MessageConsumer consumer, int count, boolean isAll) throws JMSException {
+        for (int received = 0; isAll || received < count; received++) {
+            Message message = consumer.receive(received < count ? WAIT_MS : IDLE_MS);
+            if (message == null && received >= count) {
+                break;
+            }
             if (message == null) {
-                if (count == 0) {
-                    break;
-                }
                 throw new IllegalStateException(received + " of " + count + " messages came");
             }
             message.acknowledge();

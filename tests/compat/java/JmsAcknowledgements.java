@@ -197,18 +197,22 @@ final class JmsAcknowledgements extends JmsChecks {
             Queue qu = s.createQueue(name("lr2"));
             List<String> got = Collections.synchronizedList(new ArrayList<>());
             CountDownLatch l = new CountDownLatch(6);
+            CountDownLatch acknowledged = new CountDownLatch(1);
             s.createConsumer(qu).setMessageListener(m -> {
                 try {
                     got.add(show(m));
                     l.countDown();
                     if (got.size() == 3) s.recover();
-                    else if (l.getCount() == 0) m.acknowledge();
+                    else if (l.getCount() == 0) {
+                        m.acknowledge();
+                        acknowledged.countDown();
+                    }
                 } catch (Exception e) {
                     tellError("x", e);
                 }
             });
             sendN(c.createSession(false, 1), qu, 3);
-            l.await(WAIT_MS, TimeUnit.MILLISECONDS);
+            acknowledged.await(WAIT_MS, TimeUnit.MILLISECONDS);
             Thread.sleep(200);
             tell(got.toString());
             c.close();

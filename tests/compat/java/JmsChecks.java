@@ -35,7 +35,7 @@ public abstract class JmsChecks {
     private static final long CHECK_SECONDS = 150;
 
     /** How long a message that comes is waited for: on a busy machine it may take its time. */
-    static final long WAIT_MS = 20_000;
+    static final long WAIT_MS = 30_000;
 
     /** A check by name. */
     interface Check {

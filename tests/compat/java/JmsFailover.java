@@ -30,7 +30,7 @@ import org.apache.activemq.ActiveMQConnectionFactory;
  */
 public final class JmsFailover {
     private static final long IDLE_MS = 500;
-    private static final long WAIT_MS = 5_000;
+    private static final long WAIT_MS = 10_000;
     private static final int IDLE_MOST = 40;
 
     private final ActiveMQConnectionFactory factory;

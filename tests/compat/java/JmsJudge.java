@@ -344,7 +344,9 @@ public final class JmsJudge extends Judge {
             policy.setMaximumRedeliveries(1);
             policy.setInitialRedeliveryDelay(0);
             Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
-            send(session, queue(session), "poison");
+            TextMessage message = session.createTextMessage("poison");
+            message.setStringProperty("mark", own(""));
+            session.createProducer(queue(session)).send(message);
             session.commit();
             MessageConsumer consumer = session.createConsumer(queue(session));
             List<Object> found = new ArrayList<>();
@@ -354,9 +356,7 @@ public final class JmsJudge extends Judge {
             }
             found.add(consumer.receive(SILENCE_MS) == null);
             Session other = session();
-            String selector = "dlqDeliveryFailureCause IS NOT NULL";
-            MessageConsumer dead = other.createConsumer(other.createQueue("ActiveMQ.DLQ"), selector);
-            Message got = next(dead);
+            Message got = next(other.createConsumer(other.createQueue("ActiveMQ.DLQ"), "mark = '" + own("") + "'"));
             found.add(described(got));
             found.add(properties(got).keySet());
             found.add(headers(got));
@@ -810,9 +810,9 @@ public final class JmsJudge extends Judge {
                 producer.send(message);
             }
             List<Object> found = new ArrayList<>();
-            for (MessageConsumer consumer : new MessageConsumer[] {one, two}) {
+            for (List<Message> all : shared(6, one, two)) {
                 List<Object> got = new ArrayList<>();
-                for (Message m : all(consumer)) {
+                for (Message m : all) {
                     got.add(((TextMessage) m).getText() + " " + properties(m));
                 }
                 found.add(got);

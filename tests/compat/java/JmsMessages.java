@@ -308,14 +308,14 @@ final class JmsMessages extends JmsChecks {
             Session s = c.createSession(false, 1);
             Queue qu = s.createQueue(name("sch"));
             Message m = s.createTextMessage("later");
-            m.setLongProperty("AMQ_SCHEDULED_DELAY", 700);
+            m.setLongProperty("AMQ_SCHEDULED_DELAY", 3000);
             long t = System.nanoTime();
             s.createProducer(qu).send(m);
             MessageConsumer k = s.createConsumer(qu);
             tell(show(k.receive(300)));
             m = k.receive(WAIT_MS);
             long ms = (System.nanoTime()-t)/1000000;
-            tell(show(m) + " " + (ms >= 650));
+            tell(show(m) + " " + (ms >= 2950));
             TreeSet<String> names = new TreeSet<>();
             Enumeration<?> en = m.getPropertyNames();
             while (en.hasMoreElements()) names.add((String)en.nextElement());

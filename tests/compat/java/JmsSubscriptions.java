@@ -285,7 +285,7 @@ final class JmsSubscriptions extends JmsChecks {
             }
             Session s = c.createSession(false, 1);
             sendN(s, s.createQueue(nm), 2000);
-            tell(l.await(30, TimeUnit.SECONDS) + " " + seen.size() + " " + seen.values().stream().mapToInt(x -> x).max().getAsInt());
+            tell(l.await(WAIT_MS, TimeUnit.MILLISECONDS) + " " + seen.size() + " " + seen.values().stream().mapToInt(x -> x).max().getAsInt());
         });
 
         checks.put("connection consumer", () -> {
@@ -332,10 +332,11 @@ final class JmsSubscriptions extends JmsChecks {
             long t = System.nanoTime();
             tell(show(k.receive(500)));
             long ms = (System.nanoTime()-t)/1000000;
-            tell("" + (ms > 450 && ms < 3000));
+            tell("" + (ms > 450 && ms < WAIT_MS));
+            Thread receiving = Thread.currentThread();
             Thread th = new Thread(() -> {
                 try {
-                    Thread.sleep(300);
+                    Judge.untilReceiving(receiving);
                     k.close();
                 } catch (Exception e) {
                 }

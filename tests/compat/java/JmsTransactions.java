@@ -228,10 +228,10 @@ final class JmsTransactions extends JmsChecks {
             tell(show(k.receiveNoWait()));
             tell(show(k.receive(300)));
             long ms = (System.nanoTime()-t)/1000000;
-            tell(ms >= 250 && ms < 5000 ? "in time" : "time " + ms);
+            tell(ms >= 250 && ms < WAIT_MS ? "in time" : "time " + ms);
             sendN(s, qu, 3);
             tell(show(k.receiveNoWait()));
-            tell(show(k.receive(300)));
+            tell(show(k.receive(WAIT_MS)));
             MessageConsumer k2 = s.createConsumer(qu);
             tell(show(k2.receive(WAIT_MS)));
             tell(show(k.receiveNoWait()));

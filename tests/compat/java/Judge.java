@@ -26,13 +26,15 @@ import javax.jms.Topic;
 import org.apache.activemq.ActiveMQConnection;
 import org.apache.activemq.ActiveMQConnectionFactory;
 import org.apache.activemq.ActiveMQMessageConsumer;
+import org.apache.activemq.command.TransactionInfo;
 
 /**
  * What checks of JMS share: connections that end with a check, destinations of its own, and transcripts in which nothing
  * depends on the clock, on the machine or on the broker that is asked.
  */
 abstract class Judge {
-    static final long WAIT_MS = 10_000;
+    /** How long is waited for what has to come: longer than a busy machine stands still. */
+    static final long WAIT_MS = 30_000;
     /** How long nothing has to come. */
     static final long SILENCE_MS = 150;
     /** How long the first of those that may come is waited for. */
@@ -77,7 +79,39 @@ abstract class Judge {
         System.out.println(Json.write(line));
     }
 
+    /**
+     * Returns when the broker has done all that this check's connections have told it: an acknowledgement and the end of a consumer or of
+     * a session are told without a wait for an answer, and what they have given back is seen by other connections only then.
+     */
+    private void settle() {
+        for (Connection connection : connections) {
+            ActiveMQConnection own = (ActiveMQConnection) connection;
+            if (own.isStarted() && !own.isClosed() && own.getTransport().isConnected()) {
+                outcome(() -> own.syncSendPacket(new TransactionInfo(own.getConnectionInfo().getConnectionId(), null, TransactionInfo.RECOVER)));
+            }
+        }
+    }
+
     // -- what checks use ------------------------------------------------------------------------------------------
+
+    /** What a listener is told, in a thread of its own. */
+    static final class Told {
+        private final List<Object> all = new ArrayList<>();
+
+        synchronized void add(Object one) {
+            all.add(one);
+            notifyAll();
+        }
+
+        /** All of it, as soon as there is as much as is expected; what there is if that does not come. */
+        synchronized List<Object> all(int expected) throws InterruptedException {
+            long end = System.currentTimeMillis() + WAIT_MS;
+            for (long left_ms = WAIT_MS; all.size() < expected && left_ms > 0; left_ms = end - System.currentTimeMillis()) {
+                wait(left_ms);
+            }
+            return new ArrayList<>(all);
+        }
+    }
 
     ActiveMQConnection connection(String... options) throws JMSException {
         String query = options.length == 0 ? "" : (url.contains("?") ? "&" : "?") + String.join("&", options);
@@ -138,6 +172,51 @@ abstract class Judge {
         throw new IllegalStateException("no message came");
     }
 
+    /** As many of several consumers together as are expected, whoever gets them, and what comes beyond that; by the consumer. */
+    static List<List<Message>> shared(int count, MessageConsumer... consumers) throws JMSException {
+        List<List<Message>> found = new ArrayList<>();
+        for (MessageConsumer consumer : consumers) {
+            found.add(new ArrayList<>());
+        }
+        long end = System.currentTimeMillis() + WAIT_MS;
+        for (int left = count; left > 0 && System.currentTimeMillis() < end;) {
+            for (int place = 0; place < consumers.length; place++) {
+                Message message = consumers[place].receive(5);
+                if (message != null) {
+                    found.get(place).add(message);
+                    left--;
+                }
+            }
+        }
+        for (int place = 0; place < consumers.length; place++) {
+            Message more = consumers[place].receive(SILENCE_MS);
+            if (more != null) {
+                found.get(place).add(more);
+            }
+        }
+        return found;
+    }
+
+    /** A thread has begun to receive, and waits. */
+    static void untilReceiving(Thread thread) throws InterruptedException {
+        untilIn(thread, "dequeue", true);
+    }
+
+    /** The thread in which a listener was called has done what the client does after the call: acknowledged its message, for instance. */
+    static void untilListened(Thread thread) throws InterruptedException {
+        untilIn(thread, "dispatch", false);
+    }
+
+    private static void untilIn(Thread thread, String method, boolean isIn) throws InterruptedException {
+        long end = System.currentTimeMillis() + WAIT_MS;
+        while (Arrays.stream(thread.getStackTrace()).anyMatch(frame -> frame.getMethodName().equals(method)) != isIn) {
+            if (System.currentTimeMillis() > end) {
+                throw new IllegalStateException((isIn ? "never in " : "still in ") + method);
+            }
+            Thread.sleep(5);
+        }
+    }
+
     static List<String> texts(MessageConsumer consumer, int count) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (int number = 0; number < count; number++) {
@@ -158,6 +237,7 @@ abstract class Judge {
 
     /** What comes, until nothing does while the broker stores and delivers something else: on a busy machine that may take its time. */
     List<Message> all(MessageConsumer consumer) throws JMSException {
+        settle();
         List<Message> found = new ArrayList<>();
         for (Message message = one(consumer, FIRST_MS); message != null; message = one(consumer, SILENCE_MS)) {
             found.add(message);
@@ -189,6 +269,7 @@ abstract class Judge {
 
     /** What is in the check's queue: everything before a message that is sent just now. */
     List<String> rest(Session session) throws JMSException {
+        settle();
         MessageConsumer consumer = session.createConsumer(queue(session));
         send(session, queue(session), "last");
         List<String> texts = new ArrayList<>();

@@ -4,8 +4,6 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import javax.jms.Connection;
 import javax.jms.Destination;
 import javax.jms.JMSException;
@@ -182,7 +180,7 @@ public final class SecurityJudge extends Judge {
         });
         check("a transaction with what is denied", () -> {
             ActiveMQConnection connection = opened("bob");
-            List<Object> told = Collections.synchronizedList(new ArrayList<>());
+            Told told = new Told();
             connection.setExceptionListener(error -> told.add(thrown(error)));
             Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
             MessageProducer producer = session.createProducer(null);
@@ -192,7 +190,7 @@ public final class SecurityJudge extends Judge {
             found.add(outcome(session::commit));
             found.add(refusal(() -> producer.send(session.createQueue("FREE.T"), session.createTextMessage("later"))));
             found.add(refusal(session::commit));
-            found.add(told);
+            found.add(told.all(1));
             connection.close();
             Connection other = opened("bob");
             Session reading = other.createSession(false, Session.AUTO_ACKNOWLEDGE);
@@ -202,17 +200,12 @@ public final class SecurityJudge extends Judge {
         });
         check("an asynchronous send that is denied", () -> {
             ActiveMQConnection connection = opened("bob", "jms.useAsyncSend=true");
-            CountDownLatch heard = new CountDownLatch(1);
-            List<Object> told = Collections.synchronizedList(new ArrayList<>());
-            connection.setExceptionListener(error -> {
-                told.add(thrown(error) + ": " + error.getMessage());
-                heard.countDown();
-            });
+            Told told = new Told();
+            connection.setExceptionListener(error -> told.add(thrown(error) + ": " + error.getMessage()));
             Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             List<Object> found = new ArrayList<>();
             found.add(refusal(() -> session.createProducer(null).send(session.createQueue("OTHER"), session.createMessage())));
-            found.add(heard.await(WAIT_MS, TimeUnit.MILLISECONDS));
-            found.add(told);
+            found.add(told.all(1));
             found.add(refusal(() -> send(session, session.createQueue("FREE"), "the connection goes on")));
             found.add(refusal(() -> session.createConsumer(session.createQueue("READ.A")).close()));
             connection.close();

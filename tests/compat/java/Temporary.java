@@ -9,7 +9,7 @@ import org.apache.activemq.command.ActiveMQDestination;
  * that it has not been told of.
  */
 final class Temporary {
-    private static final long WAIT_MS = 20_000;
+    private static final long WAIT_MS = 30_000;
 
     private Temporary() {}
 

@@ -35,7 +35,7 @@ import org.apache.activemq.command.ActiveMQDestination;
  * GLOBAL and BRANCH are hexadecimal digits. A CLIENT of "-" is none.
  */
 public final class XaClient {
-    private static final long WAIT_MS = 20000;
+    private static final long WAIT_MS = 30_000;
 
     private XaClient() {}
 

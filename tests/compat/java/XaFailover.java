@@ -28,7 +28,9 @@ import org.apache.activemq.ActiveMQXAConnectionFactory;
  * Says each branch that it begins, and at the end how many messages are missing, unexpected and there twice.
  */
 public final class XaFailover {
-    private static final long WAIT_MS = 1500;
+    private static final long WAIT_MS = 30_000;
+    /** How long no more than there are must come. */
+    private static final long SILENCE_MS = 1500;
 
     private final XASession session;
     private final XAResource resource;
@@ -140,7 +142,7 @@ public final class XaFailover {
         List<String> seen = new ArrayList<>();
         List<String> unexpected = new ArrayList<>();
         List<String> twice = new ArrayList<>();
-        for (Message message = consumer.receive(WAIT_MS * 4); message != null; message = consumer.receive(WAIT_MS)) {
+        for (Message message; (message = consumer.receive(missing.isEmpty() ? SILENCE_MS : WAIT_MS)) != null; ) {
             String text = ((TextMessage) message).getText();
             if (seen.contains(text)) {
                 twice.add(text);

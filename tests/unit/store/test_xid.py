@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdbcstore.errors import CodecError, ConfigurationError, StoreError
-from jdbcstore.identifiers import XATransactionId
+from jdbcstore.identifiers import XATransactionId, xid_of_text, xid_text
 from jdbcstore.store.jdbc.xid import (
     ack_xid,
     added_xid,
@@ -19,8 +19,6 @@ from jdbcstore.store.jdbc.xid import (
     read_message_xid,
     read_xid,
     removed_xid,
-    xid_of_text,
-    xid_text,
 )
 
 ADD = "KwAAAAAAAAAAAAAAADcACEdMT0JBTC0xQlI="

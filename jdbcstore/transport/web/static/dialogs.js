@@ -18,7 +18,7 @@ function problem(error) {
 export function form(title, fields, verb, done) {
   const inputs = fields.map(([name, label, options = {}]) => {
     const input = make("input", { name, type: options.type ?? "text", value: options.value ?? "", required: options.required ?? false,
-      autocomplete: options.autocomplete ?? "off", placeholder: options.placeholder ?? "" });
+      autocomplete: options.autocomplete ?? "off", placeholder: options.placeholder ?? "", min: options.min, max: options.max });
     return make("label", {}, label, input);
   });
   const told = make("div", {});

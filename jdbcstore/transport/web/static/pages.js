@@ -142,7 +142,8 @@ export async function destination(query, app) {
       () => act("delete-destination", { destination: name }), () => app.go("/destinations")), "danger"));
   const tools = app.mayAct && isQueue && make("div", { class: "bar" },
     row.is_dead_letter_queue && button("Retry …", () => operate("Retry", "retry", picked(), again), "main"),
-    button("Move …", () => ask("Move", "move")), button("Copy …", () => ask("Copy", "copy")), button("Delete …", removes, "danger"),
+    button("Move …", () => ask("Move", "move")), button("Copy …", () => ask("Copy", "copy")),
+    button("Change …", () => change(picked(), again)), button("Delete …", removes, "danger"),
     make("span", { class: "quiet" }, "the chosen messages; without a choice, all that the filter matches"));
   const filter = make("form", { class: "bar", role: "search", onsubmit: (event) => {
     event.preventDefault();
@@ -191,8 +192,7 @@ export async function message(query, app) {
     shown.originalDestination && button("Retry …", () => operate("Retry", "retry", given, back), "main"),
     button("Move …", () => form("Move message", [["target", "To queue", { value: "queue://", required: true }]], "Count …",
       async (place) => operate("Move", "move", { ...given, ...place }, back))),
-    button("Change …", () => form("Change message", [["priority", "Priority, 0 to 9", { type: "number", value: shown.priority }]], "Count …",
-      async (more) => operate("Change", "change", { ...given, ...more }, back))),
+    button("Change …", () => change(given, back)),
     button("Delete …", () => operate("Delete", "delete", given, back, true), "danger"),
     link("/send", { destination: shown.originalDestination ?? destination, body: typeof shown.body === "string" ? shown.body : "",
       properties: JSON.stringify(told.archived.properties ?? {}) }, "Edit and send again …"));
@@ -204,6 +204,13 @@ export async function message(query, app) {
       ["Expires", shown.expires ?? "never"], ["Priority", shown.priority], ["Persistent", shown.persistent ? "yes" : "no"],
       ["Redelivered", shown.redelivered ? "yes" : "no"], ["Came from", shown.originalDestination && to(shown.originalDestination)],
       ["Correlation id", shown.correlationId], ["Reply to", shown.replyTo], ["Type", shown.type], ["Group", shown.group]])];
+}
+
+// Give messages another priority or time to live.
+function change(given, after) {
+  form("Change messages", [["priority", "Priority, 0 to 9; empty: as it is", { type: "number", min: 0, max: 9 }],
+    ["expires_s", "Expires after, s; 0: never; empty: as it is", { type: "number", min: 0 }]], "Count …", async ({ priority, expires_s: seconds }) =>
+    operate("Change", "change", { ...given, priority, expiration_ms: Number(seconds) ? Date.now() + 1000 * Number(seconds) : seconds }, after));
 }
 
 function body(shown, raw) {
@@ -383,7 +390,8 @@ function diagnosis(app) {
 export async function scheduled(query, app) {
   const page = await view("scheduled", { after_ms: query.after_ms, after_id: query.after_id, count: 100 });
   return [make("h1", {}, "Scheduled messages"),
-    table("Scheduled", [["Due", (row) => (row.due_ms === null ? make("span", { class: "bad" }, "held") : time(row.due_ms))], ["Destination", (row) => to(row.destination)],
+    table("Scheduled", [["Due", (row) => (row.due_ms === null ? make("span", { class: "bad" }, "held") : time(row.due_ms))],
+      ["Destination", (row) => (row.error ? make("span", { class: "bad" }, row.error) : to(row.destination))],
       ["Again", (row) => row.cron || (row.period_ms ? `each ${age(row.period_ms / 1000)}` : "")], ["Times", (row) => (row.repeat < 0 ? "for ever" : number(row.repeat + 1)), { number: true }],
       ["Job", (row) => row.job_id, { optional: true }],
       ...(app.mayAct ? [["", (row) => button("Remove …", () => confirm("Remove", `The message for ${row.destination} is not sent.`, "Remove",
@@ -391,13 +399,20 @@ export async function scheduled(query, app) {
     page.after && make("a", { class: "button", href: address("/scheduled", { after_ms: page.after[0], after_id: page.after[1] }) }, "Next")];
 }
 
-export async function transactions() {
+export async function transactions(_, app) {
   const [prepared, loads] = await Promise.all([view("prepared"), view("loads")]);
+  const decide = (row, verb, action, does) => button(`${verb} …`, () => confirm(`${verb} a transaction`,
+    `${row.transaction_id}: ${does} Its transaction manager must not decide otherwise.`, verb,
+    () => act(action, { xid: row.xid }), () => app.show()), "danger");
   return [make("h1", {}, "Transactions in doubt"),
     table("In doubt", [["Transaction", (row) => row.transaction_id], ["Adds", (row) => number(row.added), { number: true }],
       ["Removes", (row) => number(row.removed), { number: true }], ["Acknowledges", (row) => number(row.acknowledged), { number: true }],
-      ["Destinations", (row) => row.destinations.join(", ")]], prepared, "There are none."),
-    make("p", { class: "quiet" }, "They are decided by their coordinator, or by `jdbcstore transactions` while no broker runs."),
+      ["Destinations", (row) => row.destinations.join(", ")],
+      ...(app.mayAct ? [["", (row) => make("span", { class: "bar" },
+        decide(row, "Commit", "commit-prepared", "what it adds is delivered, what it removes or acknowledges is gone."),
+        decide(row, "Roll back", "rollback-prepared", "what it adds is gone, what it removes or acknowledges is delivered again."))]] : [])],
+    prepared, "There are none."),
+    make("p", { class: "quiet" }, "They are decided by their transaction manager; by hand if it never will."),
     make("h2", {}, "Bulk loads"), table("Loads", [["Load", (row) => row.job], ["Messages", (row) => number(row.messages), { number: true }],
       ["Taken in", (row) => number(row.taken), { number: true }], ["Refused", (row) => number(row.refused), { number: true }]], loads, "None is waiting.")];
 }

@@ -22,7 +22,7 @@ from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.directory_view import MKahaDBView, refuse_what_is_not_several
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 
-__all__ = ["check_url", "is_journal", "looking_into"]
+__all__ = ["check_url", "is_journal", "looking_into", "view_of"]
 
 
 def check_url(url: str, writer: str = "") -> None:
@@ -53,8 +53,9 @@ def check_url(url: str, writer: str = "") -> None:
         raise ConfigurationError("a store in memory can be looked into by its own process only")
     parsed = store_url(url)
     if (file := store_file(parsed)) is not None and not file.exists():
+        missing = f"file {file}" if file.parent.is_dir() else f"directory {file.parent} with a file {file.name} in it"
         raise ConfigurationError(
-            f"there is no file {file}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
+            f"there is no {missing}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
     if writer:
         store_location(url).options.require_primary(writer)
@@ -88,6 +89,25 @@ def _view(directory: Path, options: KahaDBOptions) -> PersistenceAdapter:
     return LevelDBView(directory, options) if isinstance(options, LevelDBOptions) else KahaDBView(directory)
 
 
+def view_of(url: str) -> PersistenceAdapter:
+    """A store to be looked into, not started yet: it takes no lock, creates nothing, and does nothing by itself.
+
+    Raises:
+        ConfigurationError: as `check_url`.
+    """
+    check_url(url)
+    if is_journal_url(url):
+        return _view(*journal_options(url))
+    options = JdbcOptions(
+        create_tables_on_startup=False,
+        pool_size=1,
+        vacuum_rows=0,
+        cleanup_period_ms=0,
+        virtual_topic_consumers="",
+    )
+    return open_store(url, options, locker="none")
+
+
 @contextmanager
 def looking_into(url: str) -> Iterator[PersistenceAdapter]:
     """A started store, for reading.
@@ -96,25 +116,11 @@ def looking_into(url: str) -> Iterator[PersistenceAdapter]:
         ConfigurationError: as `check_url`.
         StoreError: it cannot be opened.
     """
-    check_url(url)
-    if is_journal_url(url):
-        directory, of_journal = journal_options(url)
-        with _view(directory, of_journal) as view:
-            yield view
-        return
-    options = JdbcOptions(
-        create_tables_on_startup=False,
-        pool_size=1,
-        vacuum_rows=0,
-        cleanup_period_ms=0,
-        virtual_topic_consumers="",
-    )
-    location = store_location(url)
-    if location.options.read_from != "primary":
+    view = view_of(url)
+    if not is_journal_url(url) and (location := store_location(url)).options.read_from != "primary":
         from jdbcstore.store.jdbc.connection import opened, tell_of_standby
 
         with opened(location) as looked:
             tell_of_standby(looked.connection, looked.dialect)
-    store = open_store(url, options, locker="none")
-    with store:
-        yield store
+    with view:
+        yield view

@@ -1,7 +1,8 @@
-"""``jdbcstore move``, ``copy``, ``retry``, ``purge``, ``delete``, ``pause``, ``resume`` …: what an operator does."""
+"""``jdbcstore move``, ``copy``, ``retry``, ``change``, ``purge``, ``delete``, ``pause`` …: what an operator does."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from jdbcstore.console.output import confirm, print_json
 from jdbcstore.errors import UnknownDestination
 
 __all__ = [
+    "cancel",
+    "change",
     "copy",
     "create",
     "delete",
@@ -174,6 +177,49 @@ def delete(face: Face, destination: str, dry_run: bool, yes: bool, as_json: bool
         confirm(f"delete {destination} with {shown['depth']} messages?")
     done = face.act("delete-destination", destination=destination)
     print_json(done) if as_json else click.echo(f"delete: {destination} is gone")
+
+
+@click.command()
+@face_options
+@click.argument("queue")
+@click.option("--priority", type=click.IntRange(0, 9), help="Another priority.")
+@click.option("--expires-after-s", type=click.FloatRange(min=0.0), help="Seconds from now; 0 for never.")
+@_chosen
+@_DRY
+@_YES
+@_JSON
+def change(
+    face: Face,
+    queue: str,
+    priority: int | None,
+    expires_after_s: float | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Give the messages of QUEUE, or those that match, another priority or expiration. They go last then.
+
+    \b
+    Examples:
+        jdbcstore change queue://ORDERS --priority 9 --selector "customer = 'king'"
+        jdbcstore change queue://ORDERS --expires-after-s 3600 --dry-run
+    """
+    if priority is None and expires_after_s is None:
+        raise click.UsageError("give --priority or --expires-after-s")
+    given = {"destination": queue, "priority": priority, **_filter(**chosen)}
+    if expires_after_s is not None:
+        given["expiration_ms"] = int((time.time() + expires_after_s) * 1000) if expires_after_s else 0
+    _operate(face, "change", given, dry_run=dry_run, asks=not yes, as_json=as_json)
+
+
+@click.command()
+@running_broker_options
+@click.argument("operation_id")
+def cancel(face: Face, operation_id: str) -> None:
+    """End an operation behind the commit that it is at; what it has done stays done. `operations` lists them."""
+    done = face.act("cancel", operation_id=operation_id)
+    click.echo(f"cancel: {done['action']} of {done['destination']}, {done['done']} messages done")
 
 
 _SIDE = click.option(

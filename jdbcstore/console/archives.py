@@ -15,13 +15,14 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
 import click
 
-from jdbcstore.console.face import Face, face_options
+from jdbcstore.console.face import Face, creating_face_options, reading_face_options
 from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.management.activemq_archive import ArchiveWriter, archived_messages
@@ -32,11 +33,13 @@ __all__ = ["export", "import_"]
 
 _PAGE: Final = 500
 _IMPORT_BYTES: Final = 4 << 20
+#: Forms that messages might be wanted in, by how names end; a file of JSON Lines must not be called so.
+_OTHER_FORMS: Final = (".xml", ".csv", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tbz2", ".parquet", ".avro", ".sql")
 _EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0, "records": 0}
 
 
 @click.command()
-@face_options
+@reading_face_options
 @click.argument("destination")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--selector", "-s", default="", help="Only what this selector matches.")
@@ -53,6 +56,7 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
         jdbcstore export queue://ORDERS orders.tar.gz
         jdbcstore export queue://ORDERS orders.jsonl --store kahadb:data
     """
+    _check_name(file)
     progress = _Progress(file)
     state = progress.read()
     if state is None and file.exists():
@@ -90,6 +94,18 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
         raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
 
 
+def _check_name(file: Path) -> None:
+    """Refuse a name that promises a form in which nothing is written here. Raises ConfigurationError."""
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"there is no directory {file.parent} for {file.name}: make it, or give another name")
+    form = Path(file.name.removesuffix(".gz")).suffix.lower()
+    if form in _OTHER_FORMS:
+        raise ConfigurationError(
+            f"{file}: export does not write {form[1:].upper()}. Give a name that ends in .jsonl (JSON Lines) or .tar"
+            " (an archive of ActiveMQ), with .gz behind it to compress it"
+        )
+
+
 def _is_archive(file: Path) -> bool:
     return file.name.endswith((".tar", ".tar.gz", ".tgz"))
 
@@ -107,17 +123,17 @@ def _packed(file: Path, data: bytes) -> bytes:
 
 
 @click.command("import")
-@face_options
+@creating_face_options
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--to", "target", default="", metavar="DESTINATION", help="Where to, instead of where they were.")
 @click.option("--dry-run", is_flag=True, help="Read the file, count, and store nothing.")
-def import_(face: Face, file: Path, target: str, dry_run: bool) -> None:
+def import_(opened: Callable[[], AbstractContextManager[Face]], file: Path, target: str, dry_run: bool) -> None:
     """Store the messages of FILE with the ids that they had: JSON Lines as `export` writes them, or an archive of
     `activemq export` or `activemq backup`.
 
     Stopped, it goes on with the same command: each portion is stored in one commit, and once, however often it is
-    sent. Of an archive the messages in queues are stored; those of durable subscriptions are counted, and stored only
-    with --to.
+    sent. A store that --store names and that is not there is made, as a broker makes it. Of an archive the messages in
+    queues are stored; those of durable subscriptions are counted, and stored only with --to.
 
     \b
     Examples:
@@ -125,27 +141,34 @@ def import_(face: Face, file: Path, target: str, dry_run: bool) -> None:
         jdbcstore import activemq.tar.gz --store postgresql://…
         jdbcstore import orders.jsonl --to queue://RESTORED --store sqlite:///data/jdbcstore.db
     """
-    progress = _Progress(file)
-    state = {} if dry_run else progress.read() or {}
     source = _Source(file, with_subscriptions=bool(target))
+    if dry_run:
+        count = sum(map(len, _portions(source, 0)))
+    else:
+        with opened() as face:
+            count = _store(face, file, source, target)
+    click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
+    if source.left_out:
+        told = "they were kept for durable subscriptions; --to QUEUE stores them in a queue"
+        click.echo(f"import: {source.left_out} messages of {file} are left out: {told}")
+
+
+def _store(face: Face, file: Path, source: _Source, target: str) -> int:
+    """Store what was not stored before the command was stopped. Returns how many messages that were."""
+    progress = _Progress(file)
+    state = progress.read() or {}
     done, number, count = int(state.get("done", 0)), int(state.get("portion", 0)), 0
     run = str(state.get("run") or secrets.token_hex(16))
     for portion in _portions(source, done):
         count += len(portion)
-        if dry_run:
-            continue
         if not number:
             progress.write({"done": 0, "run": run, "portion": 0})  # before any of it is stored
         number += 1
         face.act("import", lines=portion, target=target, run=run, portion=number)
         done += len(portion)
         progress.write({"done": done, "run": run, "portion": number})
-    if not dry_run:
-        progress.forget()
-    click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
-    if source.left_out:
-        told = "they were kept for durable subscriptions; --to QUEUE stores them in a queue"
-        click.echo(f"import: {source.left_out} messages of {file} are left out: {told}")
+    progress.forget()
+    return count
 
 
 class _Source:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ssl
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
 
 import click
 
 from jdbcstore.addresses import parse_address
+from jdbcstore.console.face import TOKEN_OPTIONS, credentials, opened_face
 from jdbcstore.console.output import print_json
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
+from jdbcstore.console.place import is_web_address
 from jdbcstore.console.stomp_client import ClientError, StompClient
+from jdbcstore.destination import Destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.stomp.frames import Frame
 from jdbcstore.transport.key_files import load_identity, load_trusted
+from jdbcstore.transport.stomp.destination import parse_stomp_destination
 
 __all__ = ["receive", "send"]
 
@@ -30,6 +35,13 @@ def _login(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT does the same."),
         *reversed(PASSCODE_OPTIONS),
     ):
+        command = option(command)
+    return command
+
+
+def _token(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of who sends by the broker's web address."""
+    for option in reversed(TOKEN_OPTIONS):
         command = option(command)
     return command
 
@@ -63,13 +75,14 @@ def _connected(
 
 
 @click.command()
-@click.argument("address", metavar="HOST:PORT")
+@click.argument("address", metavar="HOST:PORT|http://HOST:PORT")
 @click.argument("destination")
 @click.argument("body", nargs=-1)
 @click.option("--header", "-H", "headers", multiple=True, metavar="NAME:VALUE", help="A header; may be repeated.")
 @click.option("--transient", is_flag=True, help="Do not ask the broker to keep the message through a restart.")
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="Send it so many times.")
 @_login
+@_token
 def send(
     address: str,
     destination: str,
@@ -77,9 +90,14 @@ def send(
     headers: tuple[str, ...],
     transient: bool,
     count: int,
+    token: str | None,
+    token_file: Path | None,
     **access: Any,
 ) -> None:
     """Send BODY to DESTINATION and wait until the broker has it. Without BODY the text is read from standard input.
+
+    HOST:PORT is where STOMP clients connect. At the broker's web address it is done as an operator, who needs no
+    client's rights.
 
     \b
     Examples:
@@ -88,11 +106,20 @@ def send(
         jdbcstore send 127.0.0.1:61613 /queue/FILES < document.xml
         jdbcstore send broker.example:61614 /queue/HELLO "hello, world" --tls-ca ca.pem
         jdbcstore send 127.0.0.1:61613 /queue/HELLO "hello, world" --login bob --passcode-file bob.secret
+        jdbcstore send http://127.0.0.1:8161 queue://HELLO "hello, world" -H priority:9 --token-file token
     """
     fields = dict(map(_header, headers))
     if not body and getattr(access["passcode_file"], "name", "") == sys.stdin.name:
         raise ConfigurationError("standard input cannot be both the passcode and the message: give BODY, or a file")
     text = " ".join(body).encode() if body else sys.stdin.buffer.read()
+    if is_web_address(address):
+        given = _as_operator_sends(fields, destination, text) | {"persistent": not transient}
+        who = {name: access[name] for name in ("login", "passcode", "passcode_file")}
+        with opened_face(address, credentials(token=token, token_file=token_file, **who)) as face:
+            for _ in range(count):
+                face.act("send", **given)
+        click.echo(f"sent {count} to {destination}", err=True)
+        return
     if not transient:
         fields["persistent"] = "true"
     if b"\x00" in text:
@@ -101,6 +128,42 @@ def send(
         for _ in range(count):
             client.request("SEND", {**fields, "destination": destination}, text)
     click.echo(f"sent {count} to {destination}", err=True)
+
+
+#: Headers of STOMP with a meaning, by the names that the management face has for them; others are properties.
+_OF_OPERATORS: Final = {
+    "priority": "priority",
+    "expires": "expiration_ms",
+    "type": "type",
+    "correlation-id": "correlation_id",
+    "JMSXGroupID": "group",
+    "reply-to": "reply_to",
+}
+
+
+def _as_operator_sends(headers: Mapping[str, str], destination: str, body: bytes) -> dict[str, Any]:
+    """A message as the action ``send`` of the management face takes it."""
+    given: dict[str, Any] = {"destination": _qualified(destination)}
+    given |= {name: headers[header] for header, name in _OF_OPERATORS.items() if header in headers}
+    given["properties"] = {name: value for name, value in headers.items() if name not in _OF_OPERATORS}
+    if "reply_to" in given:
+        given["reply_to"] = _qualified(given["reply_to"])
+    try:
+        given["body"] = body.decode()
+    except UnicodeDecodeError:
+        given["body_hex"] = body.hex()
+    return given
+
+
+def _qualified(name: str) -> str:
+    """A destination by the name that STOMP clients have for it, or by its own."""
+    if not name.startswith("/"):
+        return name
+
+    def refused(temporary: str) -> Destination:
+        raise ConfigurationError(f"{temporary} is a destination of one connection: give another")
+
+    return parse_stomp_destination(name, refused).qualified_name
 
 
 @click.command()

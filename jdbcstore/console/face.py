@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
@@ -26,7 +26,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
-from jdbcstore.config.inspection import check_url
+from jdbcstore.config.inspection import check_url, view_of
 from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
@@ -34,16 +34,19 @@ from jdbcstore.management.calls import ACTIONS, VIEWS
 from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
+from jdbcstore.store.contract import PersistenceAdapter
 
 __all__ = [
     "CREDENTIALS",
     "TOKEN_OPTIONS",
     "Face",
     "RemoteFace",
+    "creating_face_options",
     "credentials",
     "face_options",
     "finish",
     "opened_face",
+    "reading_face_options",
     "running_broker_options",
     "with_broker_options",
 ]
@@ -173,11 +176,10 @@ class _LocalFace:
 
 
 @contextmanager
-def _local(url: str) -> Iterator[Face]:
-    check_url(url)
+def _local(store: PersistenceAdapter) -> Iterator[Face]:
     quiet = DestinationPolicy(expire_messages_period_ms=0)  # nothing is done but what is asked for
     options = BrokerOptions(broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False)
-    broker = Broker(open_store(url), options, open_spool, [quiet])
+    broker = Broker(store, options, open_spool, [quiet])
     desk = Desk(broker)
     broker.companions.append(desk)
     broker.intake.is_on = False  # it would know nothing of the delays and policies that the real broker has
@@ -223,7 +225,24 @@ def credentials(
 def face_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options by which a command finds its broker or store. The command gets the face of it first."""
     about = "Work on this store instead, while no broker is master of it (else exit code 3)."
-    return click.option("--store", metavar="URL", help=about)(_broker_options(command))
+    return click.option("--store", metavar="URL", help=about)(_broker_options(command, _existing))
+
+
+def creating_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a command for which a store is made, if there is none. It gets what opens the face."""
+    about = "Work on this store instead, while no broker is master of it (else exit code 3); it is made if need be."
+    return click.option("--store", metavar="URL", help=about)(_opening_options(command, open_store))
+
+
+def reading_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a command that only reads: it looks into a store also beside its master, and leaves it as it is."""
+    about = "Look into this store instead, also while a broker runs on it."
+    return click.option("--store", metavar="URL", help=about)(_broker_options(command, view_of))
+
+
+def _existing(url: str) -> PersistenceAdapter:
+    check_url(url)
+    return open_store(url)
 
 
 def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,15 +254,27 @@ def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 f"{context.info_name} is about a running broker, and what it does ends with it: give --broker", context
             )
 
-    return click.option("--store", hidden=True, callback=refused)(_broker_options(command))
+    return click.option("--store", hidden=True, callback=refused)(_broker_options(command, _existing))
 
 
-def _broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _broker_options(command: Callable[..., Any], store_of: Callable[[str], PersistenceAdapter]) -> Callable[..., Any]:
+    @wraps(command)
+    def wrapped(opened: Callable[[], AbstractContextManager[Face]], **given: Any) -> Any:
+        with opened() as face:
+            return command(face, **given)
+
+    return _opening_options(wrapped, store_of)
+
+
+def _opening_options(command: Callable[..., Any], store_of: Callable[[str], PersistenceAdapter]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(broker: str, store: str | None, **given: Any) -> Any:
         who = {name: given.pop(name) for name in CREDENTIALS}
-        with opened_face(broker, credentials(**who)) if store is None else _local(store) as face:
-            return command(face, **given)
+
+        def opened() -> AbstractContextManager[Face]:
+            return opened_face(broker, credentials(**who)) if store is None else _local(store_of(store))
+
+        return command(opened, **given)
 
     return with_broker_options(wrapped)
 

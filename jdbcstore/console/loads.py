@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_location, store_options
 from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.place import Place, place_options
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
 from jdbcstore.store.jdbc.connection import opened
@@ -25,16 +27,26 @@ def loads() -> None:
 
 
 @loads.command("list")
-@click.argument("url")
+@place_options
+@click.argument("url", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per load.")
-def list_(url: str, as_json: bool) -> None:
-    """Show the bulk loads of the store at URL, those of the last week at least. Nothing is changed.
+def list_(place: Place, url: str | None, as_json: bool) -> None:
+    """Show the bulk load that a running broker takes in, or all of the store at URL. Nothing is changed.
+
+    Of a store it is those of the last week at least.
 
     \b
-    Example:
+    Examples:
+        jdbcstore loads list
         jdbcstore loads list postgresql://user:secret@db/activemq
     """
-    with _loads(url) as found:
+    if url is not None:
+        place.named(url)
+    if place.store is None:
+        with place.face() as face:
+            _show_taken(face.view("loads"), as_json)
+        return
+    with _loads(place.store) as found:
         records = found.all()
     if as_json:
         for record in records:
@@ -45,6 +57,16 @@ def list_(url: str, as_json: bool) -> None:
         for one in records
     )
     print_table(("JOB", "STATE", "MODE", "MESSAGES", "BEGUN", "CHANGED"), rows, empty="nothing was loaded in bulk")
+
+
+def _show_taken(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    names = ("job", "messages", "taken", "refused")
+    shown = [[row[name] for name in names] for row in rows]
+    print_table(("JOB", "MESSAGES", "TAKEN IN", "REFUSED"), shown, empty="no load is taken in")
 
 
 @loads.command()

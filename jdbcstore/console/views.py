@@ -1,4 +1,4 @@
-"""``jdbcstore queues``, ``topics``, ``connections``, ``subscriptions``, ``watch``, ``top``: what a broker is doing."""
+"""``jdbcstore queues``, ``topics``, ``connections``, ``producers``, ``subscriptions``, ``watch``, ``top``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import click
 
-from jdbcstore.console.face import Face, face_options, running_broker_options
+from jdbcstore.console.face import Face, reading_face_options, running_broker_options
 from jdbcstore.console.output import print_json, print_table
 from jdbcstore.errors import LockError
+from jdbcstore.management.described import shown_time
 
-__all__ = ["connections", "queues", "subscriptions", "top", "topics", "watch"]
+__all__ = ["connections", "producers", "queues", "subscriptions", "top", "topics", "watch"]
 
 _PAGE: Final = 1000
 _SORTABLE: Final = (
@@ -60,7 +61,7 @@ def all_destinations(face: Face, kind: str, text: str = "", sort: str = "name") 
 
 
 @click.command()
-@face_options
+@reading_face_options
 @_TEXT
 @_SORT
 @_JSON
@@ -114,7 +115,7 @@ def age(oldest_ms: int | None, now_ms: float) -> str:
 
 
 @click.command()
-@face_options
+@reading_face_options
 @_TEXT
 @_JSON
 def topics(face: Face, text: str, as_json: bool) -> None:
@@ -171,7 +172,23 @@ def connections(face: Face, text: str, as_json: bool) -> None:
 
 
 @click.command()
-@face_options
+@running_broker_options
+@_TEXT
+@_JSON
+def producers(face: Face, text: str, as_json: bool) -> None:
+    """Show clients that have sent something, and how much."""
+    rows = all_rows(face, "producers", text=text)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    names = ("connection_id", "client_id", "peer", "user", "sent")
+    shown = [[row[name] for name in names] for row in rows]
+    print_table(("CONNECTION", "CLIENT ID", "FROM", "USER", "SENT"), shown, empty="nobody has sent anything")
+
+
+@click.command()
+@reading_face_options
 @click.argument("destination", default="")
 @click.option("--slow", is_flag=True, help="Only those that hold all that they may, or do not read.")
 @_JSON
@@ -202,12 +219,16 @@ def subscriptions(face: Face, destination: str, slow: bool, as_json: bool) -> No
 
 
 @click.command()
-@face_options
+@reading_face_options
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds.")
 @click.option("--count", type=click.IntRange(min=1), help="Show it so many times. [default: until Ctrl-C]")
+@click.option("--past", is_flag=True, help="The last hour instead, a line for every five seconds.")
 @_JSON
-def watch(face: Face, interval: float, count: int | None, as_json: bool) -> None:
+def watch(face: Face, interval: float, count: int | None, past: bool, as_json: bool) -> None:
     """Show the broker as a whole, a line each time."""
+    if past:
+        _print_past(face.view("history")[-(count or 0) :], as_json)
+        return
 
     def show(number: int) -> None:
         broker = face.view("broker")
@@ -225,8 +246,22 @@ def watch(face: Face, interval: float, count: int | None, as_json: bool) -> None
     _again(show, interval, count)
 
 
+def _print_past(samples: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for sample in samples:
+            print_json(sample)
+        return
+    names = ("rate_in", "rate_out", "depth", "in_flight", "oldest_age_s", "commit_ms", "connections", "loop_lag_ms")
+    shown = [
+        (shown_time(sample["at_ms"]), *("" if sample[name] is None else round(sample[name], 1) for name in names))
+        for sample in samples
+    ]
+    titles = ("WHEN", "IN/S", "OUT/S", "DEPTH", "IN FLIGHT", "OLDEST S", "COMMIT MS", "CLIENTS", "LAG MS")
+    print_table(titles, shown, empty="nothing is known yet")
+
+
 @click.command()
-@face_options
+@reading_face_options
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Seconds.")
 @click.option("--count", type=click.IntRange(min=1), help="Show it so many times. [default: until Ctrl-C]")
 @click.option("--lines", type=click.IntRange(min=1, max=1000), default=20, show_default=True, help="Queues at most.")

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Final, TypeAlias, TypeVar
 
 from jdbcstore.broker.broker import Broker
+from jdbcstore.broker.delivery import Delivery
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Topic
@@ -318,11 +319,14 @@ class Observation:
         dequeued = queue.dequeued
         if seen is None:
             return
-        times = [came for lane in queue.lanes() if (came := _came_ms(lane.window)) is not None]
+        returned, has_delayed = queue.contents.returned.first(), bool(queue.contents.delayed)
+        first = [*(lane.window[0] for lane in queue.lanes() if lane.window), *([] if returned is None else [returned])]
+        times = [came for delivery in first if (came := _came_ms(delivery)) is not None]
         stores: list[MessageStore] = []
         for lane in queue.lanes():
-            # Without anything in flight or unread the window begins with the first message.
-            if lane.is_open and (lane.in_flight or lane.depth > len(lane.window)) and lane.store not in stores:
+            # With nothing in flight, given back or unread the window begins with the first message.
+            is_elsewhere = lane.in_flight or returned is not None or has_delayed or lane.depth > len(lane.window)
+            if lane.is_open and is_elsewhere and lane.store not in stores:
                 stores.append(lane.store)
         for store in stores:
             page = await self._broker.read(store.recover_next_messages, Cursor(), 1, 1)
@@ -427,6 +431,6 @@ class Observation:
             self.loop_lag_max_ms = max(self.loop_lag_max_ms, self.loop_lag_ms)
 
 
-def _came_ms(window: Sequence[object]) -> int | None:
-    message = getattr(window[0], "message", None) if window else None
+def _came_ms(delivery: Delivery) -> int | None:
+    message = delivery.message
     return None if message is None else message.broker_in_time or message.timestamp

@@ -416,12 +416,14 @@ class MemoryJobStore(JobStore):
             jobs: list[ScheduledJob] = []
             room = bytes_max
             for due_ms, job_id in self._places[bisect_right(self._places, after or (first_ms, "")) :]:
-                if len(jobs) == jobs_max or room <= 0 or due_ms > last_ms:
+                if due_ms > last_ms:
                     break
+                if len(jobs) == jobs_max or room <= 0:
+                    return JobPage(jobs, end=jobs[-1].place)
                 job = self._jobs[job_id]
                 jobs.append(replace(job, message=job.message.copy()))
                 room -= job.message.size
-            return JobPage(jobs, end=jobs[-1].place if jobs else None)
+            return JobPage(jobs)
 
     def get_job(self, job_id: str) -> ScheduledJob | None:
         with self._adapter.lock:

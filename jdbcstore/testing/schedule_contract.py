@@ -140,13 +140,16 @@ class ScheduleContract:
     def test_pages_leave_nothing_out_and_show_nothing_twice(self, adapter: PersistenceAdapter, jobs: JobStore) -> None:
         keep(adapter, *(scheduled_job(n, 10 * (n // 7)) for n in range(40)))
         seen: list[int] = []
-        place = None
-        while (page := jobs.jobs(place, 3, _ROOMY_BYTES)).jobs:
+        page = jobs.jobs(None, 3, _ROOMY_BYTES)
+        seen += names(page.jobs)
+        while page.end is not None:
+            page = jobs.jobs(page.end, 3, _ROOMY_BYTES)
             seen += names(page.jobs)
-            place = page.end
         assert sorted(seen) == list(range(40))
         assert [n // 7 for n in seen] == sorted(n // 7 for n in range(40))
         assert sorted(names(jobs.jobs(None, 99, _ROOMY_BYTES, 10, 20).jobs)) == list(range(7, 21))
+        assert jobs.jobs(None, 41, _ROOMY_BYTES).end is None  # there is room for more, so nothing is behind
+        assert jobs.jobs(None, 41, 1).end is not None
 
     # -- firing --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import re
 import subprocess
@@ -159,6 +160,53 @@ def test_activemq_browse_shows_what_activemq_shows(broker: Served, capsys: pytes
     assert "there are header, custom, body" in command(capsys, "activemq", "browse", "-Vall", "ONE", code=2)
 
 
+def test_a_broker_tells_of_itself(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "c1" in command(capsys, "producers")
+    assert json.loads(command(capsys, "producers", "--json").splitlines()[-1])["sent"] == 6
+    told = json.loads(command(capsys, "store", "--json"))
+    assert told["store"]["kind"] == "sqlite"
+    shown = command(capsys, "store")
+    assert told["store"]["location"] in shown
+    assert "master" in shown
+    assert "of KahaDB's files only" in command(capsys, "store", "--files", code=2)
+    assert "no load is taken in" in command(capsys, "loads", "list")
+    assert command(capsys, "loads", "list", "--json") == ""
+    wait_until(lambda: bool(broker.operator.get("/api/v1/history").json))
+    assert "depth" in json.loads(command(capsys, "watch", "--past", "--json").splitlines()[-1])
+    assert "IN FLIGHT" in command(capsys, "watch", "--past")
+
+
+def test_messages_are_sent_and_changed_by_an_operator(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    web = os.environ["JDBCSTORE_BROKER"]
+    facts = "priority:7", "type:urn://order", "reply-to:/queue/ANSWERS", "colour:red", "JMSXGroupID:g"
+    command(capsys, "send", web, "/queue/NEW", "hello", "world", *(word for fact in facts for word in ("-H", fact)))
+    (sent,) = [json.loads(line) for line in command(capsys, "browse", "NEW", "--json").splitlines()]
+    assert [sent[name] for name in ("body", "priority", "type", "replyTo", "group", "properties")] == [
+        "hello world",
+        7,
+        "urn://order",
+        "queue://ANSWERS",
+        "g",
+        {"colour": "red"},
+    ]
+    assert "give --priority" in command(capsys, "change", "NEW", code=2)
+    assert "give --yes" in command(capsys, "change", "NEW", "--priority", "1", code=2)
+    assert "1 messages match" in command(capsys, "change", "NEW", "--priority", "1", "--dry-run")
+    changed = command(capsys, "change", "NEW", "--priority", "1", "--expires-after-s", "3600", "--yes")
+    assert "change: 1 messages done" in changed
+    (sent,) = [json.loads(line) for line in command(capsys, "browse", "NEW", "--json").splitlines()]
+    assert (sent["priority"], sent["expires"] is None) == (1, False)
+    rows = [json.loads(line) for line in command(capsys, "operations", "--json").splitlines()]
+    assert [(row["action"], row["is_dry_run"], row["done"]) for row in rows[:1]] == [("change", False, 1)]
+    assert "queue://NEW" in command(capsys, "operations")
+    assert "1 messages done" in command(capsys, "cancel", rows[0]["operation_id"])  # it is over already
+    assert "no operation" in command(capsys, "cancel", "77", code=2)
+    assert "queue://NEW" in command(capsys, "log", "--audit")
+    assert json.loads(command(capsys, "log", "--audit", "--json").splitlines()[-1])["action"] == "change"
+    logging.getLogger("jdbcstore.tests").warning("something is told")
+    assert "something is told" in command(capsys, "log")
+
+
 def test_a_queue_of_a_running_broker_is_browsed(
     broker: Served, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,7 +312,9 @@ def test_transactions_in_doubt_are_decided_by_a_running_broker(
         assert answer.status == status, answer
 
 
-@pytest.mark.parametrize("words", ["create A", "disconnect A", "drain", "hand-over", "connections"])
+@pytest.mark.parametrize(
+    "words", ["create A", "disconnect A", "drain", "hand-over", "connections", "store", "cancel 1"]
+)
 def test_what_ends_with_a_broker_is_not_done_to_a_store(
     words: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,7 +398,7 @@ def test_who_looks_at_a_store_leaves_the_outbox_to_the_broker(url: str, capsys: 
     with engine.begin() as own:
         enlist(own).send("A", "m0")
     engine.dispose()
-    with _local(url) as face:
+    with _local(open_store(url)) as face:
         assert isinstance(face, _LocalFace)
         assert face.view("broker")["state"] == "master"
         assert not face._broker.intake._tasks
@@ -431,6 +481,40 @@ def test_an_import_whose_answer_was_lost_is_stored_once(
     (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["depth"] == 698
     assert not list(tmp_path.glob("*.progress"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite:///", "kahadb:", "mkahadb:", "leveldb:"])
+def test_an_import_makes_a_store_and_who_reads_leaves_it_as_it_is(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, place = f"{kind}{tmp_path / 'new' / 'store'}", tmp_path / "new"
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"message": {"destination": "queue://A"}, "body": "text"}\n')
+    for words in (["queues"], ["import", str(file), "--dry-run"], ["move", "A", "B"], ["export", "A", f"{file}.gz"]):
+        told = command(capsys, *words, "--store", url, code=0 if words[0] == "import" else 2)
+        assert words[0] == "import" or f"there is no directory {place}" in told
+        assert list(tmp_path.iterdir()) == [file]
+    command(capsys, "import", str(file), "--store", url)
+    before = contents(place)
+    assert before
+    for view in ("queues", "topics", "subscriptions", "watch --count 1", f"export A {file}.gz", "browse A"):
+        command(capsys, *view.split(), "--store", url)
+    assert contents(place) == before
+    with open_store(url):  # also beside its master
+        assert "queue://A" in command(capsys, "queues", "--store", url)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["a.xml", "a.XML.gz", "a.csv", "missing/a.jsonl"])
+def test_an_export_into_what_it_does_not_write_is_refused(
+    name: str, broker: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command(capsys, "export", "ORDERS", str(tmp_path / name), code=2)
+    assert ("no directory" if "/" in name else ".jsonl (JSON Lines)") in told
+    assert not list(tmp_path.glob("a.*"))
 
 
 def test_a_file_that_is_damaged_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

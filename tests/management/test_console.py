@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from jdbcstore import open_store
+from jdbcstore.destination import Queue
+from jdbcstore.identifiers import XATransactionId
+from jdbcstore.store.contract import SupportsTransactions
+from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
 from tests.management.chromium import Page, chromium
 from tests.management.desk import beside
@@ -133,9 +137,24 @@ def test_a_message_is_sent_and_shown_in_full(page: Page, broker: Served) -> None
 
 def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, broker: Served) -> None:
     page.size(390, 800, is_dark=True)
-    for path, text in (("/", "Fullest queues"), ("/destinations", "queue://ORDERS"), ("/send", "Send a message")):
+    page.open(base(broker) + "/send", "Send a message")
+    log_in(page, broker)
+    for path, text in (
+        ("/send", "Send a message"),
+        ("/connections", "c1"),
+        ("/dead-letters", "Retry all"),
+        ("/", "Fullest queues"),
+        ("/destinations", "queue://ORDERS"),
+    ):
         page.open(base(broker) + path, text)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.evaluate(
+            "[...document.querySelectorAll('.table')].every((one) => one.scrollWidth <= one.clientWidth)"
+        )
+        # No word of a button is broken: each is one line.
+        assert page.evaluate("[...document.querySelectorAll('button, .badge')].every((one) => one.offsetHeight < 50)")
+    page.click("Name", "#main")  # still sorts
+    page.wait_for("▴")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(246, 247, 249)"
 
 
@@ -169,3 +188,23 @@ def test_the_store_page_of_kahadb_shows_what_keeps_its_files(page: Page, tmp_pat
         page.wait_for("queue://ORDERS")
         wait_until(lambda: page.evaluate("document.querySelector('main img')?.naturalWidth > 100") is True)
         assert page.problems == []
+
+
+def test_a_transaction_in_doubt_is_decided(page: Page, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'b.db'}"
+    with open_store(url) as store:
+        assert isinstance(store, SupportsTransactions)
+        transaction = store.transaction_store().begin(XATransactionId(55, b"GLOBAL", b"BRANCH"))
+        transaction.add_message(store.queue_message_store(Queue("A")), text_message(1, destination=Queue("A")))
+        transaction.prepare().result(30)
+    page.size(1200, 800)
+    with served(open_store(url)) as broker:
+        page.open(base(broker) + "/transactions", "globalId=")
+        assert "Commit" not in page.evaluate("document.getElementById('main').innerText")
+        log_in(page, broker)
+        page.click("Commit …", "#main")
+        page.wait_for("Its transaction manager must not decide otherwise")
+        page.click("Commit", "#dialog")
+        page.wait_for("There are none.")
+        (message,) = broker.operator.get("/api/v1/messages?destination=queue://A").json["messages"]
+        assert message["body"] == "message 1"

@@ -49,6 +49,16 @@ def test_a_destination_is_seen_with_its_numbers(broker: Managed, client: Client)
     assert 0 <= broker.broker.now_ms() - oldest_ms < 60_000
 
 
+def test_the_age_of_what_was_given_back_is_known(broker: Managed, client: Client) -> None:
+    for number in range(3):
+        client.publish("/queue/A", f"m{number}")
+    client.subscribe("/queue/A", ack="client-individual")
+    client.done("ACK", client.named(client.message()))
+    client.done("UNSUBSCRIBE", {"id": "1"})
+    wait_until(lambda: broker.view("queue://A").in_flight == 0)
+    wait_until(lambda: broker.view("queue://A").oldest_ms is not None)
+
+
 def test_destinations_are_sorted_filtered_and_paged(broker: Managed) -> None:
     async def create() -> None:
         for number in range(30):

@@ -127,13 +127,15 @@ class JdbcJobStore(JobStore):
         with self._adapter.reading() as connection:
             places: list[JobPlace] = []
             room = bytes_max
-            for due_ms, job_id, length in connection.execute(text(statements.jobs_page), span):
+            listed = connection.execute(text(statements.jobs_page), span).all()
+            for due_ms, job_id, length in listed:
                 if room <= 0:
                     break
                 places.append((due_ms, job_id))
                 room -= length or 0
             if not places:
                 return JobPage(())
+            is_more = len(places) < len(listed) or len(listed) == jobs_max
             statement = text(statements.jobs_by_id).bindparams(bindparam("job_ids", expanding=True))
             found = connection.execute(statement, {"job_ids": [job_id for _, job_id in places]})
             rows = {(row[1], row[0]): row for row in found}
@@ -146,7 +148,7 @@ class JdbcJobStore(JobStore):
                 jobs.append(_job_of(row))
             except CodecError as error:
                 unreadable.append((place, error))
-        return JobPage(jobs, unreadable, places[-1])
+        return JobPage(jobs, unreadable, places[-1] if is_more else None)
 
     def get_job(self, job_id: str) -> ScheduledJob | None:
         with self._adapter.reading() as connection:

@@ -90,7 +90,8 @@ class JournalJobStore(JobStore):
                 jobs.append(self._job(row))
             except CodecError as error:
                 unreadable.append((end, error))
-        return JobPage(jobs, unreadable, end)
+        is_all = len(jobs) + len(unreadable) == len(rows) < jobs_max
+        return JobPage(jobs, unreadable, None if is_all else end)
 
     def get_job(self, job_id: str) -> ScheduledJob | None:
         row = self._adapter.reading().job(job_id)

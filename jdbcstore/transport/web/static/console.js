@@ -2,7 +2,7 @@
 
 import { Refused, act, session } from "./api.js";
 import { close, form } from "./dialogs.js";
-import { address, make } from "./dom.js";
+import { address, make, time } from "./dom.js";
 import * as pages from "./pages.js";
 
 const PAGES = {
@@ -99,7 +99,7 @@ function refresh() {
 }
 
 function standby(master) {
-  return [make("h1", {}, `This broker is ${master.state}`), make("p", {}, `Since ${master.since}: ${master.reason}.`),
+  return [make("h1", {}, `This broker is ${master.state}`), make("p", {}, `Since ${time(Date.parse(master.since))}: ${master.reason}.`),
     make("p", { class: "quiet" }, "Queues and clients are with the master: open the console of that broker. Here there are the store and the log.")];
 }
 
@@ -107,6 +107,8 @@ function heading(told, path) {
   state.textContent = `${told.master.name} · ${told.master.state}${told.master.term ? ` · term ${told.master.term}` : ""}`;
   nav.replaceChildren(...Object.entries(PAGES).filter(([, [title]]) => title).map(([at, [title]]) =>
     make("a", { href: at, "aria-current": at === path ? "page" : null }, title)));
+  const current = nav.querySelector("[aria-current]"); // of a phone's row that is longer than the screen
+  if (current) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
   const log = told.may_act
     ? make("button", { type: "button", onclick: () => app.done(() => act("logout"), "Logged out.") }, "Log out")
     : make("button", { type: "button", class: "main", id: "login", onclick: () => login(told.has_users) }, "Log in");

@@ -63,25 +63,28 @@ export function time(epochMs) {
   return new Date(epochMs).toISOString().replace("T", " ").replace("Z", "");
 }
 
-// A table. Columns are [title, cell, options]: a cell is text or an element.
+// A table. Columns are [title, cell, options]: a cell is text or an element. On a phone each row is a small page of its
+// own with the titles beside the values, so elements say what they are, whatever the style sheet makes of them.
 export function table(caption, columns, rows, empty, sorting) {
   if (!rows.length) return make("p", { class: "quiet" }, empty);
   const heads = columns.map(([title, , options = {}]) => {
     const names = [options.number && "number", options.optional && "optional"].filter(Boolean).join(" ");
-    if (!sorting || !options.sort) return make("th", { scope: "col", class: names || null }, title);
+    if (!sorting || !options.sort) return make("th", { scope: "col", role: "columnheader", class: names || null }, title);
     const isSorted = sorting.by === options.sort;
     const order = isSorted ? (sorting.isDescending ? "descending" : "ascending") : "none";
     const mark = isSorted ? (sorting.isDescending ? " ▾" : " ▴") : "";
-    return make("th", { scope: "col", class: names || null, "aria-sort": order },
+    return make("th", { scope: "col", role: "columnheader", class: `${names} sortable`.trim(), "aria-sort": order },
       make("button", { type: "button", onclick: () => sorting.sort(options.sort) }, title + mark));
   });
-  const lines = rows.map((row) => make("tr", {}, columns.map(([, cell, options = {}]) => {
-    const names = [options.number && "number", options.optional && "optional"].filter(Boolean).join(" ");
+  const lines = rows.map((row) => make("tr", { role: "row" }, columns.map(([title, cell, options = {}]) => {
+    const names = [options.number && "number", options.optional && "optional", options.box && "box"].filter(Boolean).join(" ");
     const shown = cell(row);
-    return make("td", { class: names || null }, shown === null || shown === undefined ? "" : shown);
+    return make("td", { role: "cell", class: names || null, "data-title": title || null },
+      shown === null || shown === undefined ? "" : shown);
   })));
   return make("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
-    make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)));
+    make("table", { role: "table" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)),
+      make("tbody", { role: "rowgroup" }, lines)));
 }
 
 export function tiles(pairs) {

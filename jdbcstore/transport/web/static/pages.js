@@ -60,8 +60,8 @@ export async function overview(_, app) {
     make("h2", {}, "The last hour"),
     make("div", { class: "plots" }, plot("Messages per second", samples, [["in", "rate_in"], ["out", "rate_out"]]),
       plot("Messages", samples, [["waiting", "depth"], ["in flight", "in_flight"]]),
-      plot("Age of the oldest", samples, [["age", "oldest_age_s"]], " s"),
-      plot("Commit", samples, [["half take up to", "commit_ms"], ["event loop late", "loop_lag_ms"]], " ms")),
+      plot("Age of the oldest", samples, [["age", "oldest_age_s"]], age),
+      plot("Commit", samples, [["half take up to", "commit_ms"], ["event loop late", "loop_lag_ms"]], (value) => `${number(value)} ms`)),
     make("h2", {}, "Fullest queues"), destinationTable(worst.destinations)];
 }
 
@@ -151,10 +151,12 @@ export async function destination(query, app) {
   } }, make("label", {}, "Selector", make("input", { name: "selector", size: 40, value: selector, placeholder: "colour = 'red' AND JMSPriority > 4",
     "data-filter": "" })), make("button", { type: "submit" }, "Filter"));
   return [make("h1", {}, name, kindOf(row)), actions,
-    tiles([["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
+    tiles(isQueue ? [["Depth", number(row.depth)], ["In flight", number(row.in_flight)], ["Oldest", ageOf(row.oldest_ms)],
       ["Consumers", number(row.consumers)], ["In", `${number(row.rate_in)}/s`], ["Out", `${number(row.rate_out)}/s`],
       ["Enqueued", number(row.enqueued)], ["Dequeued", number(row.dequeued)], ["Expired", number(row.expired)],
-      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]),
+      ["Dead-lettered", number(row.dead_lettered)], ["In memory", bytes(row.memory_bytes)]]
+      : [["Consumers", number(row.consumers)], ["Durable subscriptions", number(row.subscriptions)], ["In", `${number(row.rate_in)}/s`],
+        ["Published", number(row.enqueued)], ["Dead-lettered", number(row.dead_lettered)]]),
     make("h2", {}, "Messages"), filter,
     origin && make("p", {}, `from ${origin}, ${cause || "for any cause"}`), tools,
     page.error ? make("p", { class: "bad" }, page.error.message) : messageTable(page.messages, name, app.mayAct && isQueue && boxes, selector),
@@ -167,7 +169,7 @@ export async function destination(query, app) {
 
 function messageTable(messages, destination, boxes, selector) {
   return table("Messages", [
-    ...(boxes ? [["", boxes]] : []),
+    ...(boxes ? [["", boxes, { box: true }]] : []),
     ["Message", (row) => link("/message", { destination, number: row.number || undefined, id: row.messageId }, row.messageId)],
     ["Sent", (row) => row.sent, { optional: true, number: true }],
     ["Kind", (row) => row.kind, { optional: true }],
@@ -351,7 +353,7 @@ export async function store(_, app) {
     make("h2", {}, "Memory"), pairs([["Messages", part(memory.messages, memory.messages_max)], ["Kept for clients", part(memory.kept, memory.kept_max)],
       ["On its way to the store", part(memory.uncommitted, memory.uncommitted_max)], ["Consumers held back", number(memory.parked_consumers)],
       ["Senders that wait", number(memory.waiting_senders)]]), ...(kept.kind === "kahadb" ? diagnosis(app) : []),
-    make("h2", {}, "This broker's life"), table("States", [["Since", (row) => row.since], ["State", (row) => row.state], ["Term", (row) => row.term],
+    make("h2", {}, "This broker's life"), table("States", [["Since", (row) => time(Date.parse(row.since))], ["State", (row) => row.state], ["Term", (row) => row.term],
       ["Why", (row) => row.reason]], told.terms, "")];
 }
 
@@ -396,7 +398,8 @@ export async function scheduled(query, app) {
       ["Job", (row) => row.job_id, { optional: true }],
       ...(app.mayAct ? [["", (row) => button("Remove …", () => confirm("Remove", `The message for ${row.destination} is not sent.`, "Remove",
         () => act("remove-scheduled", { job_id: row.job_id }), () => app.show()), "danger")]] : [])], page.rows, "There are none."),
-    page.after && make("a", { class: "button", href: address("/scheduled", { after_ms: page.after[0], after_id: page.after[1] }) }, "Next")];
+    page.after && make("p", { class: "bar" },
+      make("a", { class: "button", href: address("/scheduled", { after_ms: page.after[0], after_id: page.after[1] }) }, "Next"))];
 }
 
 export async function transactions(_, app) {

@@ -4,14 +4,15 @@ import { make, number, svg } from "./dom.js";
 
 const WIDTH = 600, HEIGHT = 140, LEFT = 8, BOTTOM = 18, TOP = 14;
 
-export function plot(title, samples, lines, unit = "") {
+// `shown` makes text of a value.
+export function plot(title, samples, lines, shown = number) {
   const values = lines.map(([, field]) => samples.map((sample) => sample[field]));
   const most = nice(Math.max(0, ...values.flat().filter((value) => value !== null)));
   const first = samples.length ? samples[0].at_ms : 0, last = samples.length ? samples.at(-1).at_ms : 1;
   const x = (at) => LEFT + (WIDTH - 2 * LEFT) * (last > first ? (at - first) / (last - first) : 1);
   const y = (value) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (most ? value / most : 0);
   const drawing = svg("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
-  drawing.setAttribute("aria-label", described(title, samples, lines, unit));
+  drawing.setAttribute("aria-label", described(title, samples, lines, shown));
   for (const part of [0, 0.5, 1]) {
     drawing.append(svg("line", { class: "grid", x1: LEFT, x2: WIDTH - LEFT, y1: y(most * part), y2: y(most * part) }));
   }
@@ -25,7 +26,7 @@ export function plot(title, samples, lines, unit = "") {
   const reading = make("span", { class: "quiet" });
   const rest = () => {
     cursor.setAttribute("visibility", "hidden");
-    reading.textContent = samples.length ? `up to ${number(most)}${unit}` : "nothing yet";
+    reading.textContent = samples.length ? `up to ${shown(most)}` : "nothing yet";
   };
   drawing.addEventListener("pointermove", (event) => {
     if (!samples.length) return;
@@ -35,8 +36,8 @@ export function plot(title, samples, lines, unit = "") {
     cursor.setAttribute("x1", x(sample.at_ms));
     cursor.setAttribute("x2", x(sample.at_ms));
     cursor.setAttribute("visibility", "visible");
-    const shown = lines.map(([name, field]) => `${name} ${number(sample[field])}${unit}`).join(", ");
-    reading.textContent = `${new Date(sample.at_ms).toLocaleTimeString()}: ${shown}`;
+    const values = lines.map(([name, field]) => `${name} ${sample[field] === null ? "–" : shown(sample[field])}`).join(", ");
+    reading.textContent = `${new Date(sample.at_ms).toLocaleTimeString()}: ${values}`;
   });
   drawing.addEventListener("pointerleave", rest);
   rest();
@@ -46,12 +47,12 @@ export function plot(title, samples, lines, unit = "") {
     drawing, make("span", { class: "quiet" }, span));
 }
 
-function described(title, samples, lines, unit) {
+function described(title, samples, lines, shown) {
   if (!samples.length) return `${title}: nothing yet`;
   const now = samples.at(-1);
-  const shown = lines.map(([name, field]) => `${name} is ${number(now[field])}${unit}, the most was `
-    + `${number(Math.max(...samples.map((sample) => sample[field] ?? 0)))}${unit}`);
-  return `${title}: ${shown.join("; ")}`;
+  const told = lines.map(([name, field]) => `${name} is ${now[field] === null ? "not known" : shown(now[field])}, the most was `
+    + shown(Math.max(...samples.map((sample) => sample[field] ?? 0))));
+  return `${title}: ${told.join("; ")}`;
 }
 
 function join(elements) {

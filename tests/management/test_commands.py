@@ -408,7 +408,10 @@ def test_who_looks_at_a_store_leaves_the_outbox_to_the_broker(url: str, capsys: 
         wait_until(lambda: _depth(broker, "A") == 1)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.tar", "a.tar.gz"])
+@pytest.mark.parametrize(
+    "name",
+    ["a.jsonl", *(pytest.param(f"a.{kind}", marks=pytest.mark.exhaustive) for kind in ("jsonl.gz", "tar")), "a.tar.gz"],
+)
 def test_messages_are_exported_and_imported(
     url: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.broker_process import BrokerProcess
 
@@ -80,7 +81,7 @@ def dependencies(
     """What a distribution needs, and what that needs, as it is installed here: to download it all takes its time."""
     asked = [{"extra": extra} for extra in ("", *extras)]
     for requirement in map(Requirement, distribution.requires or ()):
-        name, marker = requirement.name, requirement.marker
+        name, marker = canonicalize_name(requirement.name), requirement.marker
         if name not in found and (marker is None or any(map(marker.evaluate, asked))):
             found[name] = metadata.distribution(name)
             dependencies(found[name], found, requirement.extras)

@@ -8,9 +8,28 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jdbcstore.spark import register
+
+#: What Spark says if its Python did not start in ten seconds, which no setting makes longer.
+_TOO_SLOW = "Python worker failed to connect back"
+
+
+def run_to_its_end(stream: DataStreamWriter) -> StreamingQuery:
+    """Run a stream; on a machine that is too busy to start Python in time, again."""
+    while True:
+        query = stream.start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if _TOO_SLOW not in str(error):
+                raise
+        else:
+            return query
 
 
 def main(folder: Path, options: dict[str, str]) -> None:
@@ -23,7 +42,7 @@ def main(folder: Path, options: dict[str, str]) -> None:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    query = (
+    stream = (
         register(session)
         .readStream.format("activemq")
         .options(**options)
@@ -32,9 +51,8 @@ def main(folder: Path, options: dict[str, str]) -> None:
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="100 milliseconds")
-        .start()
     )
-    query.awaitTermination()
+    run_to_its_end(stream)
 
 
 if __name__ == "__main__":

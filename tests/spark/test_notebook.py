@@ -24,7 +24,7 @@ def notebook() -> Any:
     return read
 
 
-@pytest.mark.timeout(300)  # may be the one that starts Spark
+@pytest.mark.timeout(600)  # may be the one that starts Spark
 def test_its_cells_run_in_the_session_that_is_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,8 @@ def test_what_spark_asks_first_imports_little() -> None:
     program = f"""
 import sys
 import pyspark.sql.worker.create_data_source
+import pyspark_activemq, pyspark_kahadb  # as Spark does, for all formats that are installed
+assert pyspark_kahadb.DefaultSource({{"path": "/nowhere"}}).schema().names
 from jdbcstore.spark.source import ActiveMQDataSource
 assert ActiveMQDataSource({options!r}).schema().names == ["offset", "text"]
 print(sorted({{"numpy", "pyarrow", "sqlalchemy"}} & set(sys.modules)))

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, text
 
 from jdbcstore.config.urls import open_store
 from tests.spark.rows import insert, open_tables
+from tests.spark.streaming_app import run_to_its_end
 
 PASSWORD = "open-sesame"
 
@@ -38,16 +39,13 @@ def reading(spark: SparkSession, url: str, **options: object) -> DataStreamReade
 
 def drained(stream: DataStreamReader, folder: Path) -> StreamingQuery:
     """Run a stream until it has read everything; its messages are in ``folder/out``."""
-    query = (
+    return run_to_its_end(
         stream.load()
         .writeStream.format("parquet")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
-    return query
 
 
 def sizes(query: StreamingQuery) -> list[int]:

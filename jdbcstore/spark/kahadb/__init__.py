@@ -14,6 +14,20 @@ part of one), `operations` (records without messages, back to commands), `live` 
 read), `messages` (reading it), `overview` (subscriptions, and what keeps files), `source` (what Spark sees).
 """
 
-from jdbcstore.spark.kahadb.distributed import live_messages
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jdbcstore.spark.kahadb.distributed import live_messages
 
 __all__ = ["live_messages"]
+
+
+def __getattr__(name: str) -> object:
+    # Every session of Spark asks for all formats that are installed: reading takes pyarrow, to say a name takes none.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from jdbcstore.spark.kahadb import distributed
+
+    return distributed.live_messages

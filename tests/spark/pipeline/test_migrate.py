@@ -155,7 +155,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.timeout(300)  # a start of Spark for each
+@pytest.mark.timeout(600)  # a start of Spark for each
 @pytest.mark.parametrize(
     "signals",
     [[signal.SIGKILL], pytest.param([signal.SIGINT, signal.SIGKILL], marks=pytest.mark.exhaustive)],

@@ -53,9 +53,9 @@ def check_url(url: str, writer: str = "") -> None:
         raise ConfigurationError("a store in memory can be looked into by its own process only")
     parsed = store_url(url)
     if (file := store_file(parsed)) is not None and not file.exists():
-        missing = f"file {file}" if file.parent.is_dir() else f"directory {file.parent} with a file {file.name} in it"
+        beside = "" if file.parent.is_dir() else f", and no directory {file.parent}"
         raise ConfigurationError(
-            f"there is no {missing}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
+            f"there is no file {file}{beside}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
     if writer:
         store_location(url).options.require_primary(writer)

@@ -13,6 +13,8 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.testing import text_message
 
+pytestmark = pytest.mark.timeout(300)  # it is all work, which a busy machine takes long for
+
 MESSAGES = 100_000
 BACKLOG = 500
 STEP = 250

@@ -1,6 +1,6 @@
 # make broker    run the broker on embedded SQLite; make broker ARGS='--help' passes options on
 # make test      install what the tests need, then lint, build the documentation and run the tests
-# make test-all  the same with those that try very many values
+# make test-all  the same with those that try very many values, and every store where one shows the same
 # make check     what takes no server and no more than a minute or two, for in between
 # make help      the other targets
 PYTHON ?= python3
@@ -26,7 +26,7 @@ test: test-servers .venv/.test ## install the test servers, lint, build the docu
 
 test-all: CHOSEN :=
 test-all: export JDBCSTORE_TEST_EXAMPLES ?= 5
-test-all: test ## the same with the tests that try very many values, and five times the examples
+test-all: test ## the same with the tests that try very many values or every store, and five times the examples
 
 check: lint ## lint, then the tests of units and the store contract, in memory and on SQLite; ARGS go to pytest
 	$(BIN)/python -m pytest -n auto --dist=worksteal -m 'not server and not exhaustive' \

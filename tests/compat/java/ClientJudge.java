@@ -465,9 +465,10 @@ public final class ClientJudge extends Judge {
             for (int number = 0; number < 3; number++) {
                 TextMessage message = session.createTextMessage("e" + number);
                 message.setStringProperty("mark", own(""));
-                producer.send(message, DeliveryMode.PERSISTENT, 4, 100);
+                producer.send(message, DeliveryMode.PERSISTENT, 4, 3000);
             }
-            Thread.sleep(300);
+            held(consumer, 3); // the broker has given them away before they expire
+            Thread.sleep(3100);
             send(session, queue(session), "there");
             List<Object> found = new ArrayList<>(texts(consumer, 1));
             MessageConsumer dead = dead(session, own(""));

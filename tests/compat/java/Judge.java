@@ -217,6 +217,17 @@ abstract class Judge {
         }
     }
 
+    /** How many messages a consumer holds that nobody has received yet, when there are as many as expected or for long no more. */
+    static int held(MessageConsumer consumer, int expected) throws InterruptedException {
+        long end = System.currentTimeMillis() + WAIT_MS;
+        ActiveMQMessageConsumer own = (ActiveMQMessageConsumer) consumer;
+        while (own.getMessageSize() < expected && System.currentTimeMillis() < end) {
+            Thread.sleep(5);
+        }
+        Thread.sleep(SILENCE_MS);
+        return own.getMessageSize();
+    }
+
     static List<String> texts(MessageConsumer consumer, int count) throws JMSException {
         List<String> texts = new ArrayList<>();
         for (int number = 0; number < count; number++) {

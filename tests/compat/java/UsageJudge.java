@@ -97,17 +97,6 @@ public final class UsageJudge extends Judge {
         return found;
     }
 
-    /** How many messages a consumer holds that nobody has received yet, when there are as many as expected or for long no more. */
-    private static int held(MessageConsumer consumer, int expected) throws InterruptedException {
-        long end = System.currentTimeMillis() + WAIT_MS;
-        ActiveMQMessageConsumer own = (ActiveMQMessageConsumer) consumer;
-        while (own.getMessageSize() < expected && System.currentTimeMillis() < end) {
-            Thread.sleep(5);
-        }
-        Thread.sleep(SILENCE_MS);
-        return own.getMessageSize();
-    }
-
     // -- what is said about consumers while they run ---------------------------------------------------------------------
 
     private static void control(ActiveMQConnection connection, MessageConsumer consumer, Destination destination, int prefetch)

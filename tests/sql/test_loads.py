@@ -21,6 +21,7 @@ from jdbcstore.destination import Topic
 from jdbcstore.errors import ConfigurationError, LeaseLost, LockHeld, SchemaMismatch, StoreError, StoreUnavailable
 from jdbcstore.openwire import marshal
 from jdbcstore.store.contract import Cursor
+from jdbcstore.store.jdbc import load_lease
 from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions, LoadRow
 from jdbcstore.store.jdbc.loads import PART_IDS
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -245,8 +246,16 @@ def test_an_index_may_go_while_somebody_looks_at_the_tables(tmp_path: Path) -> N
     engine.dispose()
 
 
-@pytest.mark.parametrize("has_earlier", [False, True], ids=["first-run", "after-a-dead-run"])
-def test_tasks_that_join_at_once_all_write(url: str, has_earlier: bool) -> None:
+@pytest.mark.parametrize(
+    ("has_earlier", "taking_s"),
+    [(False, None), (True, None), (True, 0.0)],
+    ids=["first-run", "after-a-dead-run", "impatient"],
+)
+def test_tasks_that_join_at_once_all_write(
+    monkeypatch: pytest.MonkeyPatch, url: str, has_earlier: bool, taking_s: float | None
+) -> None:
+    if taking_s is not None:  # as on a machine that stands still while others take the lease
+        monkeypatch.setattr(load_lease, "_TAKING_S", taking_s)
     if has_earlier:
         begun(url).write_part(0, rows(0))
     together = threading.Barrier(4)

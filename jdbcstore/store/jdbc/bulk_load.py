@@ -249,9 +249,10 @@ class BulkLoad:
             try:
                 self._lease.become_master(loads, dead=record.holder)
             except Busy as error:
-                if error.master is not Master.LOAD:
+                if error.master in (Master.OURS, Master.JAVA):
                     raise
-                raise _BegunByAnother(str(error)) from error  # perhaps another task of this run, doing the same
+                # Perhaps another task of this run, doing the same; it may have released the lease just now.
+                raise _BegunByAnother(str(error)) from error
             try:
                 with self._lease.renewing(is_needed=loads.dialect.has_server):
                     loads.recover(self._lease.fence(loads))

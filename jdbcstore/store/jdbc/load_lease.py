@@ -39,6 +39,8 @@ _PATIENT_S: Final = 3600.0
 _LOOK_AGAIN_S: Final = 0.2
 #: For so long the row of ACTIVEMQ_LOCK is locked by those at most who are no master.
 _MOMENT_S: Final = 2.0
+#: For so long a lease that nobody seems to have is tried to take: others may be quicker again and again.
+_TAKING_S: Final = 2.0
 
 
 class Master(Enum):
@@ -51,7 +53,7 @@ class Master(Enum):
 
 
 class Busy(LockHeld):
-    """Somebody is master beside whom a load can be staged."""
+    """Somebody is master beside whom a load can be staged; nobody is, if others only took the lease more quickly."""
 
     def __init__(self, message: str, master: Master) -> None:
         super().__init__(message)
@@ -101,7 +103,7 @@ class LoadLease:
     def become_master(self, loads: Loads, dead: str | None = None) -> None:
         """Take the lease in the name of this run. Raises `NotReplicated`, and `LockHeld` when somebody is master."""
         loads.dialect.replication(loads.connection).require(Level.named(self._options.require_replication))
-        until = time.monotonic() + _MOMENT_S
+        until = time.monotonic() + _TAKING_S
         was_refused = False
         while not self.hold(loads):
             seen = loads.connection.execute(text(loads.statements.term_row)).scalar()

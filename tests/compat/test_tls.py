@@ -21,12 +21,12 @@ from tests.certificates import Authority
 from tests.compat.activemq import QUICK_START
 from tests.servers.server import ServerMissing
 
+pytestmark = pytest.mark.timeout(400)
+
 NAMES = """
 import java.io.FileInputStream;
 import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
-
-pytestmark = pytest.mark.timeout(400)
 class Names {
     public static void main(String[] files) throws Exception {
         for (String file : files) {

@@ -204,7 +204,9 @@ def _start(cluster: Cluster, member: Member) -> None:
             raise
         member.start()
     if isinstance(member, GroupMember):
-        member.join()
+        # Refused while the others have not yet missed the member that it was (3092): whoever waits lets it join again.
+        with suppress(pymysql.OperationalError):
+            member.join()
 
 
 def _is_up(member: Member) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import gc
 import socket
+import sqlite3
 import threading
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import URL, NullPool, make_url
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine, store_options, store_url
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc import line_watch
+from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.line_watch import Line, pooled_engine, watched_engine
 from jdbcstore.store.jdbc.options import JdbcOptions
 from tests.conftest import LEAK_GRACE_S
 from tests.servers.proxy import Proxy
+from tests.sql.test_writer import WAIT_S
 
 
 def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: str) -> None:
@@ -50,6 +54,25 @@ def test_a_line_that_breaks_before_the_first_statement_is_let_go(sql_server_url:
                     thread.join(LEAK_GRACE_S)
                     assert not thread.is_alive(), f"it watches a line that broke after {sent_bytes} bytes"
         assert broken > 3
+
+
+def test_those_who_open_a_file_without_a_write_ahead_log_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def open_(url: URL, options: JdbcOptions) -> None:
+        engine, _ = watched_engine(url, options, poolclass=NullPool)
+        with engine.connect() as connection:
+            together.wait(WAIT_S)
+            dialect_for(url.get_backend_name()).for_questions(options).connected(connection)
+        engine.dispose()
+
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(30):
+            file = tmp_path / f"{number}.db"
+            with closing(sqlite3.connect(file)) as made_elsewhere:
+                made_elsewhere.execute("CREATE TABLE theirs (x)")
+            url, options = store_options(f"sqlite:///{file}")
+            list(threads.map(open_, [url] * 4, [options] * 4))
 
 
 def test_a_connection_that_is_collected_while_the_watch_begins_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

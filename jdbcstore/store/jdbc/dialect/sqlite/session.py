@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import StoreError
 from jdbcstore.store import disk
@@ -29,6 +31,8 @@ __all__ = ["SQLiteDialect"]
 
 log = logging.getLogger(__name__)
 
+#: How often to try again what SQLite does not wait for.
+_LOOK_AGAIN_S: Final = 0.01
 #: sqlite3's, which has the name since Python 3.12.
 _LEGACY_TRANSACTION_CONTROL: Final = -1
 
@@ -63,7 +67,8 @@ class SQLiteDialect(SQLiteStatements):
                 disk.DiskFile(Path(place), create=True).close()
 
     def connected(self, connection: Connection) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
+        self._write_ahead(connection)
+        for pragma in ("synchronous=FULL", "wal_autocheckpoint=4000", "cache_size=-32000"):
             connection.exec_driver_sql(f"PRAGMA {pragma}")
         # Until its next statement, a connection that has made a WAL file of another is said to be reading it.
         connection.exec_driver_sql("SELECT COUNT(*) FROM sqlite_master").one()
@@ -73,6 +78,18 @@ class SQLiteDialect(SQLiteStatements):
         limit = sqlite3.SQLITE_LIMIT_LENGTH
         raw: Any = connection.connection.dbapi_connection
         self.message_bytes_max = min(self.options.message_bytes_max, raw.getlimit(limit) - 4096)
+
+    def _write_ahead(self, connection: Connection) -> None:
+        # SQLite waits for nobody who does the same to a file that has no write-ahead log yet: two would wait for ever.
+        until = time.monotonic() + self.options.query_timeout_s
+        while True:
+            try:
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                return
+            except DBAPIError as error:
+                if not self.is_locked(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_LOOK_AGAIN_S)
 
     def take_over(self, connection: Connection, parameters: Mapping[str, object]) -> bool:
         names = self.statements

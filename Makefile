@@ -20,7 +20,8 @@ help: ## what can be made
 broker: .venv/.broker ## run the broker, with ARGS
 	@JDBCSTORE_WEB_BIND=$${JDBCSTORE_WEB_BIND-127.0.0.1:8161} exec $(BIN)/jdbcstore broker $(ARGS)
 
-test: test-servers .venv/.test ## install the test servers, lint, build the documentation, run the tests; ARGS go to pytest
+test: | .venv/bin/python ## install the test servers, lint, build the documentation, run the tests; ARGS go to pytest
+	$(MAKE) --jobs=2 --output-sync test-servers .venv/.test
 	$(MAKE) --jobs=3 --output-sync lint docs compiled
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal $(CHOSEN) $(ARGS)
 

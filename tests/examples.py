@@ -19,7 +19,11 @@ T = TypeVar("T")
 _REPEATING: Final = {"mysql": ("mariadb", 3), "postgresql18": ("postgresql15", 3)}
 #: The same where the subject is what the store does, with statements that SQLAlchemy writes for every server.
 _REPEATING_STORE: Final = {"mysql": ("mariadb", 6), "mariadb": ("postgresql15", 3), "postgresql18": ("postgresql15", 3)}
-_OF_STORE: Final = {"contract", "sql"}
+#: The same of the contract, which knows no SQL: `tests/sql` has what a server does otherwise.
+_REPEATING_CONTRACT: Final = _REPEATING_STORE | {"postgresql15": ("sqlite", 2)}
+#: The same of Spark, which reads each database by statements of its own.
+_REPEATING_SPARK: Final = {"mysql": ("mariadb", 4), "mariadb": ("postgresql15", 2), "postgresql18": ("postgresql15", 3)}
+_OF_FOLDER: Final = {"contract": _REPEATING_CONTRACT, "sql": _REPEATING_STORE, "spark": _REPEATING_SPARK}
 _FACTOR = int(os.environ.get("JDBCSTORE_TEST_EXAMPLES", "1"))
 
 
@@ -49,7 +53,8 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, and on the
     newer PostgreSQL, and where the store is the subject also of those on MariaDB that PostgreSQL has, unless that
     marker says something else. The first of each file is among them. What asks for one of these servers by itself
-    stays. The marker's ``of`` is the one parameter that it is about, such as a server: all others stay.
+    stays. The marker's ``of`` has the parameters that it is about, such as servers: all others stay. With the marker
+    ``variants`` one in so many of each test stays, so one at least.
 
     Args:
         items: all tests, in the order of their collection.
@@ -59,14 +64,16 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     seen: Counter[tuple[object, str]] = Counter()
     for item, values in chosen.items():
         place = _place(item)
-        repeated = _REPEATING_STORE if item.path.parent.name in _OF_STORE else _REPEATING
+        repeated = _OF_FOLDER.get(item.path.parent.name, _REPEATING)
         repeating = next(
             (one for one, (other, _) in repeated.items() if one in values and (place, other) in shown), None
         )
         if (mark := item.get_closest_marker("one_in")) is not None:
-            if mark.kwargs and mark.kwargs["of"] not in values:
+            if mark.kwargs and values.isdisjoint(mark.kwargs["of"].split()):
                 continue
             step, kind = int(mark.args[0]), "one_in"
+        elif (mark := item.get_closest_marker("variants")) is not None:
+            step, kind = int(mark.args[0]), place
         elif repeating is not None and item.get_closest_marker("server"):
             step, kind = repeated[repeating][1], repeating
         else:

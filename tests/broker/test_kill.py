@@ -16,7 +16,7 @@ from jdbcstore.message import TextMessage
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.variants(2)]
 
 PRODUCERS = 4
 CONSUMERS = 2

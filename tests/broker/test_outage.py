@@ -20,6 +20,8 @@ from tests.broker_process import BrokerProcess
 from tests.servers.proxy import Proxy
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.variants(2)
+
 URLS = ["postgresql_url", "mariadb_url", "mysql_url"]
 
 

@@ -121,6 +121,7 @@ def said_over_kills(
     return said
 
 
+@pytest.mark.exhaustive
 def test_what_failover_clients_send_is_stored_once_and_none_is_lost_when_brokers_are_killed(
     class_path: str, tmp_path: Path
 ) -> None:

@@ -238,6 +238,7 @@ def wire_versions(directory: Path) -> set[int]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_directory_of_an_old_openwire_version_keeps_it_over_several_rounds(class_path: str, tmp_path: Path) -> None:
     directory = tmp_path / "kahadb"
     ours_in_doubt = XATransactionId(5, b"\xcc", b"\xdd")

@@ -273,7 +273,8 @@ def test_whoever_is_killed_the_other_takes_over(
     assert terms == list(range(1, len(terms) + 1)), "a Java broker in between must not set terms back"
 
 
-@pytest.mark.parametrize("database", ["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("database", ["postgresql_url", "mariadb_url"])
+@pytest.mark.exhaustive
 def test_clean_hand_overs_both_ways(
     request: pytest.FixtureRequest, class_path: str, tmp_path: Path, database: str
 ) -> None:

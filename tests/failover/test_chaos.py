@@ -19,8 +19,9 @@ SEED = 20
 DATABASES = ["postgresql", "mariadb", "mysql", "sqlite", "kahadb"]
 #: PostgreSQL has every kind of fault; the other servers have all of them where there is time.
 OTHER_SERVERS = [pytest.param(name, marks=pytest.mark.exhaustive) for name in ("mariadb", "mysql")]
-WHATEVER_BREAKS = ["postgresql", *OTHER_SERVERS, "sqlite", "kahadb"]
-WITHOUT_FENCES = ["postgresql", *OTHER_SERVERS, "sqlite"]
+IN_A_FILE = pytest.param("sqlite", marks=pytest.mark.exhaustive)
+WHATEVER_BREAKS = ["postgresql", *OTHER_SERVERS, IN_A_FILE, "kahadb"]
+WITHOUT_FENCES = ["postgresql", *OTHER_SERVERS, IN_A_FILE]
 #: What is done to brokers alone, by the statements of any database: on PostgreSQL, and in files.
 OF_BROKERS = {"kill_standby", "stop_master", "rolling_restart", "pause_shortly", "skew_clock"}
 #: What is done to the line, which MariaDB and MySQL have in common with their driver: on MariaDB.
@@ -59,6 +60,7 @@ def test_nothing_is_lost_whatever_breaks(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.whole_machine
 @pytest.mark.timeout(300)
+@pytest.mark.exhaustive
 def test_what_comes_late_is_kept_out_on_mariadb_too(tmp_path: Path) -> None:
     outcome = run("mariadb", LATE, tmp_path, seed=SEED)
     assert not outcome.violations, str(outcome)

@@ -25,7 +25,7 @@ from tests.broker_process import BrokerProcess
 from tests.compat.activemq import quick_start
 from tests.servers.proxy import Proxy
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.variants(2)]
 
 HERE = Path(__file__).parent
 LEASE_MS = 2000

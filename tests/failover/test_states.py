@@ -27,7 +27,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.server import USER, DatabaseServer
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.one_in(3, of="mysql")]  # whose driver is MariaDB's
+pytestmark = [pytest.mark.timeout(180), pytest.mark.one_in(3, of="mariadb mysql")]
 
 LEASE_S = 3.0
 LEASE = f"lease_ms={LEASE_S * 1000:.0f}&lock_acquire_sleep_interval_ms=200"

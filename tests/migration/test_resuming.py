@@ -46,7 +46,7 @@ def test_killed_at_random_points(source: str, tmp_path: Path) -> None:
         assert rich.seen(after) == rich.seen(before)
 
 
-@pytest.mark.parametrize("kind", ["postgresql_url", "mariadb_url"])
+@pytest.mark.parametrize("kind", ["postgresql_url", pytest.param("mariadb_url", marks=pytest.mark.exhaustive)])
 def test_killed_on_a_server(source: str, request: pytest.FixtureRequest, kind: str) -> None:
     target = request.getfixturevalue(kind)
     for point, when in ((11, "after"), ("_prepare", "before")):

@@ -19,6 +19,8 @@ from jdbcstore.store.jdbc.schema import (
 from jdbcstore.store.jdbc.schema_report import ACKS_KEY
 from tests.migrations.activemq import create_tables_of_5_3, rows, run, shape, start_java_broker, store_some
 
+pytestmark = pytest.mark.variants(3)
+
 COMMON = "ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, MSG"
 
 

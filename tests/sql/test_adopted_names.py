@@ -31,6 +31,8 @@ from tests.sql.captured import captured
 from tests.sql.examining import Examined, examine
 from tests.sql.loading import load
 
+pytestmark = pytest.mark.variants(4)
+
 WAIT_S = 30.0
 ROOMY_BYTES = 1 << 30
 

@@ -31,7 +31,7 @@ from jdbcstore.testing import text_message
 from tests.servers.proxy import Proxy
 from tests.sql.test_writer import WAIT_S, execute, numbers, opened
 
-pytestmark = pytest.mark.has_tables
+pytestmark = [pytest.mark.has_tables, pytest.mark.variants(2)]
 
 ROWS = 700
 

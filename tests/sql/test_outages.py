@@ -56,7 +56,7 @@ KINDS: dict[str, Callable[[], DatabaseServer]] = {
     "mariadb": MariaDBServer,
     "mysql": MySQLServer,
 }
-pytestmark = pytest.mark.one_in(3, of="mysql")  # whose driver is MariaDB's
+pytestmark = pytest.mark.one_in(3, of="mariadb mysql")
 
 #: What `abandon` may take at most.
 AT_ONCE_S = 10.0

@@ -158,9 +158,10 @@ sys.exit(run(sys.argv[1:]))
 @pytest.mark.timeout(600)  # a start of Spark for each
 @pytest.mark.parametrize(
     "signals",
-    [[signal.SIGKILL], pytest.param([signal.SIGINT, signal.SIGKILL], marks=pytest.mark.exhaustive)],
+    [[signal.SIGKILL], [signal.SIGINT, signal.SIGKILL]],
     ids=["killed", "interrupted and killed"],
 )
+@pytest.mark.exhaustive
 def test_a_run_that_ends_early_is_gone_on_with(
     spark: SparkSession, tmp_path: Path, postgresql_url: str, signals: list[signal.Signals]
 ) -> None:

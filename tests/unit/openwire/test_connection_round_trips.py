@@ -25,7 +25,7 @@ CACHE_SIZES = (1, 101, 1024)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
-@settings(max_examples=examples(5), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(2), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_value_survives(command: Command, data: st.DataObject) -> None:
     version = data.draw(st.integers(command.since, VERSION_MAX))
@@ -43,7 +43,7 @@ def test_value_survives(command: Command, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
-@settings(max_examples=5, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(2), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_loose_without_cache_is_what_stores_hold(command: Command, data: st.DataObject) -> None:
     version = data.draw(st.integers(command.since, VERSION_MAX))

@@ -12,6 +12,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.openwire import marshal, unmarshal
 from jdbcstore.openwire.commands import StackTraceElement, Throwable
 from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command, Field, Kind
+from tests.examples import examples
 
 TABLES = {command.cls: command for command in COMMANDS}
 LEAVES = tuple(command.cls for command in COMMANDS if 100 <= command.type_id <= 124)
@@ -81,7 +82,7 @@ def tree(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.cls.__name__)
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_value_survives(command: Command, data: st.DataObject) -> None:
     version = data.draw(st.integers(command.since, VERSION_MAX))

@@ -199,6 +199,7 @@ def test_the_tasks_of_a_worker_that_is_stopped_run_elsewhere_and_it_comes_back(
         wait_until(lambda: "end last" in lines(notes))
 
 
+@pytest.mark.exhaustive
 def test_a_rate_limit_holds_tasks_back(shared_app: Celery, worker: Worker) -> None:
     answers = shared_app.control.rate_limit("tests.adapters.celery_app.limited", "2/s", reply=True, timeout=20)
     assert answers == [{worker.name: {"ok": "new rate limit set successfully"}}]
@@ -259,6 +260,7 @@ def test_a_broker_inside_of_a_program_is_found_by_the_others(embedded_url: str, 
         assert done.stdout.strip() == "5"
 
 
+@pytest.mark.exhaustive
 def test_flower_shows_workers_and_tasks(shared_app: Celery, worker: Worker, shared: Place, tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "celery", "-A", "tests.adapters.celery_app", "flower"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,9 +72,12 @@ class Worker:
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGUSR1)  # Celery then tells what each of its threads does
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(3)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise AssertionError(f"the worker did not end\n{self.log()[-4000:]}") from None
+            raise AssertionError(f"the worker did not end\n{self.log()[-12000:]}") from None
 
     def signal(self, number: signal.Signals) -> None:
         """To the worker and its children."""

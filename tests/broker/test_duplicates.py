@@ -30,6 +30,9 @@ from tests.sql.test_writer import execute, refuse_thirteen
 from tests.waiting import wait_until
 
 
+pytestmark = pytest.mark.variants(2)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh database, of a file and of a server."""

@@ -26,6 +26,9 @@ TOPIC = "/topic/T"
 ANN = SubscriptionKey("ann", "news")
 
 
+pytestmark = pytest.mark.variants(2)
+
+
 @pytest.fixture(params=["memory", "sqlite"])
 def either(request: pytest.FixtureRequest, start_broker: StartBroker) -> Address:
     """A broker over each of the quick stores."""

@@ -111,6 +111,7 @@ def migrations() -> list[Path]:
     return [path for path in found if "__pycache__" not in path.parts]
 
 
+@pytest.mark.exhaustive
 def test_it_migrates_without_the_checkout(python: str, tmp_path: Path) -> None:
     told = run(python, "-I", "-W", "error", "-c", MIGRATE, cwd=tmp_path)
     assert told.strip() == "jdbcstore, revision 0008: ready"

@@ -129,6 +129,7 @@ def test_a_missing_server_fails_and_says_what_to_run(told: str) -> None:
     assert "MySQL is not installed: run `make test-servers`" in told
 
 
+@pytest.mark.exhaustive
 def test_the_workers_of_a_run_share_one_server_that_ends_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_inner.py").write_text(
         "import pytest\n"

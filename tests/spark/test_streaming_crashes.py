@@ -114,6 +114,7 @@ def offsets(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(600)  # an application takes 10 s to start, on a busy machine much longer
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_exactly_once_although_the_application_is_killed(
     postgresql_url: str, spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:

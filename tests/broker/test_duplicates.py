@@ -29,7 +29,6 @@ from tests.broker_process import BrokerProcess
 from tests.sql.test_writer import execute, refuse_thirteen
 from tests.waiting import wait_until
 
-
 pytestmark = pytest.mark.variants(2)
 
 

@@ -5,7 +5,7 @@
 # make help      the other targets
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 4
+WORKERS ?= 5
 CHOSEN := -m 'not exhaustive'
 BIN := .venv/bin
 # Brokers and Spark's workers are started by the hundred, and should not compile everything each time.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import stomp
 
 from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
@@ -29,7 +30,8 @@ from jdbcstore.store.contract import (
 )
 from tests.compat.activemq import ActiveMQ
 from tests.compat.kahadb_load import KEYS, QUEUES, TOPIC
-from tests.compat.stomp_client import client
+from tests.compat.stomp_client import Collector, client
+from tests.waiting import wait_until
 
 TURNS = int(os.environ.get("JDBCSTORE_TEST_KILLS", "2"))
 OPTIONS = "journalMaxFileLength=64kb&cleanupInterval=150&checkpointInterval=100&compactAcksAfterNoGC=1"
@@ -130,15 +132,22 @@ def number(body: str) -> str:
     return body.partition("x")[0]
 
 
-def check_java(activemq: ActiveMQ, history: History) -> None:
-    """What its consumers get."""
+def all_of(connection: stomp.Connection12, collector: Collector, destination: str, last: int) -> list[str]:
+    """The numbers of what a subscriber is sent: all there is, for a message is sent behind it and waited for."""
+    connection.send(destination, str(last), headers={"persistent": "true", "receipt": str(last)})
+    wait_until(lambda: any(body == b"%d" % last for _, body in collector.messages), f"{destination}: {last} has come")
+    numbers = [number(body.decode()) for _, body in collector.messages]
+    assert numbers[-1] == str(last)
+    return numbers[:-1]
+
+
+def check_java(activemq: ActiveMQ, history: History, last: int) -> None:
+    """What its consumers get, and `last` behind it, which stays there."""
     for name, known in history.queues.items():
-        with client(activemq.stomp_port) as (connection, collector):
+        with client(activemq.stomp_port, sends_text=True) as (connection, collector):
             connection.subscribe(f"/queue/{name}", id="1", ack="client-individual")
-            collector.wait_for(len(known.sure))
-            connection.send("/queue/LAST", "x", headers={"receipt": "behind"})  # whether there are more
-            time.sleep(0.3)
-            known.found(number(body.decode()) for _, body in collector.messages)
+            known.found(all_of(connection, collector, f"/queue/{name}", last))
+            known.settled(str(last), is_there=True)
     history.in_doubt.found(activemq.in_doubt())
 
 
@@ -178,11 +187,13 @@ def work_of_java(activemq: ActiveMQ, history: History, first: int) -> None:
                 connection.ack(headers["ack"], receipt=f"acknowledged {place}")
                 known.settled(number(body.decode()), is_there=False)
     history_of = history.subscriptions[KEYS[1].client_id]
-    with client(activemq.stomp_port, client_id=KEYS[1].client_id) as (connection, collector):
+    topic = f"/topic/{TOPIC.physical_name}"
+    with client(activemq.stomp_port, client_id=KEYS[1].client_id, sends_text=True) as (connection, collector):
         headers = {"activemq.subscriptionName": KEYS[1].subscription_name, "activemq.prefetchSize": "1000"}
-        connection.subscribe(f"/topic/{TOPIC.physical_name}", id="1", ack="client-individual", headers=headers)
-        collector.wait_for(len(history_of.sure))
-        history_of.found(body.decode() for _, body in collector.messages)
+        connection.subscribe(topic, id="1", ack="client-individual", headers=headers)
+        history_of.found(all_of(connection, collector, topic, first))
+        for known in history.subscriptions.values():
+            known.settled(str(first), is_there=True)
         headers, body = collector.messages[0]
         connection.ack(headers["ack"], receipt="acknowledged")
         history_of.settled(body.decode(), is_there=False)
@@ -197,7 +208,7 @@ def test_what_a_kill_leaves_is_whole_for_java_and_back(class_path: str, tmp_path
         shutil.copytree(directory, tmp_path / f"killed-{turn}", ignore=shutil.ignore_patterns("lock"))
         kind = {"journal_max_file_length": 65536, "compacts": turn % 2 == 0, "checks_files": turn % 2 == 1}
         with ActiveMQ(class_path, tmp_path, "kahadb", scheduler=scheduler, **kind) as activemq:  # type: ignore[arg-type]
-            check_java(activemq, history)
+            check_java(activemq, history, turn * 1_000_000 + 800_000)
             work_of_java(activemq, history, turn * 1_000_000 + 900_000)
             if turn % 2:
                 activemq.kill()

@@ -13,9 +13,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -362,6 +364,24 @@ def test_transactions_in_doubt_are_decided_by_a_running_broker(
         (broker.visitor.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 403),
     ):
         assert answer.status == status, answer
+
+
+def test_a_transaction_in_doubt_that_the_store_knows_nothing_of_is_listed_and_decided(
+    broker: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+    message = replace(text_message(1, destination=Queue("A")), persistent=False)
+    prepare = broker.broker.in_doubt.prepare
+    broker.broker.loop.call_soon_threadsafe(prepare, ONE, [message], [], lambda: None, answers.put)
+    assert answers.get(timeout=60) is None
+    (told,) = json.loads(command(capsys, "transactions", "list", "--json"))
+    assert told == {"xid": xid_text(ONE), "adds": {"queue://A": 1}, "removes": {}, "acknowledges": {}}
+    with Client(broker.address) as client:
+        client.connect()
+        client.subscribe("/queue/A")
+        assert "is committed" in command(capsys, "transactions", "commit", xid_text(ONE), "--yes")
+        assert client.message().body == b"message 1"
+    assert command(capsys, "transactions", "list") == "nothing is in doubt\n"
 
 
 @pytest.mark.parametrize(

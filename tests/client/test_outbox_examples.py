@@ -95,4 +95,5 @@ def check(url: str, expected: dict[str, object]) -> None:
         message = subscription.receive(timeout_s=WAIT_S)
         assert message.body == expected
         message.acknowledge()
+        wait_until(lambda: connection.broker.intake.taken)  # counted a turn after it is stored
         assert connection.broker.intake.taken == 1

@@ -10,6 +10,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.store.commit_numbers import CountsCommits
 from jdbcstore.testing import text_message
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("kind", ["kahadb", "amq", "leveldb", "mkahadb"])
@@ -18,12 +19,16 @@ def test_a_directory_tells_what_it_is_and_what_it_takes(kind: str, tmp_path: Pat
     with open_store(f"{kind}:{directory}") as adapter:
         adapter.queue_message_store(Queue("Q")).add_message(text_message(1)).result(30)
         assert adapter.location == f"{kind}:{directory}"
-        files = [path for path in directory.rglob("*") if path.is_file()]
-        assert adapter.size_bytes() == sum(path.stat().st_size for path in files) > 0
+        # Its index may be written meanwhile.
+        wait_until(lambda: adapter.size_bytes() == size_bytes(directory) > 0, "the size is that of the files")
         if kind != "mkahadb":  # several, each with its own
             assert isinstance(adapter, CountsCommits)
             assert adapter.commit_numbers is not None
             assert adapter.commit_numbers.writes.total >= 1
+
+
+def size_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def test_what_lies_elsewhere_counts(tmp_path: Path) -> None:

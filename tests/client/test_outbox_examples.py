@@ -50,7 +50,8 @@ def post(address: str, body: bytes, kind: str) -> int:
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
     except urllib.error.URLError:
         return 0
 

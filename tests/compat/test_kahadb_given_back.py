@@ -101,6 +101,15 @@ def is_trap(directory: Path) -> bool:
     return any(marker.source in journal.files for marker in markers)
 
 
+def stops_in_trap(activemq: ActiveMQ, directory: Path) -> bool:
+    """Whether the directory is one; if so its broker is stopped, which removes the copied file a moment later."""
+    activemq.pause()
+    if is_trap(directory):
+        return True
+    activemq.proceed()
+    return False
+
+
 def compacted(class_path: str, folder: Path) -> None:
     """A directory whose last file begins with copies of acknowledgements, while the copied file is there."""
     with ActiveMQ(class_path, folder, "kahadb", journal_max_file_length=16384, compacts=True) as activemq:
@@ -114,7 +123,7 @@ def compacted(class_path: str, folder: Path) -> None:
                 for headers, _ in collector.messages:
                     connection.ack(headers["ack"])
                 collector.messages.clear()
-        wait_until(lambda: is_trap(folder / "kahadb"))
+        wait_until(lambda: stops_in_trap(activemq, folder / "kahadb"))
         activemq.kill()
 
 

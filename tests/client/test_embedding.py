@@ -120,6 +120,19 @@ def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.L
     assert "never retrieved" not in caplog.text
 
 
+def test_what_a_sender_takes_back_while_the_connection_is_closed_is_no_error() -> None:
+    class TakenBack(set[Future[str]]):
+        """Between the look whether there is something and taking it, another thread takes it."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    connection = jdbcstore.connect("memory:")
+    connection._untold = TakenBack()
+    connection.close()
+    assert connection.is_closed
+
+
 def test_users_log_in(caplog: pytest.LogCaptureFixture) -> None:
     gc.collect()
     caplog.clear()

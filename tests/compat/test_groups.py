@@ -13,7 +13,7 @@ from tests.broker.client import Address, Client, Frame
 from tests.broker.groups import ConsumerGroup, send_group
 from tests.compat.activemq import ActiveMQ
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(200)
 
 Told = list[dict[str, str]]
 FEW = {"activemq.prefetchSize": "2"}

@@ -259,6 +259,8 @@ class ActiveMQ(JmsClients):
         prioritized: whether its queues and topics keep messages in the order of their priority.
         scheduler: the folder of its scheduler; None for a broker without one.
         journal_max_file_length: of KahaDB, in bytes; None is ActiveMQ's default.
+        cleanup_interval_ms: how often KahaDB removes files that it does not need, besides when it stops; None is
+            ActiveMQ's default, 30 000.
         compacts: whether KahaDB looks ten times a second for acknowledgements to be compacted.
         checks_files: whether KahaDB reads all journal files at its start and refuses damaged ones.
         store_wire_version: the OpenWire version in which a new store is written; None is ActiveMQ's default, 11.
@@ -275,6 +277,7 @@ class ActiveMQ(JmsClients):
         prioritized: bool = False,
         scheduler: Path | None = None,
         journal_max_file_length: int | None = None,
+        cleanup_interval_ms: int | None = None,
         compacts: bool = False,
         checks_files: bool = False,
         store_wire_version: int | None = None,
@@ -288,6 +291,7 @@ class ActiveMQ(JmsClients):
         self.prioritized = prioritized
         self.scheduler = scheduler
         self.journal_max_file_length = journal_max_file_length
+        self.cleanup_interval_ms = cleanup_interval_ms
         self.compacts = compacts
         self.checks_files = checks_files
         self.store_wire_version = store_wire_version
@@ -330,6 +334,8 @@ class ActiveMQ(JmsClients):
             arguments["store"] = self.store
             if self.journal_max_file_length is not None:
                 arguments["journal_max_file_length"] = str(self.journal_max_file_length)
+            if self.cleanup_interval_ms is not None:
+                arguments["cleanup_interval_ms"] = str(self.cleanup_interval_ms)
             if self.checks_files:
                 arguments["checks_files"] = "true"
             if self.compacts:

@@ -142,7 +142,7 @@ class Proxy:
         return fuse.burnt
 
     def _run(self, action: Coroutine[None, None, None]) -> None:
-        asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=60)
 
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)

@@ -100,17 +100,18 @@ class Proxy:
         """End `cut`, `refuse`, `pause`, `hold_at` and `slow`."""
         self._run(self._resume())
 
-    def cut_at(self, pattern: bytes, *, deliver: bool) -> threading.Event:
+    def cut_at(self, pattern: bytes, *, deliver: bool, everywhere: bool = False) -> threading.Event:
         """Reset the connection in which a client next sends these bytes, once.
 
         Args:
             pattern: bytes within one write of the client, such as b"COMMIT".
             deliver: True: the server gets the bytes and acts, but its answer is lost; False: the bytes are lost.
+            everywhere: `cut` all other connections before, so that the client cannot come back until `resume`.
 
         Returns:
             An event that is set when it has happened.
         """
-        return self._lay(Trap(pattern, deliver))
+        return self._lay(Trap(pattern, deliver, everywhere))
 
     def hold_at(self, pattern: bytes) -> threading.Event:
         """When a client next sends these bytes, let them and what follows on that connection through after `resume`.
@@ -160,7 +161,7 @@ class Proxy:
             from_server, to_server = await asyncio.open_connection(self.target, self.target_port)
             writers.append(to_server)
             await asyncio.gather(
-                self._forward_requests(from_client, to_server, to_client),
+                self._forward_requests(from_client, to_server, to_client, asyncio.current_task()),
                 self._forward_answers(from_server, to_client, to_server),
             )
         except OSError:
@@ -171,7 +172,11 @@ class Proxy:
                 writer.transport.abort()
 
     async def _forward_requests(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, client: asyncio.StreamWriter
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        line: asyncio.Task[None] | None,
     ) -> None:
         while chunk := await self._read(source, self._requests):
             trap = self._trap
@@ -188,6 +193,10 @@ class Proxy:
                     sink.write(chunk)
                     # A client that was cut at once might have the server end its session before it has acted.
                     await asyncio.sleep(ACTS_WITHIN_S)
+                if trap.everywhere:
+                    await self._refuse()
+                    await self._drop(spared=line)
+                if trap.deliver:
                     client.transport.abort()
                 else:
                     client.transport.abort()
@@ -233,8 +242,8 @@ class Proxy:
             await asyncio.sleep(self._delay_s)
         return chunk
 
-    async def _drop(self) -> None:
-        lines = list(self._lines)
+    async def _drop(self, spared: asyncio.Task[None] | None = None) -> None:
+        lines = [line for line in self._lines if line is not spared]
         for line in lines:
             line.cancel()
         await asyncio.gather(*lines, return_exceptions=True)
@@ -277,10 +286,15 @@ class Proxy:
 
 @dataclass
 class Trap:
-    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut."""
+    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut.
+
+    Args:
+        everywhere: all others are cut before.
+    """
 
     pattern: bytes
     deliver: bool | None = None
+    everywhere: bool = False
     sprung: threading.Event = field(default_factory=threading.Event)
 
 

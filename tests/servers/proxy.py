@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -19,8 +20,9 @@ from jdbcstore.broker.acceptor import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536
-#: What a server is given to act on what it got while its answer is lost.
+#: What a server is given at least to act on what it got while its answer is lost, and at most if it answers nothing.
 ACTS_WITHIN_S = 0.2
+ANSWERS_WITHIN_S = 1.0
 
 
 class Proxy:
@@ -39,8 +41,8 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
         self._listener: Acceptor | None = None
         self._lines: set[asyncio.Task[None]] = set()
-        #: Servers whose answers are lost.
-        self._unheard: set[asyncio.StreamWriter] = set()
+        #: Servers whose answers are lost, and whether there was one.
+        self._unheard: dict[asyncio.StreamWriter, asyncio.Event] = {}
         #: For what clients send, and for what the server answers.
         self._requests, self._answers = asyncio.Event(), asyncio.Event()
         self._requests.set()
@@ -168,7 +170,7 @@ class Proxy:
             pass  # either side hung up on the other, who is told so below
         finally:
             for writer in writers:
-                self._unheard.discard(writer)
+                self._unheard.pop(writer, None)
                 writer.transport.abort()
 
     async def _forward_requests(
@@ -189,10 +191,13 @@ class Proxy:
                     sink.write(chunk)
                     continue
                 if trap.deliver:
-                    self._unheard.add(sink)
+                    answered = self._unheard[sink] = asyncio.Event()
                     sink.write(chunk)
                     # A client that was cut at once might have the server end its session before it has acted.
                     await asyncio.sleep(ACTS_WITHIN_S)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(ANSWERS_WITHIN_S):
+                            await answered.wait()
                 if trap.everywhere:
                     await self._refuse()
                     await self._drop(spared=line)
@@ -216,7 +221,9 @@ class Proxy:
             if self._burn(chunk, sink, sink, answers=True):
                 break
             # After a delivered trap the answer is read nonetheless, so that the server can finish.
-            if server not in self._unheard and not sink.transport.is_closing():
+            if (answered := self._unheard.get(server)) is not None:
+                answered.set()
+            elif not sink.transport.is_closing():
                 sink.write(chunk)
                 await sink.drain()
         sink.write_eof()

@@ -353,7 +353,7 @@ def test_abandoning_waits_for_nothing_and_the_store_opens_again(server: Database
         store.add_message(text_message(1)).result(WAIT_S)
         numbers(store)
         failed: list[Exception] = []
-        begun = threading.Barrier(13)
+        begun = threading.Barrier(12 + 1)  # the readers, and who closes the store
 
         def read() -> None:
             begun.wait(WAIT_S)

@@ -32,8 +32,11 @@ from tests.sql.test_writer import WAIT_S
 from tests.waiting import wait_until
 
 
-def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: str) -> None:
+def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(
+    sql_server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The watch would, until the time to connect is over; the fixture `no_thread_stays_behind` waits less long."""
+    monkeypatch.setattr(JdbcOptions, "connect_timeout_s", round(2 * LEAK_GRACE_S))
     engine = open_engine(store_url(sql_server_url).set(database="nowhere").render_as_string(hide_password=False))
     with pytest.raises(DBAPIError, match="nowhere"):
         engine.connect()

@@ -20,7 +20,7 @@ __all__ = ["Worker", "environment"]
 #: worker never reads it if it loses a connection before it has heard that the task was begun: Celery forgets the task
 #: then, with every transport, and a worker that knows of no task reads no results when it ends (docs/celery.md).
 _CHILD_WAITS_S = 30.0
-_END_S = 60.0
+_END_S = 30.0
 
 
 def environment(broker_url: str, folder: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ def suspend(broker: Broker) -> None:
     suspended = threading.Event()
     broker.lifecycle.listeners.append(lambda told: suspended.set() if told.state is State.SUSPENDED else None)
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
-    assert suspended.wait(10)
+    assert suspended.wait(60)
     wait_until(lambda: broker.lifecycle.state is State.MASTER)
 
 
@@ -69,7 +69,7 @@ def late(broker: Broker, method: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
             result = function(*args)
             if not is_read.is_set():
                 is_read.set()
-                assert may_arrive.wait(30)
+                assert may_arrive.wait(100)
             return result
 
         return original(answer if function.__name__ == method else function, *args)
@@ -105,7 +105,7 @@ def test_a_page_that_arrives_after_a_suspension_is_nobodys(
     with late(broker, "recover_next_messages", monkeypatch) as is_read:
         first = open_client(broker.address)
         first.subscribe("/queue/A", "client-individual", activemq_prefetchSize="25")
-        assert is_read.wait(10)
+        assert is_read.wait(60)
         suspend(broker)
         second = open_client(broker.address)
         second.subscribe("/queue/A", "client-individual", activemq_prefetchSize="5")
@@ -129,7 +129,7 @@ def test_a_message_that_is_read_again_during_a_suspension_is_nobodys(
     with late(broker, "get_message", monkeypatch) as is_read:
         first.drop()
         open_client(broker.address).subscribe("/queue/A", "client-individual")
-        assert is_read.wait(10)
+        assert is_read.wait(60)
         suspend(broker)
     time.sleep(0.3)
     assert broker.memory.used == held(broker) == 0
@@ -145,7 +145,7 @@ def test_a_refused_message_that_is_read_again_during_a_suspension_stays_where_it
     message = first.message()
     with late(broker, "get_message", monkeypatch) as is_read:
         first.ack(message, "NACK")
-        assert is_read.wait(10)
+        assert is_read.wait(60)
         suspend(broker)
     time.sleep(0.3)
     assert broker.memory.used == held(broker) == 0
@@ -164,12 +164,12 @@ def test_what_a_client_has_and_the_store_may_have_is_not_counted_for_ever(
 
     def wait() -> None:
         at_commit.set()
-        assert may_commit.wait(30)
+        assert may_commit.wait(100)
 
     with faults.inject("writer.after_commit", wait):
         client.send("SEND", {"destination": "/queue/A", "persistent": "true"}, "x" * 1000)
         client.message()
-        assert at_commit.wait(10)
+        assert at_commit.wait(60)
         wait_until(lambda: broker.completions.expected == 2)  # the add and the remove
         assert broker.memory.used > 0
         broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
@@ -209,7 +209,7 @@ def test_accounts_are_right_after_suspensions_under_load(
     """Pages being read, acknowledgements and sends under way, messages with clients of every kind: after each
     suspension nothing of that is counted any more, and what is in the store is there once."""
     proxy = stack.enter_context(Proxy(int(postgresql_url.rpartition(":")[2].partition("/")[0])))
-    store = open_store(proxy.url(postgresql_url), JdbcOptions(retry_s=0.1, query_timeout_s=3.0))
+    store = open_store(proxy.url(postgresql_url), JdbcOptions(retry_s=0.1, query_timeout_s=20.0))
     bind = f"127.0.0.1:{free_port()}"
     address = start_broker(
         store,
@@ -231,7 +231,7 @@ def test_accounts_are_right_after_suspensions_under_load(
         wait_until(lambda: sum(queue.dequeued for queue in broker.queues.values()) > 30)
         proxy.cut()
         for thread in busy:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
         wait_until(lambda: broker.lifecycle.state is State.SUSPENDED)
         proxy.resume()

@@ -8,7 +8,7 @@ const { Client } = need('@stomp/stompjs');
 const WebSocket = need('ws');
 Object.assign(global, { WebSocket });
 
-const TIMEOUT_MS = 30000;
+const TIMEOUT_MS = 90000;
 
 function connected(options) {
   return new Promise((resolve, reject) => {

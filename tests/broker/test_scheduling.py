@@ -43,6 +43,11 @@ class Wall:
         self.move(round(at * 1000) - self._now_ms)
 
     @property
+    def now_ms(self) -> int:
+        """What it shows, in epoch milliseconds."""
+        return self._now_ms
+
+    @property
     def minute(self) -> int:
         """What it shows."""
         return time.localtime(self._now_ms / 1000).tm_min

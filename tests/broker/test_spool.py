@@ -15,6 +15,7 @@ from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient
+from tests.waiting import wait_until
 
 OPTIONS = BrokerOptions(bind="127.0.0.1:0", window_messages_max=10, page_messages_max=5)
 
@@ -68,12 +69,14 @@ def test_the_spool_is_opened_before_it_is_needed_and_who_needs_it_hears_of_no_at
 
     options = BrokerOptions(bind="127.0.0.1:0", memory_bytes_max=4 << 20)
     body = "x" * 100_000  # ten of them are half of what messages may take
-    with running(Broker(MemoryPersistenceAdapter(), options, made_and_told)) as address:
+    broker = Broker(MemoryPersistenceAdapter(), options, made_and_told)
+    with running(broker) as address:
         client = open_client(address)
         for _ in range(12):
             client.done("SEND", {"destination": "/queue/a"}, body)
         assert made.acquire(timeout=60)
-        client.done("SEND", {"destination": "/queue/a"}, body)  # the attempt that has failed is over
+        wait_until(lambda: broker._spool._opening is None)  # the attempt that has failed is over
+        client.done("SEND", {"destination": "/queue/a"}, body)
         assert not made.acquire(blocking=False)
         (tmp_path / "gone").mkdir()
         for _ in range(30):

@@ -112,7 +112,7 @@ def test_a_page_that_arrives_after_a_suspension_is_nobodys(
         second.message()
         time.sleep(0.1)
     time.sleep(0.3)
-    assert broker.memory.used == held(broker)
+    wait_until(lambda: broker.memory.used == held(broker))
     assert broker.queues[Queue("A")].depth == 200
     second.drop()
     drain(broker, open_client, 200)
@@ -132,7 +132,7 @@ def test_a_message_that_is_read_again_during_a_suspension_is_nobodys(
         assert is_read.wait(60)
         suspend(broker)
     time.sleep(0.3)
-    assert broker.memory.used == held(broker) == 0
+    wait_until(lambda: broker.memory.used == held(broker) == 0)
     drain(broker, open_client, 10)
 
 
@@ -148,7 +148,7 @@ def test_a_refused_message_that_is_read_again_during_a_suspension_stays_where_it
         assert is_read.wait(60)
         suspend(broker)
     time.sleep(0.3)
-    assert broker.memory.used == held(broker) == 0
+    wait_until(lambda: broker.memory.used == held(broker) == 0)
     assert broker.queues[Queue("A")].in_flight == 0
     assert Queue("ActiveMQ.DLQ") not in broker.queues
     drain(broker, open_client, 10)
@@ -184,7 +184,8 @@ def test_what_is_tried_again_later_is_left_alone_after_a_suspension(
     broker: Broker, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An acknowledgement that the store refused once is due again when another store object is there."""
-    monkeypatch.setattr(removal, "_RETRY_S", 1.5)
+    retry_s = 5.0  # a busy machine may stand still before the suspension
+    monkeypatch.setattr(removal, "_RETRY_S", retry_s)
     client = open_client(broker.address)
     pour(client, 3, "x" * 1000)
 
@@ -195,9 +196,10 @@ def test_what_is_tried_again_later_is_left_alone_after_a_suspension(
         client.subscribe("/queue/A", activemq_prefetchSize="1")
         client.message()
         wait_until(lambda: broker.completions.expected == 0 and broker.queues[Queue("A")].in_flight == 1)
+        due_s = time.monotonic() + retry_s
         time.sleep(0.2)
     suspend(broker)
-    time.sleep(2)
+    wait_until(lambda: time.monotonic() > due_s + 0.3)
     queue = broker.queues[Queue("A")]
     assert (queue.in_flight, broker.memory.used) == (0, held(broker))
     drain(broker, open_client, 3)
@@ -280,11 +282,10 @@ def test_a_thousand_clients_are_dropped_quickly(broker: Broker, stack: ExitStack
         client.send("CONNECT", {"accept-version": "1.2", "host": "x"})
     for client in clients:
         assert client.frame().command == "CONNECTED"
-    began_s, cpu_began_s = time.monotonic(), time.process_time()
+    cpu_began_s = time.process_time()
     broker.loop.call_soon_threadsafe(broker.store_failed, StoreUnavailable("the store is gone"))
     wait_until(lambda: not broker.clients)
     assert time.process_time() - cpu_began_s < 1.0
-    assert time.monotonic() - began_s < 10.0
     for client in clients:
         assert client.error()
         assert client.is_closed()

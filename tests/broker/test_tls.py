@@ -376,12 +376,10 @@ def test_one_address_with_many_handshakes_keeps_no_other_out(
     start_broker: StartBroker, authority: Authority, server: Identity, stack: ExitStack
 ) -> None:
     address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=2))
-    for _ in range(20):
+    for _ in range(100):  # two seconds each: for all of them the other one would wait in vain
         greedy = stack.enter_context(socket.create_connection(address, 60, ("127.0.0.2", 0)))
         greedy.sendall(b"\x16\x03\x01")
-    started_s = time.monotonic()
     connected(address, trusting(authority)).drop()
-    assert time.monotonic() - started_s < 8
 
 
 @pytest.mark.usefixtures("any_loop")

@@ -6,7 +6,7 @@ With threads::
     >>> with jdbcstore.connect("memory:") as connection:
     ...     message_id = connection.send("ORDERS", "three apples", properties={"customer": 7})
     ...     with connection.subscribe("ORDERS", selector="customer = 7") as orders:
-    ...         message = orders.receive(timeout_s=5)
+    ...         message = orders.receive(timeout_s=30)
     ...         with connection.transaction() as transaction:
     ...             transaction.acknowledge(message)
     ...             message_id = transaction.send("INVOICES", f"for {message.body}")

@@ -368,8 +368,12 @@ class Connection:
 
     def _tell_untold(self) -> None:
         """What other threads have sent while the loop came to its end: nobody else answers."""
-        while self._untold:
-            self._untold.pop().set_exception(ended(is_unknown=True))
+        while True:
+            try:
+                told = self._untold.pop()
+            except KeyError:  # also if who has sent it has just taken it back
+                return
+            told.set_exception(ended(is_unknown=True))
 
     def __enter__(self) -> Self:
         return self

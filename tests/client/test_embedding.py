@@ -97,6 +97,8 @@ def test_a_client_id_is_one_connections(connection: Connection) -> None:
 
 
 def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.LogCaptureFixture) -> None:
+    gc.collect()  # what others have left is told of before
+    caplog.clear()
     for _ in range(4):
         connection = jdbcstore.connect("memory:")
         futures: list[Future[str]] = []
@@ -118,7 +120,22 @@ def test_sending_while_another_thread_closes_is_always_answered(caplog: pytest.L
     assert "never retrieved" not in caplog.text
 
 
+def test_what_a_sender_takes_back_while_the_connection_is_closed_is_no_error() -> None:
+    class TakenBack(set[Future[str]]):
+        """Between the look whether there is something and taking it, another thread takes it."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    connection = jdbcstore.connect("memory:")
+    connection._untold = TakenBack()
+    connection.close()
+    assert connection.is_closed
+
+
 def test_users_log_in(caplog: pytest.LogCaptureFixture) -> None:
+    gc.collect()
+    caplog.clear()
     options = BrokerOptions(users={"joe": "secret"}, login_delay_max_s=0)
     with jdbcstore.connect("memory:", login="joe", passcode="secret", options=options) as connection:
         connection.send("A", "x")
@@ -245,7 +262,7 @@ def test_a_store_that_is_gone_is_told_and_comes_back(postgresql_url: str) -> Non
     port = int(postgresql_url.rpartition(":")[2].partition("/")[0])
     with (
         Proxy(port) as proxy,
-        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3&query_timeout_s=3") as connection,
+        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3") as connection,
     ):
         connection.send("A", "stored")
         proxy.cut()
@@ -266,12 +283,13 @@ def test_with_ignore_each_request_is_told_and_the_connection_stays(postgresql_ur
     options = BrokerOptions(on_store_failure="ignore")
     with (
         Proxy(port) as proxy,
-        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3&query_timeout_s=3", options=options) as connection,
+        jdbcstore.connect(f"{proxy.url(postgresql_url)}?retry_s=0.3", options=options) as connection,
     ):
         connection.send("A", "1")
         connection.send("A", "2")
         manual, auto = connection.subscribe("A", prefetch=1), connection.subscribe("A", mode="auto", prefetch=1)
         message = manual.receive(timeout_s=30)
+        wait_until(lambda: auto._mailbox._ready)
         proxy.cut()
         with pytest.raises(StoreError):
             message.acknowledge()

@@ -50,7 +50,8 @@ def post(address: str, body: bytes, kind: str) -> int:
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        with error:
+            return error.code
     except urllib.error.URLError:
         return 0
 
@@ -95,4 +96,5 @@ def check(url: str, expected: dict[str, object]) -> None:
         message = subscription.receive(timeout_s=WAIT_S)
         assert message.body == expected
         message.acknowledge()
+        wait_until(lambda: connection.broker.intake.taken)  # counted a turn after it is stored
         assert connection.broker.intake.taken == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -31,6 +32,12 @@ def send(connection: Connection, *bodies: str, destination: str = "A") -> None:
 
 def take(subscription: Subscription, count: int) -> list[Body]:
     return [subscription.receive(timeout_s=30).body for _ in range(count)]
+
+
+def take_what_is_there(subscription: Subscription, bodies: list[Body]) -> None:
+    with suppress(TimeoutError):
+        while True:
+            bodies.append(subscription.receive(timeout_s=0).body)
 
 
 def depth(connection: Connection, queue: str = "A") -> int:
@@ -177,12 +184,13 @@ def test_groups_stay_with_one(connection: Connection, other: Connection) -> None
     for number in range(20):
         connection.send("A", str(number), group=f"g{number % 2}")
     got: list[list[Body]] = [[], []]
-    for place, subscription in enumerate(subscriptions):
-        while sum(map(len, got)) < 20:
-            try:
-                got[place].append(subscription.receive(timeout_s=0.5 if place == 0 else 30).body)
-            except TimeoutError:
-                break
+
+    def took_all() -> bool:
+        for of_one, subscription in zip(got, subscriptions, strict=True):
+            take_what_is_there(subscription, of_one)
+        return sum(map(len, got)) == 20
+
+    wait_until(took_all)
     for of_one in got:
         parities = {int(str(body)) % 2 for body in of_one}
         assert all(
@@ -320,9 +328,12 @@ def test_one_that_nobody_reads_does_not_hinder_marked_deliveries_of_the_same_que
         unread, read = connection.subscribe("A"), connection.subscribe("A", mode="auto")
         for number in range(12):
             connection.send("A", "x" * 400_000, properties={"number": number})
-        got = 0
-        while len(unread._mailbox._ready) + got < 12:
-            read.receive(timeout_s=10)
-            got += 1
+        got: list[Body] = []
+
+        def are_delivered() -> bool:
+            take_what_is_there(read, got)
+            return len(unread._mailbox._ready) + len(got) == 12
+
+        wait_until(are_delivered)
         assert unread._mailbox._withheld is not None
     assert "defect" not in caplog.text

@@ -90,8 +90,9 @@ def test_a_composite_goes_to_each_and_a_wildcard_is_for_receivers(connection: Co
 
 def test_a_delayed_message_comes_later(connection: Connection) -> None:
     began_s = time.monotonic()
-    connection.send("ORDERS", "late", delay_ms=200)
-    connection.send("ORDERS", "now")
+    with connection.transaction() as transaction:  # between two sends the delay may pass
+        transaction.send("ORDERS", "late", delay_ms=200)
+        transaction.send("ORDERS", "now")
     orders = connection.subscribe("ORDERS", mode="auto")
     assert [orders.receive(timeout_s=30).body for _ in range(2)] == ["now", "late"]
     assert time.monotonic() - began_s > 0.15

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -21,7 +22,8 @@ from typing import Any, Literal, Self
 from sqlalchemy import make_url
 
 from tests.compat.virtual_machine import run_program
-from tests.servers.server import ServerFailed, ServerMissing, free_port
+from tests.servers.server import ServerFailed, ServerMissing, free_port, is_at_work
+from tests.waiting import wait_until
 
 SOURCES = Path(__file__).with_name("java")
 ACTIVEMQ_LIBRARIES = Path("/usr/share/activemq/lib")
@@ -124,7 +126,7 @@ def compile_java(folder: Path) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     if done.returncode != 0:
@@ -257,6 +259,8 @@ class ActiveMQ(JmsClients):
         prioritized: whether its queues and topics keep messages in the order of their priority.
         scheduler: the folder of its scheduler; None for a broker without one.
         journal_max_file_length: of KahaDB, in bytes; None is ActiveMQ's default.
+        cleanup_interval_ms: how often KahaDB removes files that it does not need, besides when it stops; None is
+            ActiveMQ's default, 30 000.
         compacts: whether KahaDB looks ten times a second for acknowledgements to be compacted.
         checks_files: whether KahaDB reads all journal files at its start and refuses damaged ones.
         store_wire_version: the OpenWire version in which a new store is written; None is ActiveMQ's default, 11.
@@ -273,6 +277,7 @@ class ActiveMQ(JmsClients):
         prioritized: bool = False,
         scheduler: Path | None = None,
         journal_max_file_length: int | None = None,
+        cleanup_interval_ms: int | None = None,
         compacts: bool = False,
         checks_files: bool = False,
         store_wire_version: int | None = None,
@@ -286,6 +291,7 @@ class ActiveMQ(JmsClients):
         self.prioritized = prioritized
         self.scheduler = scheduler
         self.journal_max_file_length = journal_max_file_length
+        self.cleanup_interval_ms = cleanup_interval_ms
         self.compacts = compacts
         self.checks_files = checks_files
         self.store_wire_version = store_wire_version
@@ -328,6 +334,8 @@ class ActiveMQ(JmsClients):
             arguments["store"] = self.store
             if self.journal_max_file_length is not None:
                 arguments["journal_max_file_length"] = str(self.journal_max_file_length)
+            if self.cleanup_interval_ms is not None:
+                arguments["cleanup_interval_ms"] = str(self.cleanup_interval_ms)
             if self.checks_files:
                 arguments["checks_files"] = "true"
             if self.compacts:
@@ -341,27 +349,40 @@ class ActiveMQ(JmsClients):
                 stderr=log,
             )
 
-    def wait_until_started(self, timeout_s: float = 60.0) -> None:
+    def wait_until_started(self, timeout_s: float = 90.0) -> None:
         """Return when it serves clients of both protocols.
 
         Raises:
             ServerFailed: the process ended, or the time is over; the message ends with the log.
         """
         deadline = time.monotonic() + timeout_s
-        while not self.is_started():
+        while not self.is_started(patience_s=5.0):
             if self._process is None or self._process.poll() is not None:
                 raise ServerFailed(f"ActiveMQ ended before it answered\n{self.log()[-4000:]}")
             if time.monotonic() > deadline:
                 raise ServerFailed(f"ActiveMQ did not answer within {timeout_s} s\n{self.log()[-4000:]}")
             time.sleep(0.05)
 
-    def is_started(self) -> bool:
-        """Whether it greets OpenWire clients; false for a standby, whose ports accept but stay silent."""
+    def is_started(self, patience_s: float = 0.5) -> bool:
+        """Whether it greets OpenWire clients; false for a standby, whose ports accept but stay silent.
+
+        Args:
+            patience_s: how long the greeting may take, in seconds.
+        """
         try:
-            with socket.create_connection(("127.0.0.1", self.openwire_port), timeout=0.5) as probe:
+            with socket.create_connection(("127.0.0.1", self.openwire_port), timeout=patience_s) as probe:
                 return probe.recv(1) != b""
         except OSError:
             return False
+
+    def pause(self) -> None:
+        """Stop it (SIGSTOP): what it has written stays as it is. It may be killed then."""
+        os.kill(self.pid, signal.SIGSTOP)
+        wait_until(lambda: not is_at_work(self.pid), "ActiveMQ has stopped")
+
+    def proceed(self) -> None:
+        """Let it go on (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop it cleanly."""

@@ -90,7 +90,7 @@ class JavaBroker:
     def __enter__(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 90
         while True:
             try:
                 with Client(("127.0.0.1", self.port)):

@@ -51,7 +51,7 @@ def test_all_types_that_java_sent_and_we_stored_anew_are_read_by_java_as_they_we
         messages = list(adapter.queue_message_store(Queue("FROM.JAVA")).recover())
         for message in messages:
             message.destination = Queue("FROM.US")
-            target.add_message(message).result(20)
+            target.add_message(message).result(60)
     assert len(messages) == len(sent) >= 6
     with ActiveMQ(class_path, tmp_path, JdbcStore(url)) as activemq:
         received = activemq.consume("FROM.US")

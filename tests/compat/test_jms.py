@@ -147,10 +147,10 @@ def test_failover_clients_go_from_a_java_broker_to_ours_and_back(
     class_path: str, tmp_path: Path, postgresql_url: str
 ) -> None:
     """One database: a Java broker is killed while messages are sent, ours while they are received."""
-    store = JdbcStore(postgresql_url, lock="lease", lease_ms=3000, renew_ms=1000)
+    store = JdbcStore(postgresql_url, lock="lease", lease_ms=6000, renew_ms=2000)
     java = ActiveMQ(class_path, tmp_path, store, name="java")
     port = free_port()
-    lease = "?lease_ms=3000&lock_acquire_sleep_interval_ms=200"
+    lease = "?lease_ms=6000&lock_acquire_sleep_interval_ms=200"
     bind = f"openwire://127.0.0.1:{port}"
     ours = BrokerProcess(None, tmp_path, "--url", postgresql_url + lease, "--bind", bind, "--name", "ours")
     url = f"failover:({java.url},tcp://127.0.0.1:{port})?initialReconnectDelay=100&maxReconnectDelay=500"

@@ -24,6 +24,7 @@ from jdbcstore.store.journal.kahadb.adapter import KahaDBPersistenceAdapter
 from jdbcstore.store.journal.kahadb.blank_index import is_blank_index, leave_blank_index
 from jdbcstore.store.journal.kahadb.inspection import check
 from jdbcstore.store.journal.kahadb.journal import Journal
+from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.replay import replay
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing.messages import text_message
@@ -39,6 +40,8 @@ PRICES = Topic("PRICES")
 VIRTUAL = Queue("Consumer.A.VirtualTopic.X")
 CONSUMERS = f"/queue/{VIRTUAL.physical_name}"
 ANN, BOB = SubscriptionKey("ann", "news"), SubscriptionKey("bob", "news")
+#: Nothing is written but what is asked for, so that the files may be copied meanwhile.
+STILL = KahaDBOptions(checkpoint_interval_ms=0, cleanup_interval_ms=0)
 XID, OUR_XID = "5:aa:bb", "5:cc:dd"
 
 Contents = dict[str, list[str]]
@@ -101,6 +104,15 @@ def is_trap(directory: Path) -> bool:
     return any(marker.source in journal.files for marker in markers)
 
 
+def stops_in_trap(activemq: ActiveMQ, directory: Path) -> bool:
+    """Whether the directory is one; if so its broker is stopped, which removes the copied file a moment later."""
+    activemq.pause()
+    if is_trap(directory):
+        return True
+    activemq.proceed()
+    return False
+
+
 def compacted(class_path: str, folder: Path) -> None:
     """A directory whose last file begins with copies of acknowledgements, while the copied file is there."""
     with ActiveMQ(class_path, folder, "kahadb", journal_max_file_length=16384, compacts=True) as activemq:
@@ -114,7 +126,7 @@ def compacted(class_path: str, folder: Path) -> None:
                 for headers, _ in collector.messages:
                     connection.ack(headers["ack"])
                 collector.messages.clear()
-        wait_until(lambda: is_trap(folder / "kahadb"))
+        wait_until(lambda: stops_in_trap(activemq, folder / "kahadb"))
         activemq.kill()
 
 
@@ -151,7 +163,7 @@ def test_messages_behind_the_copies_of_a_compaction_survive_several_rounds(
         send(activemq, NEW, "java 1", "java 2")
         activemq.stop()
     waiting["NEW"] = [*waiting["NEW"][1:], "java 1", "java 2"]
-    with KahaDBPersistenceAdapter(directory) as adapter:  # with new messages, and killed
+    with KahaDBPersistenceAdapter(directory, STILL) as adapter:  # with new messages, and killed
         assert ours(adapter, PIN, NEW) == waiting
         store = adapter.queue_message_store(NEW)
         for number in (1, 2, 3):
@@ -270,7 +282,7 @@ def test_a_directory_of_an_old_openwire_version_keeps_it_over_several_rounds(cla
         send(activemq, NEW, "java")
         sends_later(activemq, "later 2")
         activemq.stop()
-    with KahaDBPersistenceAdapter(directory) as adapter:  # with everything that is written in OpenWire, and killed
+    with KahaDBPersistenceAdapter(directory, STILL) as adapter:  # with all that is written in OpenWire, and killed
         assert ours(adapter, NEW) == {"NEW": [*(f"new {number}" for number in range(1, 5)), "java"]}
         new, prices = adapter.queue_message_store(NEW), adapter.topic_message_store(PRICES)
         prices.add_subscription(SubscriptionInfo(BOB, PRICES, PRICES)).result()

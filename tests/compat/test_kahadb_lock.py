@@ -28,7 +28,7 @@ def test_ours_waits_while_java_holds_the_lock_and_java_while_ours_does(class_pat
         assert locker.acquire() is None
         assert locker.status().holder == f"process {activemq.pid}"
         locker.wait(2.0)  # in which it looks at the file ten times
-        assert activemq.is_started()
+        assert activemq.is_started(patience_s=WAIT_S)
         activemq.kill()
         locker.wait(WAIT_S)
         assert locker.acquire() == 1

@@ -117,7 +117,8 @@ def test_a_real_cleanup_removes_what_the_diagnosis_says(class_path: str, tmp_pat
     directory = tmp_path / "kahadb"
 
     def start() -> ActiveMQ:
-        return ActiveMQ(class_path, tmp_path, "kahadb", journal_max_file_length=16384)
+        # What is removable stays until it stops, however long it runs.
+        return ActiveMQ(class_path, tmp_path, "kahadb", journal_max_file_length=16384, cleanup_interval_ms=3_600_000)
 
     def work(activemq: ActiveMQ, count: int) -> None:
         activemq.send_numbers("queue://BUSY", 0, count)

@@ -142,7 +142,7 @@ def test_the_same_groups_may_as_in_activemqs_map(class_path: str) -> None:
         input=asked,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=True,
     )
     answers = [frozenset(line.split()) for line in done.stdout.split("\n")[:-1]]

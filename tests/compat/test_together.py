@@ -30,6 +30,8 @@ OUR_POLL_S, JAVA_POLL_S = 0.2, LEASE_S
 START_S = 60.0
 #: How long a phase may take in which nobody does anything to anybody.
 PATIENCE_S = 60.0
+#: How long a client waits for a broker that has let it in. One that is killed is noticed at once.
+ANSWER_S = 5.0
 QUEUE = "/queue/TOGETHER"
 
 
@@ -154,6 +156,7 @@ class Load:
                 # A Java broker that waits accepts connections and says nothing.
                 with Client(("127.0.0.1", self._ports[attempt % 2]), timeout_s=1.0) as client:
                     if client.connect().command == "CONNECTED":
+                        client.socket.settimeout(ANSWER_S)
                         work(client, f"{name}.{attempt}")
             except OSError:
                 time.sleep(0.05)

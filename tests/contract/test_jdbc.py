@@ -62,4 +62,4 @@ class TestJdbcTransactions(DurableTransactionContract):
 class TestJdbcKilled(KilledStoreContract):
     @pytest.fixture
     def store_url(self, database_url: str) -> str:
-        return f"{database_url}{'&' if '?' in database_url else '?'}lease_ms=2000"
+        return database_url

@@ -64,6 +64,7 @@ def test_each_step_over_several_stores_is_on_the_disk_before_the_next_also_when_
         steps.append((file.path.parent.name, True))
 
     url = f"mkahadb:{tmp_path}?perDestination=true&journalDiskSyncStrategy=periodic&journalDiskSyncInterval=3600000"
+    url += "&checkpointInterval=0&cleanupInterval=0"  # nothing else writes meanwhile
     with open_store(url) as adapter:
         stores = [adapter.queue_message_store(Queue(name)) for name in ("A", "B")]
         adds = [(store, text_message(n, destination=store.destination)) for n, store in enumerate(stores)]

@@ -25,7 +25,7 @@ import org.apache.commons.dbcp.BasicDataSource;
  * A real ActiveMQ Classic on a store of one's choice, with STOMP and OpenWire on loopback. Ends at SIGTERM, cleanly.
  *
  * <p>Arguments are name=value: store (kahadb, mkahadb, memory, jdbc), name, data (folder), stomp, openwire (ports); for kahadb perhaps
- * journal_max_file_length (bytes), compaction (true: of acks, ten times a second); for jdbc also driver, url,
+ * journal_max_file_length (bytes), cleanup_interval_ms, compaction (true: of acks, ten times a second); for jdbc also driver, url,
  * user, password, adapter (mysql or auto), lock (default, lease, none), create_tables (true, false), prioritized (true, false),
  * lease_ms, renew_ms. With scheduler (a folder) messages may be scheduled. store_wire_version is the OpenWire version of a new store.
  */
@@ -77,6 +77,9 @@ public final class ActiveMq {
                 journal.setLockKeepAlivePeriod(200); // so that it stops when the lock is touched
                 if (options.containsKey("journal_max_file_length")) {
                     journal.setJournalMaxFileLength(Integer.parseInt(option("journal_max_file_length")));
+                }
+                if (options.containsKey("cleanup_interval_ms")) {
+                    journal.setCleanupInterval(Integer.parseInt(option("cleanup_interval_ms")));
                 }
                 if (options.containsKey("checks_files")) {
                     journal.setCheckForCorruptJournalFiles(true);

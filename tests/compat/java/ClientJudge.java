@@ -465,10 +465,10 @@ public final class ClientJudge extends Judge {
             for (int number = 0; number < 3; number++) {
                 TextMessage message = session.createTextMessage("e" + number);
                 message.setStringProperty("mark", own(""));
-                producer.send(message, DeliveryMode.PERSISTENT, 4, 3000);
+                producer.send(message, DeliveryMode.PERSISTENT, 4, 5000);
             }
             held(consumer, 3); // the broker has given them away before they expire
-            Thread.sleep(3100);
+            Thread.sleep(5100);
             send(session, queue(session), "there");
             List<Object> found = new ArrayList<>(texts(consumer, 1));
             MessageConsumer dead = dead(session, own(""));

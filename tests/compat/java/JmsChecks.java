@@ -57,11 +57,11 @@ public abstract class JmsChecks {
         String url = arguments[0];
         String pattern = arguments.length > 1 ? arguments[1] : ".*";
         List<Function<String, JmsChecks>> kinds = new ArrayList<>();
+        kinds.add(JmsConnecting::new); // one of them waits for long: the others are done meanwhile
         kinds.add(JmsMessages::new);
         kinds.add(JmsAcknowledgements::new);
         kinds.add(JmsTransactions::new);
         kinds.add(JmsSubscriptions::new);
-        kinds.add(JmsConnecting::new);
         ExecutorService pool = Executors.newFixedThreadPool(AT_ONCE);
         Map<String, Future<List<String>>> running = new LinkedHashMap<>();
         for (Function<String, JmsChecks> kind : kinds) {

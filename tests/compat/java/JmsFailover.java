@@ -30,8 +30,9 @@ import org.apache.activemq.ActiveMQConnectionFactory;
  */
 public final class JmsFailover {
     private static final long IDLE_MS = 500;
-    private static final long WAIT_MS = 10_000;
-    private static final int IDLE_MOST = 40;
+    /** How long a message that is there is waited for, and how many times nothing has to come until that is taken for an end. */
+    private static final long WAIT_MS = 30_000;
+    private static final int IDLE_MOST = 60;
 
     private final ActiveMQConnectionFactory factory;
     private final String queue;
@@ -81,7 +82,7 @@ public final class JmsFailover {
             one.get();
         }
         if (left > 0) { // a client may sit on what it takes for a duplicate, until it closes
-            receiveRest();
+            receiveRest(left);
             left = browse();
         }
         long unknown = received.keySet().stream().filter(text -> !sent.contains(text)).count();
@@ -98,12 +99,12 @@ public final class JmsFailover {
         return connection;
     }
 
-    private void receiveRest() throws JMSException {
+    private void receiveRest(int left) throws JMSException {
         Connection connection = connect();
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
         TextMessage message;
-        while ((message = (TextMessage) consumer.receive(WAIT_MS)) != null) {
+        for (int got = 0; (message = (TextMessage) consumer.receive(got < left ? WAIT_MS : IDLE_MS)) != null; got++) {
             received.merge(message.getText(), 1, Integer::sum);
         }
         connection.close();

@@ -307,15 +307,14 @@ final class JmsMessages extends JmsChecks {
             ActiveMQConnection c = started();
             Session s = c.createSession(false, 1);
             Queue qu = s.createQueue(name("sch"));
+            MessageConsumer k = s.createConsumer(qu);
             Message m = s.createTextMessage("later");
-            m.setLongProperty("AMQ_SCHEDULED_DELAY", 3000);
+            m.setLongProperty("AMQ_SCHEDULED_DELAY", 1000);
             long t = System.nanoTime();
             s.createProducer(qu).send(m);
-            MessageConsumer k = s.createConsumer(qu);
-            tell(show(k.receive(300)));
             m = k.receive(WAIT_MS);
             long ms = (System.nanoTime()-t)/1000000;
-            tell(show(m) + " " + (ms >= 2950));
+            tell(show(m) + " " + (ms >= 950));
             TreeSet<String> names = new TreeSet<>();
             Enumeration<?> en = m.getPropertyNames();
             while (en.hasMoreElements()) names.add((String)en.nextElement());
@@ -337,10 +336,15 @@ final class JmsMessages extends JmsChecks {
             p.setTimeToLive(300);
             p.send(s.createTextMessage("prefetched"));
             Thread.sleep(600);
-            tell(show(k.receive(300)));
             List<String> l = new ArrayList<>();
-            for (ActiveMQMessage m : deadLetters(s, qu)) {
-                l.add(((TextMessage) m).getText());
+            for (long end = System.currentTimeMillis() + WAIT_MS; l.size() < 2 && System.currentTimeMillis() < end;) {
+                if (k.receive(300) != null) { // the client looks whether what it has is expired when somebody asks for it
+                    tell("expired, and came");
+                }
+                l.clear();
+                for (ActiveMQMessage m : deadLetters(s, qu)) {
+                    l.add(((TextMessage) m).getText());
+                }
             }
             tell(l.toString());
         });

@@ -17,7 +17,7 @@ import org.apache.activemq.command.CommandTypes;
  * What is between an OpenWire client and one broker: it passes frames on, or loses them from a chosen one on, and can be cut.
  */
 final class Way implements Closeable {
-    private static final long WAIT_MS = 20_000;
+    private static final long WAIT_MS = 60_000;
     private static final int NONE = -1;
 
     private final InetSocketAddress broker;

@@ -623,7 +623,7 @@ def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str]) -> None:
         env={"_JDBCSTORE_COMPLETE": "bash_complete", "COMP_WORDS": "jdbcstore pu", "COMP_CWORD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert re.search(r"\bpurge\b", completed.stdout), completed

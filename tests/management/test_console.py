@@ -104,7 +104,7 @@ def test_dead_letters_are_retried_after_a_count(page: Page, broker: Served) -> N
     page.wait_for("1 messages done")
     page.click("Close", "#dialog")
     page.wait_for("0 messages, 0 B")
-    assert broker.operator.get("/api/v1/audit").json[0]["action"] == "retry"
+    wait_until(lambda: broker.operator.get("/api/v1/audit").json[0]["action"] == "retry")
 
 
 def test_messages_that_match_are_moved_and_what_they_say_is_only_text(page: Page, broker: Served) -> None:

@@ -98,12 +98,11 @@ class Visitor:
 
     def _look(self) -> None:
         others = cycle([name for name in PAGES if name not in _STAY_OPEN])
-        with ThreadPoolExecutor(4) as pool:
+        with ThreadPoolExecutor(6) as pool:  # as many connections as a browser has to one host
             while self._is_open.wait() and not self._is_over.is_set():
                 for name in (*_STAY_OPEN, next(others)):
                     began_s = time.perf_counter()
-                    self._ask("session")
-                    list(pool.map(self._ask, PAGES[name]))
+                    list(pool.map(self._ask, ("session", *PAGES[name])))
                     self.times[name].append(time.perf_counter() - began_s)
                 self._is_over.wait(self._again_s)
 

@@ -112,12 +112,12 @@ class BrokerProcess:
 
     # -- its life ------------------------------------------------------------------------------------------------
 
-    def start(self, timeout_s: float = 60) -> None:
+    def start(self, timeout_s: float = 90) -> None:
         """Start it and return when it is master: clients may connect."""
         self.launch()
         self.wait_for("master", timeout_s=timeout_s)
 
-    def start_standby(self, timeout_s: float = 60) -> None:
+    def start_standby(self, timeout_s: float = 90) -> None:
         """Start it and return when it knows that another broker is master."""
         self.launch()
         self.wait_for("standby", timeout_s=timeout_s)
@@ -228,7 +228,7 @@ class BrokerProcess:
         except OSError:
             return "gone"
 
-    def wait_for(self, *states: str, timeout_s: float = 60) -> str:
+    def wait_for(self, *states: str, timeout_s: float = 90) -> str:
         """Wait until it is in one of these states; returns which."""
         deadline, pause_s = time.monotonic() + timeout_s, 0.02
         while (state := self.state()) not in states:
@@ -245,7 +245,7 @@ class BrokerProcess:
         process, self._process = self._process, None
         process.send_signal(number)
         try:
-            return process.wait(30)
+            return process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

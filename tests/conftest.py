@@ -44,7 +44,7 @@ SERVER_FIXTURES = {
 CHOOSING_FIXTURES = ("database_url", "every_database_url", "second_version_url", "store_url", "sql_server_url")
 RUN_FOLDER = pytest.StashKey[Path]()
 HAS_FAILED = pytest.StashKey[bool]()
-LEAK_GRACE_S = 10.0
+LEAK_GRACE_S = 60.0
 #: Names of a broker's threads that are started when they are first needed.
 POOLED = ("jdbcstore-reader", "jdbcstore-login")
 

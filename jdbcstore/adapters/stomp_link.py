@@ -10,6 +10,7 @@ Heart-beats need somebody who calls `StompLink.tick`, so beats are offered only 
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -17,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -111,6 +113,7 @@ class StompLink:
         self._awaited: set[str] = set()
         self._failure: JdbcStoreError | None = None
         self._connected: Frame | None = None
+        self._pid = os.getpid()
         self._socket = self._open_socket()
         self._beats = HeartBeat(0, 0, time.monotonic())
         try:
@@ -174,6 +177,9 @@ class StompLink:
             RequestRefused: the broker said ERROR to it.
             LinkLost: the connection is gone; nobody knows whether it took effect.
         """
+        self._request(frames, self._options.request_timeout_s)
+
+    def _request(self, frames: tuple[tuple[str, Mapping[str, str], bytes], ...], timeout_s: float) -> None:
         *before, (command, headers, body) = frames
         with self._changed:
             self._receipts += 1
@@ -181,8 +187,8 @@ class StompLink:
             self._awaited.add(receipt)
         try:
             self.send(*before, (command, {**headers, "receipt": receipt}, body))
-            if not self.wait(lambda: receipt in self._answers, self._options.request_timeout_s):
-                self._fail(LinkLost(f"{self._place} did not answer {command} in {self._options.request_timeout_s:g} s"))
+            if not self.wait(lambda: receipt in self._answers, timeout_s):
+                self._fail(LinkLost(f"{self._place} did not answer {command} in {timeout_s:g} s"))
                 self._check()
         finally:
             with self._changed:
@@ -297,7 +303,8 @@ class StompLink:
         if self._beats.is_beat_due(now):
             self._write(b"\n")
         if self._beats.is_peer_dead(now) and not _is_readable(self._socket, 0.0):
-            raise LinkLost(f"{self._place} was silent for too long")
+            self._fail(LinkLost(f"{self._place} was silent for too long"))
+            self._check()
 
     @property
     def is_open(self) -> bool:
@@ -309,19 +316,32 @@ class StompLink:
         return self._socket.fileno()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Say goodbye, wait until the broker has done all that it was asked for, and close."""
+        """Say goodbye, wait until the broker has done all that it was asked for, and close.
+
+        Args:
+            timeout_s: how long writing may take, and the answer, in seconds; the connection is closed then, too.
+        """
         try:
             if self.is_open:
                 self._socket.settimeout(timeout_s)
-                self.request(("DISCONNECT", {}, b""))
+                self._request((("DISCONNECT", {}, b""),), timeout_s)
         except (LinkLost, RequestRefused):
             pass  # it is gone already, which is what was wanted
         finally:
             self.abort()
 
     def abort(self) -> None:
-        """Close the socket of this process without a word; another process may have it, too."""
+        """Close the socket of this process without a word; another process may have it, too.
+
+        Threads that wait hear of it. A process that was forked ends nobody's waiting but its own: the connection is
+        that of the process that has opened it.
+        """
         self._failure = self._failure or LinkLost(f"the connection to {self._place} was closed")
+        if self._pid == os.getpid():
+            with suppress(OSError):  # it is closed, or was never connected
+                # Closing alone does not wake who waits in poll(). Not SSLSocket's own: it lets go of the session while
+                # another thread may use it.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
 
     def _write(self, data: bytes) -> None:

@@ -115,6 +115,20 @@ class InDoubt:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def beside_the_store(self) -> list[PreparedTransaction]:
+        """Those that hold nothing that the store keeps: they send messages that are not persistent, or settle such.
+        They end with the broker; until then somebody has to decide about them."""
+        return [
+            PreparedTransaction(
+                id,
+                list(doubt.unstored),
+                [(one.lane.queue.destination, one.message_id) for one in doubt.settled if one.lane is not None],
+                [],
+            )
+            for id, doubt in self._by_id.items()
+            if not doubt.is_stored
+        ]
+
     async def load(self, call: Callable[[Callable[[], list[PreparedTransaction]]], _Calling]) -> None:
         """The store was opened: what is in doubt is what it says.
 

@@ -32,7 +32,7 @@ def _login(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tls-key", metavar="FILE", help="Its key, if that has a file of its own."),
         click.option("--tls-certificate", metavar="FILE", help="A certificate that tells the broker who we are."),
         click.option("--tls-ca", metavar="FILE", help="Whom to trust instead of the system's authorities; with TLS."),
-        click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT does the same."),
+        click.option("--tls", is_flag=True, help="Connect with TLS; stomp+ssl://HOST:PORT and https://… do the same."),
         *reversed(PASSCODE_OPTIONS),
     ):
         command = option(command)
@@ -46,36 +46,38 @@ def _token(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _tls_context(
+    *, tls: bool, tls_ca: str | None, tls_certificate: str | None, tls_key: str | None
+) -> ssl.SSLContext | None:
+    """Whom to trust, and who we are, as these options say; None if none was given."""
+    if tls_key and not tls_certificate:
+        raise ConfigurationError("--tls-key is the key of a certificate: give --tls-certificate, too")
+    if not (tls or tls_ca or tls_certificate):
+        return None
+    context = ssl.create_default_context()
+    if tls_ca:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        load_trusted(context, tls_ca)
+    if tls_certificate:
+        load_identity(context, tls_certificate, tls_key or "")
+    return context
+
+
 def _connected(
-    address: str,
-    *,
-    login: str | None,
-    passcode: str | None,
-    passcode_file: TextIO | None,
-    tls: bool,
-    tls_ca: str | None,
-    tls_certificate: str | None,
-    tls_key: str | None,
+    address: str, *, login: str | None, passcode: str | None, passcode_file: TextIO | None, tls: bool, **files: Any
 ) -> StompClient:
     """A connection, as these options say."""
     scheme, _, place = address.rpartition("://")
     if scheme not in ("", "stomp", "stomp+ssl"):
         raise ConfigurationError(f"cannot connect to {address}: give HOST:PORT, or stomp+ssl://HOST:PORT for TLS")
     host, port = parse_address(place)
-    context = None
-    if tls or tls_ca or tls_certificate or scheme == "stomp+ssl":
-        context = ssl.create_default_context()
-        if tls_ca:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            load_trusted(context, tls_ca)
-        if tls_certificate:
-            load_identity(context, tls_certificate, tls_key or "")
+    context = _tls_context(tls=tls or scheme == "stomp+ssl", **files)
     shown = given_passcode(login, passcode, passcode_file)
     return StompClient(host, port, login=login, passcode=shown, tls=context)
 
 
 @click.command()
-@click.argument("address", metavar="HOST:PORT|http://HOST:PORT")
+@click.argument("address", metavar="HOST:PORT|http[s]://HOST:PORT")
 @click.argument("destination")
 @click.argument("body", nargs=-1)
 @click.option("--header", "-H", "headers", multiple=True, metavar="NAME:VALUE", help="A header; may be repeated.")
@@ -114,8 +116,10 @@ def send(
     text = " ".join(body).encode() if body else sys.stdin.buffer.read()
     if is_web_address(address):
         given = _as_operator_sends(fields, destination, text) | {"persistent": not transient}
-        who = {name: access[name] for name in ("login", "passcode", "passcode_file")}
-        with opened_face(address, credentials(token=token, token_file=token_file, **who)) as face:
+        who = {name: access.pop(name) for name in ("login", "passcode", "passcode_file")}
+        with opened_face(
+            address, credentials(token=token, token_file=token_file, **who), _tls_context(**access)
+        ) as face:
             for _ in range(count):
                 face.act("send", **given)
         click.echo(f"sent {count} to {destination}", err=True)

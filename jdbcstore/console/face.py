@@ -10,11 +10,12 @@ import asyncio
 import http.client
 import json
 import os
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 from urllib.parse import urlencode, urlsplit
@@ -72,16 +73,22 @@ class RemoteFace:
     Args:
         url: where its ``web_bind`` is reached.
         headers: who asks.
+        tls: whom to trust, and who we are, with https; None for the system's authorities.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"--broker has to be http://HOST:PORT, got {url}")
+        if tls is not None and parts.scheme != "https":
+            raise ConfigurationError(f"{url} is without TLS: give https://HOST:PORT, or leave --tls… out")
         self._url = url
         self._headers = dict(headers)
-        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._place = parts.hostname, parts.port
+        self._open: Callable[[], http.client.HTTPConnection] = (
+            partial(http.client.HTTPSConnection, parts.hostname, parts.port, timeout=_TIMEOUT_S, context=tls)
+            if parts.scheme == "https"
+            else partial(http.client.HTTPConnection, parts.hostname, parts.port, timeout=_TIMEOUT_S)
+        )
         self._prefix = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
@@ -97,7 +104,7 @@ class RemoteFace:
         data = None if body is None else body.encode("utf-8", "surrogatepass")
         try:
             if self._connection is None:
-                self._connection = self._kind(*self._place, timeout=_TIMEOUT_S)
+                self._connection = self._open()
             self._connection.request(method, self._prefix + path, data, headers)
             answer = self._connection.getresponse()
             text = answer.read()
@@ -193,9 +200,9 @@ def _local(store: PersistenceAdapter) -> Iterator[Face]:
 
 
 @contextmanager
-def opened_face(broker: str, headers: Mapping[str, str]) -> Iterator[RemoteFace]:
+def opened_face(broker: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> Iterator[RemoteFace]:
     """The face of a running broker, whose connection is closed behind it. Arguments as `RemoteFace`."""
-    remote = RemoteFace(broker, headers)
+    remote = RemoteFace(broker, headers, tls)
     try:
         yield remote
     finally:

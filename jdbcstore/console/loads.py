@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 import click
 
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_location, store_options
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_rows
 from jdbcstore.console.place import Place, place_options
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.bulk_load import BulkLoad
@@ -48,25 +49,23 @@ def list_(place: Place, url: str | None, as_json: bool) -> None:
         return
     with _loads(place.store) as found:
         records = found.all()
-    if as_json:
-        for record in records:
-            print_json(_described(record))
-        return
-    rows = (
-        (one.job, str(one.state), str(one.mode or ""), _progress(one), _time(one.begun_ms), _time(one.changed_ms))
-        for one in records
+    print_rows(
+        records,
+        as_json=as_json,
+        columns=("JOB", "STATE", "MODE", "MESSAGES", "BEGUN", "CHANGED"),
+        row=lambda one: (
+            *(one.job, str(one.state), str(one.mode or "")),
+            *(_progress(one), _time(one.begun_ms), _time(one.changed_ms)),
+        ),
+        empty="nothing was loaded in bulk",
+        record=_described,
     )
-    print_table(("JOB", "STATE", "MODE", "MESSAGES", "BEGUN", "CHANGED"), rows, empty="nothing was loaded in bulk")
 
 
 def _show_taken(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    names = ("job", "messages", "taken", "refused")
-    shown = [[row[name] for name in names] for row in rows]
-    print_table(("JOB", "MESSAGES", "TAKEN IN", "REFUSED"), shown, empty="no load is taken in")
+    titles = ("JOB", "MESSAGES", "TAKEN IN", "REFUSED")
+    shown = itemgetter("job", "messages", "taken", "refused")
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="no load is taken in")
 
 
 @loads.command()

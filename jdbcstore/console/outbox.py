@@ -10,7 +10,7 @@ import click
 
 from jdbcstore.config.inspection import check_url
 from jdbcstore.config.urls import store_location
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_rows
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.jdbc.connection import opened
 from jdbcstore.store.jdbc.refused_messages import RefusedMessage, RefusedMessages
@@ -36,15 +36,17 @@ def list_(url: str, as_json: bool) -> None:
         jdbcstore outbox list postgresql://user:secret@db/shop
     """
     with _refused(url) as refused:
-        if as_json:
-            for one in refused:
-                print_json(_described(one))
-            return
-        rows = (
-            (one.message_id, one.destination, _time(one.sent_ms), one.size_bytes, one.damage or "see the broker's log")
-            for one in refused
+        print_rows(
+            refused,
+            as_json=as_json,
+            columns=("ID", "DESTINATION", "SENT", "BYTES", "WHY"),
+            row=lambda one: (
+                *(one.message_id, one.destination, _time(one.sent_ms), one.size_bytes),
+                one.damage or "see the broker's log",
+            ),
+            empty="no message was refused",
+            record=_described,
         )
-        print_table(("ID", "DESTINATION", "SENT", "BYTES", "WHY"), rows, empty="no message was refused")
 
 
 @outbox.command()

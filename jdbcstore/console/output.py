@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import click
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["confirm", "print_json", "print_table"]
+__all__ = ["confirm", "print_json", "print_rows", "print_table"]
 
 _NUMBERS_RIGHT = (int, float)
+T = TypeVar("T")
+
 #: What is piped is searched and cut, so nothing is folded there.
 _WIDTH_OF_A_FILE = 1000
 
@@ -44,6 +47,32 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
 def print_json(value: object) -> None:
     """Print one JSON value on a line of its own."""
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_rows(
+    rows: Iterable[T],
+    *,
+    as_json: bool,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    empty: str,
+    record: Callable[[T], object] | None = None,
+) -> None:
+    """Print rows: each as one JSON value on a line of its own, or all as a table.
+
+    Args:
+        rows: what there is.
+        as_json: for machines.
+        columns: headings of the table.
+        row: the values of one in the table, as many as there are headings.
+        empty: what to say if there are no rows; machines are told nothing.
+        record: one as JSON has it; None if it is that already.
+    """
+    if not as_json:
+        print_table(columns, map(row, rows), empty=empty)
+        return
+    for one in rows:
+        print_json(one if record is None else record(one))
 
 
 def confirm(question: str) -> None:

@@ -13,7 +13,7 @@ import click
 from jdbcstore.config.inspection import check_url, looking_into
 from jdbcstore.config.urls import is_journal_url, open_store
 from jdbcstore.console.face import Face
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_rows
 from jdbcstore.console.place import Place, place_options
 from jdbcstore.errors import ConfigurationError, LockHeld
 from jdbcstore.management.views import ScheduledView
@@ -58,12 +58,14 @@ def list_(place: Place, url: str | None, limit: int, as_json: bool) -> None:
 
 def _show(jobs: Iterator[ScheduledView], limit: int, as_json: bool) -> None:
     shown = islice(_readable(jobs), limit)
-    if as_json:
-        for job in shown:
-            print_json(_described(job))
-    else:
-        rows = ((job.job_id, _due(job), job.destination, _again(job)) for job in shown)
-        print_table(("JOB ID", "DUE", "DESTINATION", "AGAIN"), rows, empty="no message is scheduled")
+    print_rows(
+        shown,
+        as_json=as_json,
+        columns=("JOB ID", "DUE", "DESTINATION", "AGAIN"),
+        row=lambda job: (job.job_id, _due(job), job.destination, _again(job)),
+        empty="no message is scheduled",
+        record=_described,
+    )
 
 
 def _readable(jobs: Iterator[ScheduledView]) -> Iterator[ScheduledView]:

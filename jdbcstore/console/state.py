@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from jdbcstore.console.face import Face, running_broker_options
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, print_rows, print_table
 from jdbcstore.management.described import shown_time
 
 __all__ = ["log", "operations", "store"]
@@ -96,12 +96,12 @@ def log(face: Face, audit: bool, count: int, as_json: bool) -> None:
     """
     rows = face.view("audit", count=count)[::-1] if audit else face.view("log", count=count)
     names = ("who", "action", "subject", "outcome") if audit else ("level", "logger", "text")
-    if as_json:
-        for row in rows:
-            print_json(row)
-    else:
-        shown = [(shown_time(row["at_ms"]), *(row[name] for name in names)) for row in rows]
-        print_table(("WHEN", *(name.upper() for name in names)), shown, empty="nothing yet")
+    titles = ("WHEN", *(name.upper() for name in names))
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return shown_time(row["at_ms"]), *(row[name] for name in names)
+
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="nothing yet")
 
 
 @click.command()
@@ -110,12 +110,9 @@ def log(face: Face, audit: bool, count: int, as_json: bool) -> None:
 def operations(face: Face, as_json: bool) -> None:
     """Show what operators let a broker do with messages, the newest first; `cancel` ends one that runs."""
     rows = face.view("operations")
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    shown = [
-        (
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return (
             row["operation_id"],
             shown_time(row["began_ms"]),
             row["who"],
@@ -125,7 +122,6 @@ def operations(face: Face, as_json: bool) -> None:
             row["matched"] if row["is_dry_run"] else row["done"],
             row["state"],
         )
-        for row in rows
-    ]
+
     titles = ("ID", "BEGAN", "WHO", "WHAT", "WHERE", "WHICH", "MESSAGES", "STATE")
-    print_table(titles, shown, empty="nothing was done since the broker started")
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="nothing was done since the broker started")

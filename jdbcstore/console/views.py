@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import click
 
 from jdbcstore.console.face import Face, reading_face_options, running_broker_options
-from jdbcstore.console.output import print_json, print_table
+from jdbcstore.console.output import print_json, print_rows
 from jdbcstore.errors import LockError
 from jdbcstore.management.described import shown_time
 
@@ -74,19 +75,15 @@ def queues(face: Face, text: str, sort: str, as_json: bool) -> None:
         jdbcstore queues --sort depth --filter ORDERS --broker http://broker:8161 --token-file token
         jdbcstore queues --store sqlite:///data/jdbcstore.db
     """
-    rows = all_destinations(face, "queue", text, sort)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    _print_queues(rows)
+    _print_queues(all_destinations(face, "queue", text, sort), as_json=as_json)
 
 
-def _print_queues(rows: Sequence[Mapping[str, Any]]) -> None:
+def _print_queues(rows: Sequence[Mapping[str, Any]], *, as_json: bool = False) -> None:
     titles = ("QUEUE", "DEPTH", "IN FLIGHT", "CONSUMERS", "ENQUEUED", "DEQUEUED", "IN/S", "OUT/S", "OLDEST", "PAUSED")
     now_ms = time.time() * 1000
-    shown = [
-        (
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return (
             row["name"],
             row["depth"],
             row["in_flight"],
@@ -98,9 +95,8 @@ def _print_queues(rows: Sequence[Mapping[str, Any]]) -> None:
             age(row["oldest_ms"], now_ms),
             " ".join(side for side, field in (("consumers", "is_paused"), ("producers", "is_closed")) if row[field]),
         )
-        for row in rows
-    ]
-    print_table(titles, shown, empty="there are no queues")
+
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="there are no queues")
 
 
 def age(oldest_ms: int | None, now_ms: float) -> str:
@@ -121,15 +117,12 @@ def age(oldest_ms: int | None, now_ms: float) -> str:
 def topics(face: Face, text: str, as_json: bool) -> None:
     """Show all topics: who subscribes, and how much is published."""
     rows = all_destinations(face, "topic", text)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
     titles = ("TOPIC", "CONSUMERS", "DURABLE", "PUBLISHED", "IN/S")
-    shown = [
-        (row["name"], row["consumers"], row["subscriptions"], row["enqueued"], round(row["rate_in"], 1)) for row in rows
-    ]
-    print_table(titles, shown, empty="there are no topics")
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return row["name"], row["consumers"], row["subscriptions"], row["enqueued"], round(row["rate_in"], 1)
+
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="there are no topics")
 
 
 def all_rows(face: Face, view: str, **arguments: Any) -> list[Mapping[str, Any]]:
@@ -149,26 +142,15 @@ def all_rows(face: Face, view: str, **arguments: Any) -> list[Mapping[str, Any]]
 def connections(face: Face, text: str, as_json: bool) -> None:
     """Show all clients."""
     rows = all_rows(face, "connections", text=text)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
     titles = ("CONNECTION", "CLIENT ID", "FROM", "PROTOCOL", "USER", "SUBSCRIPTIONS", "HOLDS", "SENT", "WAITS")
-    shown = [
-        (
-            row["connection_id"],
-            row["client_id"],
-            row["peer"],
-            row["protocol"],
-            row["user"],
-            row["subscriptions"],
-            row["unacknowledged"],
-            row["sent"],
-            "yes" if row["is_waiting"] or row["is_not_reading"] else "",
-        )
-        for row in rows
-    ]
-    print_table(titles, shown, empty="there are no clients")
+    fields = itemgetter(
+        *("connection_id", "client_id", "peer", "protocol", "user", "subscriptions", "unacknowledged", "sent")
+    )
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return *fields(row), "yes" if row["is_waiting"] or row["is_not_reading"] else ""
+
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="there are no clients")
 
 
 @click.command()
@@ -178,13 +160,9 @@ def connections(face: Face, text: str, as_json: bool) -> None:
 def producers(face: Face, text: str, as_json: bool) -> None:
     """Show clients that have sent something, and how much."""
     rows = all_rows(face, "producers", text=text)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    names = ("connection_id", "client_id", "peer", "user", "sent")
-    shown = [[row[name] for name in names] for row in rows]
-    print_table(("CONNECTION", "CLIENT ID", "FROM", "USER", "SENT"), shown, empty="nobody has sent anything")
+    titles = ("CONNECTION", "CLIENT ID", "FROM", "USER", "SENT")
+    shown = itemgetter("connection_id", "client_id", "peer", "user", "sent")
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="nobody has sent anything")
 
 
 @click.command()
@@ -195,13 +173,10 @@ def producers(face: Face, text: str, as_json: bool) -> None:
 def subscriptions(face: Face, destination: str, slow: bool, as_json: bool) -> None:
     """Show subscriptions, of DESTINATION or all: what they hold, and what waits for durable ones."""
     rows = all_rows(face, "slow-consumers") if slow else all_rows(face, "subscriptions", destination=destination)
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
     titles = ("KIND", "DESTINATION", "CLIENT ID", "NAME", "FROM", "HOLDS", "PREFETCH", "LAG", "SLOW", "SELECTOR")
-    shown = [
-        (
+
+    def shown(row: Mapping[str, Any]) -> Sequence[object]:
+        return (
             row["kind"],
             row["destination"],
             row["client_id"],
@@ -213,9 +188,8 @@ def subscriptions(face: Face, destination: str, slow: bool, as_json: bool) -> No
             "yes" if row["is_slow"] else "",
             row["selector"],
         )
-        for row in rows
-    ]
-    print_table(titles, shown, empty="there are no subscriptions")
+
+    print_rows(rows, as_json=as_json, columns=titles, row=shown, empty="there are no subscriptions")
 
 
 @click.command()
@@ -247,17 +221,14 @@ def watch(face: Face, interval: float, count: int | None, past: bool, as_json: b
 
 
 def _print_past(samples: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    if as_json:
-        for sample in samples:
-            print_json(sample)
-        return
     names = ("rate_in", "rate_out", "depth", "in_flight", "oldest_age_s", "commit_ms", "connections", "loop_lag_ms")
-    shown = [
-        (shown_time(sample["at_ms"]), *("" if sample[name] is None else round(sample[name], 1) for name in names))
-        for sample in samples
-    ]
+
+    def shown(sample: Mapping[str, Any]) -> Sequence[object]:
+        values = (sample[name] for name in names)
+        return shown_time(sample["at_ms"]), *("" if value is None else round(value, 1) for value in values)
+
     titles = ("WHEN", "IN/S", "OUT/S", "DEPTH", "IN FLIGHT", "OLDEST S", "COMMIT MS", "CLIENTS", "LAG MS")
-    print_table(titles, shown, empty="nothing is known yet")
+    print_rows(samples, as_json=as_json, columns=titles, row=shown, empty="nothing is known yet")
 
 
 @click.command()

@@ -27,6 +27,7 @@ from jdbcstore.store.commit_numbers import CountsCommits
 from jdbcstore.store.contract import (
     Locker,
     LockStatus,
+    PreparedTransaction,
     SupportsIntake,
     SupportsLocking,
     SupportsTopics,
@@ -190,12 +191,12 @@ class Inspection:
         return ScheduledView.of_page(page), page.end
 
     async def prepared(self) -> Sequence[PreparedView]:
-        """Transactions in doubt."""
+        """Transactions in doubt: those of the store, and behind them those that end with the broker."""
         adapter = self._broker.adapter
-        if not isinstance(adapter, SupportsTransactions):
-            return []
-        found = await self._broker.read(adapter.transaction_store().prepared_transactions)
-        return [PreparedView.of(one) for one in found]
+        found: Sequence[PreparedTransaction] = []
+        if isinstance(adapter, SupportsTransactions):
+            found = await self._broker.read(adapter.transaction_store().prepared_transactions)
+        return [PreparedView.of(one) for one in (*found, *self._broker.in_doubt.beside_the_store())]
 
     async def loads(self) -> Sequence[LoadView]:
         """The bulk load that is taken in now, if there is one."""

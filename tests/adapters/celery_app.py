@@ -20,6 +20,7 @@ app.conf.update(
     worker_prefetch_multiplier=4,
     worker_cancel_long_running_tasks_on_connection_loss=False,
     broker_connection_max_retries=None,
+    broker_connection_timeout=60,
     broker_connection_retry_on_startup=True,
     worker_send_task_events=True,
     task_send_sent_event=True,

@@ -24,7 +24,7 @@ from jdbcstore.adapters.producer import Producer
 from tests.servers.server import CHECKOUT, free_port
 from tests.waiting import wait_until
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class MqttBroker:
@@ -48,7 +48,7 @@ class MqttBroker:
     def end(self, number: signal.Signals) -> None:
         """By a signal."""
         self.process.send_signal(number)
-        self.process.wait(30)
+        self.process.wait(TIMEOUT_S)
 
     def has(self, sessions: int, retained: int, queued: int) -> None:
         """Wait until so much is stored: amqtt confirms before its plug-ins know."""
@@ -124,7 +124,9 @@ class Client:
 
     def publish(self, topic: str, data: bytes, qos: int = 1, *, retain: bool = False) -> None:
         """Return when the broker has confirmed it."""
-        self.paho.publish(topic, data, qos, retain).wait_for_publish(TIMEOUT_S)
+        published = self.paho.publish(topic, data, qos, retain)
+        published.wait_for_publish(TIMEOUT_S)
+        assert published.is_published()
 
 
 def stored(url: str, what: Callable[[BrokerMemory], Any]) -> Any:

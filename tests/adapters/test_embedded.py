@@ -112,7 +112,7 @@ def test_a_child_that_outlives_its_program_keeps_neither_the_port_nor_clients_no
         wait_until(lambda: "kombu-" in holder_of(url))
         wait_until(lambda: isinstance(address_or_reason(url), tuple))  # it listens a little later
         first = address_of(url)
-        link = StompLink(first, LinkOptions(expect_ms=0))
+        link = StompLink(first, LinkOptions(expect_ms=0, connect_timeout_s=60))
         program.stdin.write("\n")
         program.stdin.flush()
         port, child = (int(word) for word in program.stdout.readline().split())

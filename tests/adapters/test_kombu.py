@@ -29,7 +29,7 @@ def broker_url(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def connection(broker_url: str) -> Iterator[Any]:
     """Not connected yet."""
-    with closing(kombu.Connection(broker_url)) as connection:
+    with closing(kombu.Connection(broker_url, connect_timeout=60)) as connection:
         yield connection
 
 

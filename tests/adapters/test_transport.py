@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +15,13 @@ from unittest.mock import Mock, patch
 
 import kombu
 import pytest
+from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.asynchronous.hub import Hub
 from kombu.transport import get_transport_cls
 
 import jdbcstore.adapters.celery  # noqa: F401  # makes the transport known
 from jdbcstore import Broker, BrokerOptions, LoginRefused, running
-from jdbcstore.adapters.stomp_link import LinkLost, RequestRefused, parse_addresses
+from jdbcstore.adapters.stomp_link import LinkLost, LinkOptions, RequestRefused, StompLink, parse_addresses
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
@@ -26,9 +29,12 @@ from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.certificates import Authority
 from tests.servers.server import free_port
+from tests.waiting import wait_until
 
 Address = tuple[str, int]
 Connect = Callable[..., Any]
+
+WAIT_S = 60.0
 
 JOBS = kombu.Queue("jobs", routing_key="jobs")
 
@@ -52,7 +58,8 @@ def connect(address: Address, stack: ExitStack) -> Connect:
     """A new connection to the broker: ``connect(path, option=value)``."""
 
     def connected(path: str = "", **options: Any) -> Any:
-        connection = kombu.Connection("jdbcstore://{}:{}/{}".format(*address, path), **options)
+        url = "jdbcstore://{}:{}/{}".format(*address, path)
+        connection = kombu.Connection(url, connect_timeout=WAIT_S, **options)
         return stack.enter_context(connection)
 
     return connected
@@ -79,7 +86,7 @@ class Reader:
     def read(self, count: int) -> list[object]:
         """Read until there are so many; their bodies."""
         while len(self.messages) < count:
-            self._connection.drain_events(timeout=30)
+            self._connection.drain_events(timeout=WAIT_S)
         return [message.payload for message in self.messages]
 
     def is_quiet(self) -> bool:
@@ -200,6 +207,40 @@ def test_a_link_that_was_interrupted_while_it_sent_is_lost(connect: Connect) -> 
         link.send(("SEND", {"destination": "/queue/A"}, b"m"))
 
 
+def test_a_thread_that_waits_for_ever_hears_that_another_one_has_closed_the_connection(address: Address) -> None:
+    link = StompLink(address, LinkOptions(expect_ms=0, connect_timeout_s=WAIT_S))
+    heard: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            link.wait(lambda: False, None)
+        except LinkLost as error:
+            heard.append(error)
+
+    def place() -> str:
+        return sys._current_frames()[waiting.ident].f_code.co_name  # type: ignore[index]
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    wait_until(lambda: place() == "_is_readable", place)
+    time.sleep(0.05)  # until it is in the kernel; if that takes longer, it finds a closed socket there
+    link.abort()
+    waiting.join(WAIT_S)
+    assert "was closed" in str(heard[0])
+
+
+def test_a_forked_process_lets_go_of_a_connection_that_goes_on(connect: Connect) -> None:
+    connection = connect()
+    publish(connection, "before")
+    child = os.fork()
+    if not child:
+        connection.transport.link.abort()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    publish(connection, "after")
+    assert Reader(connection).read(2) == ["before", "after"]
+
+
 def test_other_threads_acknowledge_while_one_waits(connect: Connect) -> None:
     connection = connect()
     for n in range(200):
@@ -229,7 +270,7 @@ def test_a_task_for_later_waits_in_the_broker(connect: Connect) -> None:
     due = datetime.now(UTC) + timedelta(seconds=1.5)
     publish(connection, "later", headers={"eta": due.isoformat()})
     publish(connection, "now")
-    assert reader.read(2) == ["now", "later"]
+    assert sorted(map(str, reader.read(2))) == ["later", "now"]  # in this order if all that takes longer
     assert datetime.now(UTC) >= due
 
 
@@ -328,16 +369,19 @@ def test_with_tls_a_broker_has_to_prove_who_it_is(stack: ExitStack, tmp_path: Pa
         good.release()
 
 
-def test_a_silent_broker_is_taken_for_lost(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_silent_broker_is_taken_for_lost_and_not_waited_for(tmp_path: Path, stack: ExitStack) -> None:
     with BrokerProcess(f"sqlite:///{tmp_path / 'broker.db'}", tmp_path) as broker:
         url = f"jdbcstore://127.0.0.1:{broker.port}/"
-        connection = stack.enter_context(kombu.Connection(url, heartbeat=1))
+        connection = stack.enter_context(kombu.Connection(url, heartbeat=3, connect_timeout=WAIT_S))
         reader = Reader(connection)
+        patient = StompLink(("127.0.0.1", broker.port), LinkOptions(expect_ms=0, connect_timeout_s=WAIT_S))
         broker.pause()
         began_s = time.monotonic()
+        patient.close(timeout_s=0.5)  # not `request_timeout_s`
         with pytest.raises(LinkLost, match="silent"):
             reader.read(1)
-        assert time.monotonic() - began_s < 20
+        assert time.monotonic() - began_s < 24  # without heart-beats of its own it would be 25
+        assert not connection.transport.link.is_open
         broker.proceed()
 
 
@@ -392,8 +436,21 @@ def test_an_event_loop_that_settles_in_its_own_callbacks_does_not_wait_for_its_n
             hub.run_once()
             if waiting:
                 hub.call_soon(settle)  # as a pool does when a task has ended
-        assert time.monotonic() - began_s < 4  # the loop waits for a second at a time, and there are eight
+        assert time.monotonic() - began_s < 7  # the loop waits for a second at a time, and there are eight
         connection.transport.unregister_from_event_loop(connection.connection, hub)
         assert not set(hub.readers) & {connection.transport.link.fileno()}
+    finally:
+        hub.close()
+
+
+def test_an_event_loop_that_has_lost_a_connection_is_known_as_before(connect: Connect) -> None:
+    hub, connection = Hub(), connect()
+    connection.connect()
+    set_event_loop(hub)
+    try:
+        hub.reset()  # as Celery does; it looks for the loop when it ends, so as to go on with heart-beats
+        connection.transport.register_with_event_loop(connection.connection, hub)
+        assert get_event_loop() is hub
+        connection.transport.unregister_from_event_loop(connection.connection, hub)
     finally:
         hub.close()

@@ -16,6 +16,12 @@ from tests.waiting import wait_until
 
 __all__ = ["Worker", "environment"]
 
+#: A process of billiard's pool waits for so long, at its end, for its worker to read the result of its last task. The
+#: worker never reads it if it loses a connection before it has heard that the task was begun: Celery forgets the task
+#: then, with every transport, and a worker that knows of no task reads no results when it ends (docs/celery.md).
+_CHILD_WAITS_S = 30.0
+_END_S = 30.0
+
 
 def environment(broker_url: str, folder: Path) -> dict[str, str]:
     """For workers and programs: where the broker is, and results go."""
@@ -56,11 +62,11 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            self._end(signal.SIGTERM, 30)
+            self._end(signal.SIGTERM, _CHILD_WAITS_S + _END_S)
 
     def kill(self) -> None:
         """``kill -9``: the worker and its children."""
-        self._end(signal.SIGKILL, 30)
+        self._end(signal.SIGKILL, _END_S)
 
     def _end(self, number: signal.Signals, timeout_s: float) -> None:
         assert self._process is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 from collections import deque
@@ -30,7 +31,7 @@ class Frame(NamedTuple):
 class Client:
     """One connection. Frames are written as given: nothing is escaped, nothing is checked."""
 
-    def __init__(self, address: Address, *, timeout_s: float = 20.0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, address: Address, *, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=timeout_s)
         if tls is not None:
             try:
@@ -130,6 +131,10 @@ class Client:
         if not self._messages and (frame := self._next()) is not None:
             self._messages.append(frame)
         return bool(self._messages)
+
+    def has_come(self) -> bool:
+        """Whether something can be read now."""
+        return bool(self._messages or self._data or select.select([self.socket], [], [], 0)[0])
 
     def take_in(self) -> None:
         """Read what has come, or wait until something comes."""

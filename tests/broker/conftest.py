@@ -22,6 +22,9 @@ from tests.certificates import Authority, Identity
 
 VERSIONS = ("1.0", "1.1", "1.2")
 
+#: The broker that was last started at an address, to look into it.
+RUNNING: dict[Address, Broker] = {}
+
 StartBroker = Callable[..., Address]
 OpenClient = Callable[..., Client]
 
@@ -77,7 +80,9 @@ def start_broker(stack: ExitStack, brokers: list[Broker]) -> StartBroker:
             store, BrokerOptions(**options), open_spool, policies, redelivery, tls, authorization=authorization
         )
         brokers.append(broker)
-        return stack.enter_context(running(broker))
+        address = stack.enter_context(running(broker))
+        RUNNING[address] = broker
+        return address
 
     return start
 

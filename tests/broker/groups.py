@@ -46,7 +46,7 @@ class ConsumerGroup:
             self.clients[name].done("BEGIN", {"transaction": "open"})
             self.clients[name].done("ABORT", {"transaction": "open"})
 
-    def collect(self, count: int, timeout_s: float = 20.0) -> dict[str, list[Frame]]:
+    def collect(self, count: int, timeout_s: float = 60.0) -> dict[str, list[Frame]]:
         """Wait for so many messages, for whomever."""
         got: dict[str, list[Frame]] = {name: [] for name in self.clients}
         deadline_s = time.monotonic() + timeout_s

@@ -44,7 +44,7 @@ class OpenWireClient:
         cache: int = 0,
     ) -> None:
         self.name = name or f"ID:test-{next(_numbers)}"
-        self._socket = socket.create_connection(address, timeout=30)
+        self._socket = socket.create_connection(address, timeout=60)
         self._stream = self._socket.makefile("rb")
         self._codec = ConnectionCodec(Encoding(12))
         self._ids = count(1)

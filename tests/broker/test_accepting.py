@@ -35,7 +35,7 @@ def test_without_a_free_file_clients_wait_until_there_is_one(caplog: pytest.LogC
         acceptor = Acceptor(loop, Greeter, 8)
         await acceptor.start("127.0.0.1", 0)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with socket.create_connection(acceptor.sockets[0].getsockname(), 5) as client:
+        with socket.create_connection(acceptor.sockets[0].getsockname(), 60) as client:
             os.close(lowest := os.dup(0))
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
             try:
@@ -59,12 +59,12 @@ def test_one_of_two_addresses_that_is_taken_frees_the_other(monkeypatch: pytest.
             port = taken.getsockname()[1]
 
             async def both(*_: object, **__: object) -> object:
-                return [(socket.AF_INET, 0, 0, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+                return [(socket.AF_INET, 0, 0, "", (host, port)) for host in ("127.0.0.3", "127.0.0.2")]
 
             monkeypatch.setattr(loop, "getaddrinfo", both)
             with pytest.raises(OSError, match="already in use"):
                 await Acceptor(loop, Greeter, 8).start("name", port)
-            socket.create_server(("127.0.0.1", port)).close()
+            socket.create_server(("127.0.0.3", port)).close()  # an address that no other test uses
 
     asyncio.run(live())
 

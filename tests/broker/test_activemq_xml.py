@@ -23,7 +23,7 @@ FILE = """<beans xmlns="http://www.springframework.org/schema/beans">
     <persistenceAdapter>
       <jdbcPersistenceAdapter dataSource="#the-ds">
         <statements><statements tablePrefix="XML_"/></statements>
-        <locker><lease-database-locker lockAcquireSleepInterval="3000"/></locker>
+        <locker><lease-database-locker lockAcquireSleepInterval="20000"/></locker>
       </jdbcPersistenceAdapter>
     </persistenceAdapter>
     <plugins>

@@ -4,6 +4,7 @@ not."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -204,10 +205,12 @@ def test_temporary_destinations(client_of: As) -> None:
 
 def test_denials_are_told_in_the_log_once_a_second(client_of: As, caplog: pytest.LogCaptureFixture) -> None:
     bob = client_of("bob")
+    began_s = time.monotonic()
     for _ in range(20):
         bob.request("SEND", {"destination": "/queue/OTHER"}, "x")
+    took_s = time.monotonic() - began_s
     told = [record.getMessage() for record in caplog.records if "denied" in record.getMessage()]
-    assert 1 <= len(told) <= 3
+    assert 1 <= len(told) <= 2 + took_s
     assert "User bob is not authorized to write to: queue://OTHER" in told[0]
 
 
@@ -221,7 +224,7 @@ def test_users_that_change_leave_subscriptions_to_wildcards_as_they_are(client_o
     done = threading.Event()
     broker.loop.call_soon_threadsafe(broker._users_changed)
     broker.loop.call_soon_threadsafe(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
     assert all(destination.is_queue for destination in broker.queues)
     admin.publish("/topic/READ.A", "news")
     admin.publish("/queue/READ.A", "work")

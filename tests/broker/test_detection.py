@@ -45,7 +45,7 @@ def test_who_speaks_something_else_is_closed(start_broker: StartBroker, brokers:
     with Client(start_broker(bind=BIND)) as client:
         client.write(data)
         assert client.is_closed()
-    assert not brokers[0].clients
+    wait_until(lambda: not brokers[0].clients)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"CON", INFO[:9]])

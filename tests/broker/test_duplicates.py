@@ -174,7 +174,6 @@ with faults.inject("writer.after_commit", after_commit):
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_killed_between_commit_and_receipt(open_client: OpenClient, url: str, tmp_path: Path, is_taken: bool) -> None:
     program = [sys.executable, "-c", KILLED_AFTER_THE_COMMIT]
-    url += "?lease_ms=1000"
     killed = BrokerProcess(url, tmp_path, program=program)
     killed.start()
     client = open_client(("127.0.0.1", killed.port))
@@ -284,7 +283,7 @@ class HesitantStore(MemoryPersistenceAdapter):
 
     def answer(self, *, well: bool) -> None:
         """Answer the commit that has waited longest."""
-        completion, producers = self.asked.get(timeout=10)
+        completion, producers = self.asked.get(timeout=60)
         if well:
             super().commit_together(Commit(producers=producers))
             completion.resolve(None)
@@ -694,6 +693,6 @@ def test_a_transaction_of_a_producer_that_was_let_go_of_is_looked_up(
     broker, forgotten = brokers[0], threading.Event()
     broker.loop.call_soon_threadsafe(broker.producers.forget)
     broker.loop.call_soon_threadsafe(forgotten.set)
-    assert forgotten.wait(10)
+    assert forgotten.wait(60)
     client.done("COMMIT", {"transaction": "t"})
     assert stored(client) == ["1", "2"]

@@ -19,7 +19,7 @@ from jdbcstore.config.urls import open_spool
 from jdbcstore.store.contract import SupportsTopics, TopicMessageStore
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client, Frame
-from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.conftest import RUNNING, OpenClient, StartBroker
 from tests.waiting import wait_until
 
 TOPIC = "/topic/T"
@@ -46,6 +46,7 @@ def serving(
     chosen = BrokerOptions(bind="127.0.0.1:0", **options)
     broker = Broker(open_store(url), chosen, open_spool, policies, redelivery_policies)
     with running(broker) as address:
+        RUNNING[address] = broker
         yield address
 
 
@@ -90,9 +91,19 @@ def left(address: Address, client_id: str = "ann", name: str = "news", **headers
     """Everything that waits for a subscription, received and acknowledged."""
     with subscriber(address, client_id) as client:
         durably(client, name=name, **headers)
+        key, broker = SubscriptionKey(client_id, name), RUNNING[address]
+
+        async def is_all_sent() -> bool:
+            used = [topic.subscriptions[key] for topic in broker.topics.values() if key in topic.subscriptions]
+            lanes = [lane for subscription in used for lane in subscription.lanes()]
+            return not any(lane.window or lane.is_being_read for lane in lanes)
+
+        wait_until(lambda: asyncio.run_coroutine_threadsafe(is_all_sent(), broker.loop).result(60))
         got = []
-        while not client.is_silent(0.5):
-            got.append(client.message().text)
+        client.send("BEGIN", {"transaction": "behind them", "receipt": "behind them"})
+        while (frame := client.frame()).command == "MESSAGE":
+            got.append(frame.text)
+        assert frame.command == "RECEIPT", frame
     return got
 
 
@@ -234,7 +245,10 @@ def test_a_lost_connection_gives_back_what_it_had(either: Address) -> None:
 
 def _may_connect(address: Address, client_id: str = "ann") -> bool:
     with Client(address) as client:
-        return client.connect(client_id=client_id).command == "CONNECTED"
+        if client.connect(client_id=client_id).command != "CONNECTED":
+            return False
+        client.done("DISCONNECT")
+        return True
 
 
 def test_who_comes_back_at_once_does_not_get_what_it_has_acknowledged(either: Address) -> None:
@@ -806,7 +820,7 @@ def test_who_does_not_wait_any_more_when_a_topic_appears_gets_nothing(
         async def taken() -> int:
             return sum(1 for _ in islice(opening, steps))
 
-        return asyncio.run_coroutine_threadsafe(taken(), broker.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(taken(), broker.loop).result(60)
 
     assert open_further(WAITING // 2) == WAITING // 2
     bob.done("UNSUBSCRIBE", {"id": "removed", "activemq.subscriptionName": "removed"})

@@ -18,7 +18,7 @@ from tests.broker.test_durable import topic_store
 from tests.broker_process import BrokerProcess
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 SUBSCRIBERS = {"even": "n = 0", "all": None, "late": None}
 ROUNDS = 3
@@ -119,10 +119,10 @@ def test_no_subscriber_loses_anything(kind: str, request: pytest.FixtureRequest,
         clients += [threading.Thread(target=consume, args=(broker.port, name, histories)) for name in names]
         for thread in clients:
             thread.start()
-        wait_until(partial(histories.have_more, before), broker.log, timeout_s=60)
+        wait_until(partial(histories.have_more, before), broker.log)
         broker.kill()
         for thread in clients:
-            thread.join(30)
+            thread.join(90)
             assert not thread.is_alive()
     assert not histories.again, "acknowledged messages came again"
     for name, selector in SUBSCRIBERS.items():

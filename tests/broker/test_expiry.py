@@ -14,6 +14,7 @@ from jdbcstore.broker.destination_policy import DeadLetterStrategy, DestinationP
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.subscription import SubscriptionKey
 from tests.broker.client import Address, Client
+from tests.broker.clock import Clock
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_dead_letters import texts
 from tests.waiting import wait_until
@@ -51,7 +52,11 @@ def connect(adapter: PersistenceAdapter, start_broker: StartBroker, open_client:
     return connected
 
 
-def soon(ms: int = 1500) -> str:
+#: In how long messages of these tests expire, and a time that is later than that.
+SOON_MS, LATER_MS = 600_000, 700_000
+
+
+def soon(ms: int = SOON_MS) -> str:
     return str(int(time.time() * 1000) + ms)
 
 
@@ -74,7 +79,8 @@ def test_they_leave_a_queue_that_nobody_consumes(
     client = connect(prioritized_messages=prioritized)
     send(client, A, *(f"stays {number}" for number in range(50)))
     send(client, A, *(f"goes {number}" for number in range(100)), expires=soon(), priority="6")
-    send(client, A, "late", expires=soon(600_000))
+    send(client, A, "late", expires=soon(6_000_000))
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 100)
     wait_until(lambda: depth(brokers[0], "A") == adapter.queue_message_store(Queue("A")).message_count == 51)
     assert brokers[0].queues[Queue("A")].expired == 100
@@ -92,6 +98,7 @@ def test_what_a_consumer_holds_is_its_own(connect: Connect, brokers: list[Broker
     client.subscribe(A, "client-individual", activemq_prefetchSize="5")
     send(client, A, *range(40), expires=soon())
     held = [client.message() for _ in range(5)]
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 35)
     for message in held:
         client.done("ACK", client.named(message))
@@ -102,10 +109,10 @@ def test_what_a_consumer_holds_is_its_own(connect: Connect, brokers: list[Broker
 def test_no_more_at_a_time_than_the_policy_says(connect: Connect, brokers: list[Broker]) -> None:
     """ActiveMQ's testMaxExpirePageSize."""
     client = connect(expire_messages_period_ms=1000, max_expire_page_size=5)
-    send(client, A, *range(50), expires=(when := soon(2000)))
+    send(client, A, *range(50), expires=soon())
     assert depth(brokers[0], "ActiveMQ.DLQ") == 0
-    wait_until(lambda: time.time() * 1000 > int(when))
     began_s, seen = time.monotonic(), 0
+    Clock(brokers[0]).move(LATER_MS)
     while seen < 15:
         found = depth(brokers[0], "ActiveMQ.DLQ")
         assert found <= 5 * (2 + (time.monotonic() - began_s) // 1)
@@ -115,8 +122,9 @@ def test_no_more_at_a_time_than_the_policy_says(connect: Connect, brokers: list[
 
 def test_a_period_of_0_is_never(connect: Connect, brokers: list[Broker]) -> None:
     client = connect(expire_messages_period_ms=0)
-    send(client, A, "x", expires=(when := soon(300)))
-    time.sleep(max(0.0, int(when) / 1000 + 0.3 - time.time()))
+    send(client, A, "x", expires=soon())
+    Clock(brokers[0]).move(LATER_MS)
+    time.sleep(0.3)
     assert depth(brokers[0], "A") == 1
 
 
@@ -130,6 +138,7 @@ def test_many_that_never_expire_here_do_not_hide_the_others(
     client = open_client(start_broker(adapter, policies=policies))
     send(client, "/queue/KEPT", *range(500), expires=soon())
     send(client, A, "x", expires=soon())
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 1)
     assert depth(brokers[0], "KEPT") == 500
 
@@ -138,6 +147,7 @@ def test_expired_ones_may_vanish(connect: Connect, brokers: list[Broker]) -> Non
     client = connect(dead_letter_strategy=DeadLetterStrategy(process_expired=False))
     send(client, A, *range(30), expires=soon())
     send(client, A, "not stored", expires=soon(), persistent="false")
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: depth(brokers[0], "A") == 0)
     assert depth(brokers[0], "ActiveMQ.DLQ") == 0
 
@@ -145,7 +155,7 @@ def test_expired_ones_may_vanish(connect: Connect, brokers: list[Broker]) -> Non
 def test_they_are_not_delivered_after_a_restart(tmp_path: Path) -> None:
     """ActiveMQ's RecoverExpiredMessagesTest."""
     url = f"sqlite:///{tmp_path / 'broker.db'}"
-    when = soon()
+    when = soon(1500)
     with running(Broker(open_store(url), BrokerOptions(bind="127.0.0.1:0"))) as address, Client(address) as client:
         client.connect()
         send(client, A, *range(10), expires=when)
@@ -184,6 +194,7 @@ def test_they_leave_durable_subscriptions_that_nobody_uses(
     send(sender, T, "stays 1")
     send(sender, T, *(f"goes {number}" for number in range(50)), expires=soon())
     send(sender, T, "stays 2")
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: (left(adapter, "one"), left(adapter, "two")) == (2, 2))
     wait_until(lambda: depth(brokers[0], "ActiveMQ.DLQ") == 50)  # once each, though there are two subscriptions
     wait_until(lambda: brokers[0].client_ids == {})
@@ -208,6 +219,7 @@ def test_what_a_subscription_holds_is_its_own(
     )
     send(connect(), T, *range(10), expires=soon())
     held = [client.message(), client.message()]
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: left(adapter, "s") == 2)
     for message in held:
         client.done("ACK", client.named(message))
@@ -222,4 +234,5 @@ def test_a_queue_of_dead_letters_for_each_subscription(connect: Connect, brokers
     durable(client, "two")
     client.socket.close()
     send(connect(), T, "x", expires=soon())
+    Clock(brokers[0]).move(LATER_MS)
     wait_until(lambda: (depth(brokers[0], "DEAD.T.me:one"), depth(brokers[0], "DEAD.T.me:two")) == (1, 1))

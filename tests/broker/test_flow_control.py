@@ -129,15 +129,15 @@ def test_auto_acknowledged_messages_are_kept_until_the_socket_took_them(
     wait_until(lambda: queue.in_flight > 0)
     assert queue.depth > 0  # 20 MB do not fit into the kernel's buffers
     deaf.drop()
+    wait_until(lambda: len(brokers[0].clients) == 1)
+    producer.publish("/queue/A", "behind them", number="-1")
     other = open_client(address)
     other.subscribe("/queue/A")
-    first = other.message()
-    numbers = {int(first.headers["number"])}
-    while not other.is_silent(1.0):
-        numbers.add(int(other.message().headers["number"]))
+    numbers: list[int] = []
+    while not numbers or numbers[-1] >= 0:
+        numbers.append(int(other.message().headers["number"]))
     # Only what had reached the kernel of the lost client is gone: that is what auto means.
-    assert 199 in numbers
-    assert len(numbers) >= queue.enqueued - queue.dequeued
+    assert numbers == [*range(numbers[0], 200), -1]
 
 
 @pytest.mark.parametrize("ending", ["DISCONNECT", "NONSENSE"])
@@ -201,15 +201,15 @@ def test_two_thousand_idle_clients_cost_little(
             connection = socket.create_connection(address, timeout=30)
             connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
             idle.append(connection)
-        wait_until(lambda: sum(client.is_open for client in list(brokers[0].clients)) == 2000, timeout_s=60)
+        wait_until(lambda: sum(client.is_open for client in list(brokers[0].clients)) == 2000)
         assert threading.active_count() == threads
         client = open_client(address)
-        started_s = time.monotonic()
+        started_s = time.process_time()  # ours and the broker's, whatever else the machine does
         client.subscribe("/queue/A")
         for number in range(100):
             client.publish("/queue/A", str(number))
             client.message()
-        assert time.monotonic() - started_s < 10
+        assert time.process_time() - started_s < 5
     finally:
         for connection in idle:
             connection.close()
@@ -245,7 +245,7 @@ def test_ten_thousand_stored_queues_are_there_after_a_start(
             store.queue_message_store(Queue(f"Q{n}")).add_message(text_message(n, destination=Queue(f"Q{n}")))
             for n in range(10_000)
         ]
-        added[-1].result(60)
+        added[-1].result(100)
     client = open_client(start_broker(sqlite_store))
     client.subscribe("/queue/Q9999", id="1")
     assert client.message().text == "message 9999"
@@ -260,7 +260,7 @@ def test_a_row_that_is_no_message_holds_nobody_up(
     address = start_broker(open_store(f"sqlite:///{path}"), window_messages_max=4, page_messages_max=3)
     client = open_client(address)
     pour(client, 20)
-    with closing(sqlite3.connect(path)) as database:
+    with closing(sqlite3.connect(path, timeout=60)) as database:
         database.execute("UPDATE ACTIVEMQ_MSGS SET MSG = x'00' WHERE ID IN (5, 6, 7, 8, 9, 13, 20)")
         database.commit()
     client.subscribe("/queue/A", browser="true", id="b")
@@ -281,8 +281,8 @@ def test_a_stored_queue_of_an_odd_name_keeps_nobody_from_starting(
     with open_store(f"sqlite:///{path}") as store:
         for number, name in enumerate(("A", "B")):
             message = text_message(number, destination=Queue(name))
-            store.queue_message_store(Queue(name)).add_message(message).result(20)
-    with closing(sqlite3.connect(path)) as database:
+            store.queue_message_store(Queue(name)).add_message(message).result(60)
+    with closing(sqlite3.connect(path, timeout=60)) as database:
         database.execute("UPDATE ACTIVEMQ_MSGS SET CONTAINER = 'queue://a' || CHAR(9) || 'b' WHERE ID = 1")
         database.commit()
     client = open_client(start_broker(open_store(f"sqlite:///{path}")))

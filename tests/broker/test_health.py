@@ -36,7 +36,7 @@ async def say(asked: Health, *pieces: bytes) -> tuple[int, dict[str, str], bytes
     for piece in pieces:
         writer.write(piece)
         await asyncio.sleep(0.01)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
@@ -166,17 +166,19 @@ def test_who_hangs_up_or_half_closes_without_a_question_does_no_harm(caplog: pyt
 
 
 def test_a_slow_client_is_given_up_and_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_TIMEOUT_S", 2.0)
-
     async def ask(asked: Health) -> None:
-        reader, writer = await asyncio.open_connection(*asked.address)
-        writer.write(b"GET /live HTTP/1.1\r\n")
-        began_s = asyncio.get_running_loop().time()
-        assert (await get(asked, "/live"))[0] == 200
-        assert asyncio.get_running_loop().time() - began_s < 1.9
-        assert await asyncio.wait_for(reader.read(), 20) == b""
-        assert asyncio.get_running_loop().time() - began_s > 1.9
-        writer.close()
+        for timeout_s in (600.0, 0.5):
+            monkeypatch.setattr(health, "_TIMEOUT_S", timeout_s)
+            began_s = asyncio.get_running_loop().time()
+            reader, writer = await asyncio.open_connection(*asked.address)
+            writer.write(b"GET /live HTTP/1.1\r\n")
+            assert (await get(asked, "/live"))[0] == 200
+            if timeout_s < 1:
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+                assert asyncio.get_running_loop().time() - began_s > 0.49
+            else:
+                assert not reader.at_eof()
+            writer.close()
 
     with_endpoint(ask)
 
@@ -188,7 +190,7 @@ def test_only_so_many_are_listened_to_at_once(monkeypatch: pytest.MonkeyPatch) -
         idle = [await asyncio.open_connection(*asked.address) for _ in range(3)]
         await asyncio.sleep(0.05)
         reader, writer = await asyncio.open_connection(*asked.address)
-        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
         idle[0][1].close()
         await asyncio.sleep(0.05)
@@ -216,7 +218,7 @@ def test_an_address_that_is_taken_is_said() -> None:
 def test_who_is_accepted_in_the_moment_of_the_stop_is_dropped(turns: int) -> None:
     async def start_and_stop() -> None:
         async with endpoint() as asked:
-            client = socket.create_connection(asked.address, 5)
+            client = socket.create_connection(asked.address, 60)
             for _ in range(turns):
                 await asyncio.sleep(0)
         with client, suppress(ConnectionResetError):
@@ -231,7 +233,7 @@ def test_stopped_it_does_not_listen_and_drops_who_has_not_asked_yet(caplog: pyte
             reader, writer = await asyncio.open_connection(*asked.address)
             await asyncio.sleep(0.05)
         with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 20) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*asked.address)

@@ -27,7 +27,6 @@ def test_an_offer_that_is_none_is_refused(address: Address, offer: str) -> None:
 def test_the_broker_beats_when_it_has_nothing_to_say(address: Address) -> None:
     with Client(address) as client:
         client.connect(heart_beat="0,200")
-        client.socket.settimeout(5)
         started_s = time.monotonic()
         beats = b"".join(client.read() for _ in range(5))
         assert set(beats) == {ord("\n")}
@@ -36,18 +35,17 @@ def test_the_broker_beats_when_it_has_nothing_to_say(address: Address) -> None:
 
 def test_a_silent_client_is_closed_without_a_word(address: Address) -> None:
     with Client(address) as client:
-        client.connect(heart_beat="300,0")
         started_s = time.monotonic()
-        client.socket.settimeout(10)
+        client.connect(heart_beat="300,0")
         assert client.socket.recv(100).strip(b"\n") == b""
-        assert 0.5 <= time.monotonic() - started_s <= 5
+        assert time.monotonic() - started_s >= 0.7
 
 
 def test_a_beating_client_stays(address: Address) -> None:
     with Client(address) as client:
-        client.connect(heart_beat="300,0")
-        for _ in range(12):
-            time.sleep(0.1)
+        client.connect(heart_beat="1600,0")  # it is given up after 4 s: also a machine that stands still for 3 s beats
+        for _ in range(25):
+            time.sleep(0.2)
             client.write(b"\n")
         client.publish("/queue/A", "still here")
 
@@ -59,11 +57,16 @@ def test_a_client_without_heart_beats_may_be_silent(address: Address, open_clien
 
 
 def test_the_messages_of_a_silent_client_go_to_others(address: Address, open_client: OpenClient) -> None:
-    silent = open_client(address, heart_beat="300,0")
-    silent.publish("/queue/A", "x")
-    silent.subscribe("/queue/A", "client")
-    assert silent.message().text == "x"
     other = open_client(address)
+    other.publish("/queue/A", "x")
+    with Client(address) as silent:
+        silent.write(  # at once, so that it is not given up before it has subscribed
+            b"CONNECT\naccept-version:1.2\nhost:test\nheart-beat:300,0\n\n\0"
+            b"SUBSCRIBE\ndestination:/queue/A\nid:1\nack:client\n\n\0"
+        )
+        assert silent.frame().command == "CONNECTED"
+        assert silent.message().text == "x"
+        assert silent.is_closed()
     other.subscribe("/queue/A")
     message = other.message()
     assert (message.text, message.headers["redelivered"]) == ("x", "true")

@@ -26,7 +26,7 @@ from tests.broker.conftest import OpenClient, StartBroker
 QUEUE, TOPIC = Queue("Q"), Topic("T")
 ANN = SubscriptionKey("ann", "news")
 XID = XATransactionId(55, b"global", b"branch")
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(params=["sqlite", "kahadb"])

@@ -16,7 +16,7 @@ from jdbcstore.message import TextMessage
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.variants(2)]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.variants(2)]
 
 PRODUCERS = 4
 CONSUMERS = 2
@@ -93,7 +93,7 @@ def run(store_url: str, tmp_path: Path) -> None:
         ] + [threading.Thread(target=consume, args=(broker.port, histories)) for _ in range(CONSUMERS)]
         for thread in clients:
             thread.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 90
         began = time.monotonic()
         while time.monotonic() - began < ROUND_S or not (
             len(histories.receipted) > before[0] + 50 and len(histories.acknowledged) > before[1] + 50
@@ -102,7 +102,7 @@ def run(store_url: str, tmp_path: Path) -> None:
             time.sleep(0.01)
         broker.kill()
         for thread in clients:
-            thread.join(30)
+            thread.join(90)
             assert not thread.is_alive()
     with open_store(store_url) as adapter:
         store = adapter.queue_message_store(Queue("K"))

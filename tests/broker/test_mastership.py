@@ -36,9 +36,10 @@ from tests.servers.proxy import Proxy
 from tests.servers.server import free_port
 from tests.waiting import wait_until
 
-LEASE_S = 2.0
+#: Longer than a busy machine stands still: who is not to lose it does not.
+LEASE_S = 6.0
 #: What the broker does within a second, on a machine that is busy with other tests.
-SOON_S = 10.0
+SOON_S = 60.0
 
 StartProcess = Callable[..., BrokerProcess]
 
@@ -54,8 +55,8 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def long_url(url: str) -> str:
-    """The same with a lease that nobody waits for: who takes over soon has not waited for it. Renewed every 20 s."""
-    return url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=60000")
+    """The same with a lease that nobody waits for: who takes over soon has not waited for it."""
+    return url.replace(f"lease_ms={LEASE_S * 1000:.0f}", "lease_ms=600000")
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def address_of(broker: BrokerProcess) -> Address:
 def is_refused(address: Address) -> bool:
     """Whether nobody listens there."""
     try:
-        socket.create_connection(address, 1).close()
+        socket.create_connection(address, 20).close()
     except ConnectionRefusedError:
         return True
     return False
@@ -142,8 +143,8 @@ def test_start_returns_at_once_as_standby_and_the_way_goes_on_by_itself(long_url
     asyncio.run(two_lives())
 
 
-def test_a_standby_is_alive_and_listens_to_nobody(process: StartProcess) -> None:
-    master, standby = process(), process()
+def test_a_standby_is_alive_and_listens_to_nobody(process: StartProcess, long_url: str) -> None:
+    master, standby = process(long_url), process(long_url)
     master.start()
     standby.start_standby()
     assert is_refused(address_of(standby))
@@ -200,8 +201,10 @@ def test_a_client_that_does_not_read_does_not_keep_the_next_master_waiting(
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.send("SUBSCRIBE", {"destination": "/queue/A", "id": "1", "activemq.prefetchSize": "4000"})
         time.sleep(0.5)
-        threading.Thread(target=master.stop).start()
+        stopping = threading.Thread(target=master.stop)
+        stopping.start()
         waits(standby, "master", SOON_S)
+    stopping.join()
 
 
 def test_transports_open_only_when_everything_is_recovered(url: str, stack: ExitStack) -> None:
@@ -212,7 +215,7 @@ def test_transports_open_only_when_everything_is_recovered(url: str, stack: Exit
         def start(self) -> None:
             super().start()
             opening.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(60)
 
     fast = open_store(url)
     assert isinstance(fast, JdbcPersistenceAdapter)
@@ -288,7 +291,6 @@ def test_a_paused_master_reads_nothing_more_and_becomes_standby(process: StartPr
         with Client(address_of(standby)) as other:
             other.connect()
             other.publish("/queue/A", "meanwhile")
-        time.sleep(LEASE_S)
         master.proceed()
         master.wait_for("standby")
         with suppress(ConnectionError):
@@ -328,7 +330,9 @@ def test_loss_first_stops_serving_then_says_why(
 @contextmanager
 def lease_taken_by(url: str, holder: str, lease_ms: int) -> Iterator[None]:
     """As a Java broker takes it; given back at the end."""
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///").partition("?")[0], isolation_level=None)) as connection:
+    with closing(
+        sqlite3.connect(url.removeprefix("sqlite:///").partition("?")[0], timeout=60, isolation_level=None)
+    ) as connection:
         end_ms = int(time.time() * 1000) + lease_ms
         connection.execute("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = ?, TIME = ? WHERE ID = 1", (holder, end_ms))
         yield
@@ -390,7 +394,7 @@ def test_who_does_not_trust_its_lease_does_not_say_that_it_is_master(
 def ready(port: int) -> tuple[int, str]:
     """What a load balancer is told: code and state."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=60) as answer:
             return answer.status, json.load(answer)["state"]
     except urllib.error.HTTPError as error:
         with error:
@@ -405,7 +409,7 @@ def test_who_does_not_trust_its_lease_lets_nobody_in(
     (broker,) = brokers
     authentication = broker.authentication
     assert authentication is not None
-    for _ in range(4):  # so that the next login takes its time
+    for _ in range(10):  # so that the next login takes its time
         authentication._slowness.failed("127.0.0.1", "joe", broker.loop.time())
     with Client(address) as client:
         client.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": "secret"})
@@ -497,8 +501,8 @@ def test_non_persistent_messages_are_forgotten_when_somebody_else_was_master(pro
 # -- exit codes --------------------------------------------------------------------------------------------------------
 
 
-def test_a_master_that_is_asked_to_stop_ends_with_0(process: StartProcess) -> None:
-    master = process()
+def test_a_master_that_is_asked_to_stop_ends_with_0(process: StartProcess, long_url: str) -> None:
+    master = process(long_url)
     master.start()
     assert master.stop() == 0
     assert states_of(master)[-1][:2] == ("master", "stopping")
@@ -533,10 +537,9 @@ def test_who_waits_for_its_store_starts_when_it_comes(process: StartProcess, pos
         broker = process(proxy.url(postgresql_url))
         broker.launch()
         broker.wait_for("starting")
-        time.sleep(1)
+        wait_until(lambda: "cannot ask who is master" in broker.log())
         proxy.resume()
         waits(broker, "master", SOON_S)
-        assert "cannot ask who is master" in broker.log()
 
 
 def test_who_waits_for_its_store_goes_on_saying_so_and_why(process: StartProcess, postgresql_url: str) -> None:
@@ -544,7 +547,7 @@ def test_who_waits_for_its_store_goes_on_saying_so_and_why(process: StartProcess
         broker = process(proxy.url(postgresql_url))
         broker.launch()
         told = "waiting for the store: cannot ask who is master"
-        wait_until(lambda: broker.log().count(told) == 2)
+        wait_until(lambda: broker.log().count(told) >= 2)
         assert all("refused" in line.lower() for line in broker.log().splitlines() if told in line)
         assert broker.stop() == 0
 
@@ -606,8 +609,10 @@ def test_wrong_options_end_the_process_with_2(
     assert not (tmp_path / "none.db").exists()
 
 
-def test_fail_if_locked_ends_the_second_process_with_3_and_names_the_master(url: str, process: StartProcess) -> None:
-    master, second = process(), process(f"{url}&fail_if_locked=true")
+def test_fail_if_locked_ends_the_second_process_with_3_and_names_the_master(
+    long_url: str, process: StartProcess
+) -> None:
+    master, second = process(long_url), process(f"{long_url}&fail_if_locked=true")
     master.start()
     second.launch()
     assert second.wait() == 3
@@ -644,7 +649,7 @@ def test_a_signal_in_the_first_moment_ends_it_all_the_same(url: str) -> None:
         starting = asyncio.create_task(broker.start())
         await asyncio.sleep(0)
         await broker.stop()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await starting
         assert broker.lifecycle.state is State.STOPPING
 
@@ -660,7 +665,7 @@ def test_who_is_accepted_in_the_moment_of_the_stop_is_dropped(encrypted: bool, t
     async def live() -> None:
         broker = Broker(MemoryPersistenceAdapter(), BrokerOptions(bind=bind), tls=tls if encrypted else None)
         await broker.start()
-        client = socket.create_connection(broker.address, 5)
+        client = socket.create_connection(broker.address, 60)
         for _ in range(turns):
             await asyncio.sleep(0)
         await broker.stop()
@@ -720,8 +725,8 @@ def test_a_defect_in_the_store_ends_the_broker_and_leaves_no_lock(url: str) -> N
     locker.release()
 
 
-def test_sigint_is_as_good_as_sigterm(process: StartProcess) -> None:
-    broker = process()
+def test_sigint_is_as_good_as_sigterm(process: StartProcess, long_url: str) -> None:
+    broker = process(long_url)
     broker.start()
     assert broker._process is not None
     broker._process.send_signal(signal.SIGINT)

@@ -260,6 +260,20 @@ def scheduled_in(client: OpenWireClient, xid: XATransactionId, text: str, *, per
     assert isinstance(client.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
 
 
+def test_a_branch_without_work_has_no_second_phase(address: Address) -> None:
+    xid = XATransactionId(1, b"empty", b"branch")
+    with OpenWireClient(address) as client:
+        for step in (0, 7):
+            client.ask(c.TransactionInfo(transaction_id=xid, type=step))
+        prepared = client.ask(c.TransactionInfo(transaction_id=xid, type=1))
+        assert isinstance(prepared, c.IntegerResponse)
+        assert prepared.result == 3  # XA_RDONLY, as ActiveMQ answers
+        recovered = client.ask(c.TransactionInfo(type=5))
+        assert isinstance(recovered, c.DataArrayResponse)
+        assert not recovered.data
+        assert "XAException" in str(error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=3)))[0])
+
+
 @pytest.mark.parametrize("is_by_hand", [False, True], ids=["by a client", "by hand"])
 @pytest.mark.parametrize("store", ["sqlite:///{}/store.db", "kahadb:{}/kahadb"])
 def test_scheduled_messages_of_a_prepared_branch_outlive_their_broker(

@@ -238,7 +238,7 @@ def test_who_waits_for_a_write_is_answered_whatever_goes_wrong_besides(
 
 def waiting(client: Client, destination: str, count: int) -> list[Frame]:
     """What is in a queue, as soon as it is so much."""
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 90
     while len(found := browsed(client, destination)) < count:
         assert time.monotonic() < deadline_s, f"it never came: {found}"
     return found

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.broker.client import Address, Client, Frame
+from tests.waiting import wait_until
 
 
 class Process:
@@ -36,7 +37,7 @@ class Process:
     def end(self, number: signal.Signals) -> str:
         """Send a signal, wait for the end, return the log."""
         self.process.send_signal(number)
-        return self.process.communicate(timeout=30)[1]
+        return self.process.communicate(timeout=100)[1]
 
 
 @contextmanager
@@ -97,9 +98,13 @@ def test_non_persistent_messages_and_the_spool_are_gone_after_a_stop(tmp_path: P
     os.environ["TMPDIR"] = str(folder)
     try:
         with broker(tmp_path, "--config", "broker.toml") as process, connected(process) as client:
-            for number in range(50):
-                client.done("SEND", {"destination": "/queue/A"}, str(number))
-            assert list(folder.glob("jdbcstore-spool-*"))
+
+            def has_spool() -> bool:  # which is opened beside what is sent
+                for number in range(50):
+                    client.done("SEND", {"destination": "/queue/A"}, str(number))
+                return bool(list(folder.glob("jdbcstore-spool-*")))
+
+            wait_until(has_spool)
             process.end(signal.SIGTERM)
     finally:
         del os.environ["TMPDIR"]

@@ -19,11 +19,11 @@ from tests.sql.test_writer import execute
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database, of a file and of a server; its lease is short, so that who comes after a crash comes soon."""
+    """A fresh database, of a file and of a server."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}?lease_ms=1000"
+        return f"sqlite:///{tmp_path / 'store.db'}"
     on_server: str = request.getfixturevalue("postgresql_url")
-    return on_server + "?lease_ms=1000"
+    return on_server
 
 
 def fill(client: Client, *texts: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ def test_sends_that_fail_leave_nothing_behind(
 
         with commits_fail():
             assert {send(f"{number}", f"{number}, too") for number in range(10)} == {"ERROR"}
-        assert broker.memory.used == before
+        wait_until(lambda: broker.memory.used == before)
         assert send("2", "3") == "RECEIPT"
         for expected in ("1", "2", "3"):
             message = first if expected == "1" else client.message()
@@ -105,7 +105,7 @@ def test_a_sender_does_not_wait_for_one_whose_write_fails(sqlite_store: Persiste
     def fail_once() -> None:
         if not is_writing.is_set():
             is_writing.set()
-            assert second_came.wait(20)
+            assert second_came.wait(60)
             raise StoreError("the first one fails")
 
     with sqlite_store as store, faults.inject("writer.before_commit", fail_once):
@@ -115,14 +115,14 @@ def test_a_sender_does_not_wait_for_one_whose_write_fails(sqlite_store: Persiste
             completion = queue.add_message(text_message(number, destination=Queue("A")))
             if number == 2:
                 second_came.set()
-            outcomes[number] = completion.exception(20)
+            outcomes[number] = completion.exception(60)
 
         threads = [threading.Thread(target=send, args=(number,)) for number in (1, 2)]
         threads[0].start()
-        assert is_writing.wait(20)
+        assert is_writing.wait(60)
         threads[1].start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert isinstance(outcomes[1], StoreError)
         assert (outcomes[2], queue.message_count) == (None, 1)
 
@@ -182,7 +182,7 @@ def test_a_transaction_whose_answer_is_lost_happens_once(tmp_path: Path, *, deli
             transact(client, client.message())
             with pytest.raises(ConnectionError):
                 client.frame()
-            assert trap.wait(20)
+            assert trap.wait(60)
         if not restarts:
             repeat(address)
     if restarts:
@@ -229,7 +229,7 @@ def test_who_publishes_while_the_store_fails_loses_and_doubles_nothing(
     left_to_fail = [StoreUnavailable("the lease may be gone") for _ in range(1 if retry_s else 1000)]
 
     def fail() -> None:
-        if left_to_fail:
+        with suppress(IndexError):
             raise left_to_fail.pop()
 
     def publish(client: Client) -> str:

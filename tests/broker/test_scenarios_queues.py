@@ -130,7 +130,7 @@ def test_what_is_prepared_is_delivered_when_it_is_committed(url: str) -> None:
         transaction = adapter.transaction_store().begin(xid)
         queue = adapter.queue_message_store(Queue("A"))
         transaction.add_message(queue, text_message(1, "prepared", destination=Queue("A")))
-        transaction.prepare().result(20)
+        transaction.prepare().result(60)
     with serving(url) as address, connected(address) as client:
         client.publish(A, "plain")
         client.subscribe(A)
@@ -139,7 +139,7 @@ def test_what_is_prepared_is_delivered_when_it_is_committed(url: str) -> None:
         client.publish(B, "behind the acknowledgement")
     with open_store(url) as adapter:
         assert isinstance(adapter, SupportsTransactions)
-        adapter.transaction_store().commit_prepared(xid).result(20)
+        adapter.transaction_store().commit_prepared(xid).result(60)
     with serving(url) as address, connected(address) as client:
         client.subscribe(A)
         assert client.message().text == "prepared"
@@ -225,9 +225,10 @@ def test_no_message_and_no_consumer_is_forgotten_when_memory_is_short(
                 in_transaction(client, lambda: client.send("SEND", headers, body))  # noqa: B023  # called at once
 
     def consume(queue: str) -> None:
-        with Client(address, timeout_s=0.5) as client:
+        with Client(address) as client:
             client.connect()
             client.subscribe(queue, "client-individual", activemq_prefetchSize="5")
+            client.socket.settimeout(0.5)
             pending: list[Frame] = []
             while not over.is_set():
                 try:
@@ -237,7 +238,7 @@ def test_no_message_and_no_consumer_is_forgotten_when_memory_is_short(
                 else:
                     is_due = len(pending) == 5
                 if is_due:
-                    client.socket.settimeout(20)
+                    client.socket.settimeout(60)
                     acknowledge(client, pending)
                     client.socket.settimeout(0.5)
                     with lock:
@@ -249,11 +250,11 @@ def test_no_message_and_no_consumer_is_forgotten_when_memory_is_short(
     for thread in threads:
         thread.start()
     try:
-        wait_until(lambda: all(len(bodies) >= len(expected) for bodies in received.values()), timeout_s=60)
+        wait_until(lambda: all(len(bodies) >= len(expected) for bodies in received.values()))
     finally:
         over.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(90)
     for bodies in received.values():
         assert set(bodies) == expected
         assert set(bodies.values()) == {1}
@@ -278,15 +279,16 @@ def test_counters_are_never_negative_and_right_in_the_end(
     over = threading.Event()
 
     def move(number: int) -> None:
-        with Client(address, timeout_s=0.3) as client:
+        with Client(address) as client:
             client.connect()
             client.subscribe(A, "client-individual", activemq_prefetchSize=str(prefetch))
+            client.socket.settimeout(0.3)
             while not over.is_set():
                 try:
                     message = client.message()
                 except TimeoutError:
                     continue
-                client.socket.settimeout(20)
+                client.socket.settimeout(60)
                 client.send("BEGIN", {"transaction": "t"})
                 client.ack(message, transaction="t")
                 client.send("SEND", {"destination": B, "persistent": "true", "transaction": "t"}, message.text)
@@ -305,7 +307,7 @@ def test_counters_are_never_negative_and_right_in_the_end(
         return {**found, "memory": (broker.memory.used,)}
 
     def looked_at() -> dict[str, tuple[int, ...]]:
-        return asyncio.run_coroutine_threadsafe(numbers(), broker.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(numbers(), broker.loop).result(60)
 
     threads = [threading.Thread(target=move, args=(number,)) for number in range(consumers)]
     for thread in threads:
@@ -317,7 +319,7 @@ def test_counters_are_never_negative_and_right_in_the_end(
         wrong += [found] if any(value < 0 for values in found.values() for value in values) else []
     over.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert wrong == []
     assert (looked_at()["A"][:4], looked_at()["B"][:4]) == ((0, 0, count, count), (count, 0, count, 0))
     client = open_client(address)
@@ -341,7 +343,7 @@ def test_a_duplicate_among_the_dead_letters_holds_nobody_up(
     def send() -> None:
         with connected(address) as client:
             for number in range(1, rounds + 1):
-                together.wait(30)
+                together.wait(90)
                 client.publish(DLQ, str(number), producer_id="P", producer_sequence=str(number))
 
     consumer = open_client(address)
@@ -351,7 +353,7 @@ def test_a_duplicate_among_the_dead_letters_holds_nobody_up(
         thread.start()
     got = [consumer.message() for _ in range(rounds)]
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
         assert not thread.is_alive()
     assert [message.text for message in got] == [str(number) for number in range(1, rounds + 1)]
     for message in got[:10]:

@@ -18,6 +18,7 @@ from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Address, Client
+from tests.broker.clock import Clock
 from tests.broker.conftest import StartBroker
 from tests.broker.test_durable import ANN, TOPIC, create, durably, left, subscriber, topic_store
 from tests.waiting import wait_until
@@ -94,7 +95,7 @@ def test_producers_of_every_priority_while_the_subscriber_comes_and_goes(
         with subscriber(address) as client:
             got += take(client, 30, 20)
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     for level in range(levels):
         assert [number for priority, number in got if priority == level] == list(range(count))
     assert left(address) == []
@@ -103,8 +104,12 @@ def test_producers_of_every_priority_while_the_subscriber_comes_and_goes(
 # -- expiry ------------------------------------------------------------------------------------------------------------
 
 
-def soon(ms: int = 1500) -> str:
-    return str(int(time.time() * 1000) + ms)
+#: In how long messages of these tests expire, and a time that is later than that.
+SOON_MS, LATER_MS = 600_000, 700_000
+
+
+def soon() -> str:
+    return str(int(time.time() * 1000) + SOON_MS)
 
 
 def waiting(adapter: PersistenceAdapter) -> int:
@@ -113,7 +118,7 @@ def waiting(adapter: PersistenceAdapter) -> int:
 
 
 def test_of_what_nobody_reads_nothing_stays_when_it_expires(
-    start_broker: StartBroker, adapter: PersistenceAdapter
+    start_broker: StartBroker, adapter: PersistenceAdapter, brokers: list[Broker]
 ) -> None:
     """ActiveMQ's testUnmatchedCleanedUpOnExpiry, and one of the subscriptions is never used."""
     address = start_broker(adapter, policies=[DestinationPolicy(expire_messages_period_ms=100)])
@@ -129,8 +134,10 @@ def test_of_what_nobody_reads_nothing_stays_when_it_expires(
         assert store.message_count == 2
         assert isinstance(adapter, SupportsTopics)
         cleaned = adapter
+        cleaned.clean_up()
+        assert store.message_count == 2
+        Clock(brokers[0]).move(LATER_MS)
         wait_until(lambda: bool(cleaned.clean_up() or True) and store.message_count == 0)
-    assert time.time() * 1000 > int(expires)
     assert left(address, "green", selector="colour = 'green'") == []
 
 
@@ -141,11 +148,10 @@ def test_of_an_offline_subscription_no_more_expire_at_a_time_than_the_policy_say
     policy = DestinationPolicy(expire_messages_period_ms=1000, max_expire_page_size=5)
     address = start_broker(adapter, policies=[policy])
     create(address)
-    expires = soon(1000)
-    send(address, 30, lambda _: 4, expires=expires)
+    send(address, 30, lambda _: 4, expires=soon())
     assert waiting(adapter) == 30
-    wait_until(lambda: time.time() * 1000 > int(expires))
     began_s, gone = time.monotonic(), 0
+    Clock(brokers[0]).move(LATER_MS)
     while gone < 10:
         gone = 30 - waiting(adapter)
         assert gone <= 5 * (2 + (time.monotonic() - began_s) // 1)
@@ -162,12 +168,13 @@ def test_all_expire_though_memory_is_full_and_one_is_held(
         durably(client, "client-individual", **{"activemq.prefetchSize": "1"})
         with Client(address) as publisher:
             publisher.connect()
-            expires = soon(2500)
+            expires = soon()
             for _ in range(60):
                 publisher.send("SEND", {"destination": TOPIC, "persistent": "true", "expires": expires}, "x" * 16_000)
             publisher.publish(TOPIC, "stays")
         held = client.message()
+        Clock(brokers[0]).move(LATER_MS)
         wait_until(lambda: waiting(adapter) == 2)
-        assert brokers[0].queues[Queue("ActiveMQ.DLQ")].depth == 59
+        wait_until(lambda: brokers[0].queues[Queue("ActiveMQ.DLQ")].depth == 59)
         client.done("ACK", client.named(held))
         assert client.message().text == "stays"

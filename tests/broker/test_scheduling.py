@@ -43,6 +43,11 @@ class Wall:
         self.move(round(at * 1000) - self._now_ms)
 
     @property
+    def now_ms(self) -> int:
+        """What it shows, in epoch milliseconds."""
+        return self._now_ms
+
+    @property
     def minute(self) -> int:
         """What it shows."""
         return time.localtime(self._now_ms / 1000).tm_min
@@ -94,9 +99,13 @@ def test_a_delayed_message_comes_when_it_is_due(
     began = time.monotonic()
     schedule(client, "later", destination, delay=300, persistent=persistent, colour="blue")
     client.publish(destination, "now")
-    now, later = client.message(), client.message()
-    assert (now.text, later.text) == ("now", "later")
-    assert 0.3 <= time.monotonic() - began < 5
+    came = [client.message()]
+    if came[0].text != "later":  # on a machine that stands still the other one may be sent later than that
+        came.append(client.message())
+        assert [message.text for message in came] == ["now", "later"]
+    assert time.monotonic() - began >= 0.3
+    later = came[-1]
+    assert len(came) == 2 or client.message().text == "now"
     assert later.headers["scheduledJobId"] == later.headers["message-id"]
     assert later.headers["colour"] == "blue"
     assert later.headers.get("persistent", "false") == persistent
@@ -126,7 +135,7 @@ def test_repetitions(client: Client, wall: Wall, jobs: JobStore) -> None:
         assert client.is_silent(0.1)
     assert len({frame.headers["message-id"] for frame in seen}) == 3
     assert len({frame.headers["scheduledJobId"] for frame in seen}) == 1
-    assert jobs.job_count() == 0
+    wait_until(lambda: jobs.job_count() == 0)
 
 
 def test_a_period_alone_delays_once(client: Client, wall: Wall) -> None:
@@ -206,7 +215,7 @@ def test_many_at_once(client: Client, wall: Wall, jobs: JobStore) -> None:
     schedule(client, "500", delay=1500)
     wall.move(5000)
     assert bodies(client, 501) == [str(number) for number in range(501)]
-    assert jobs.job_count() == 0
+    wait_until(lambda: jobs.job_count() == 0)
 
 
 # -- what ------------------------------------------------------------------------------------------------------------
@@ -265,7 +274,7 @@ def test_a_message_to_a_temporary_queue_that_is_gone_is_dropped(
     assert client.is_closed()
     wall.move(2000)
     assert other.message().text == "after"
-    assert jobs.job_count() == 0
+    wait_until(lambda: jobs.job_count() == 0)
 
 
 # -- transactions and numbers ----------------------------------------------------------------------------------------
@@ -438,16 +447,18 @@ def test_what_became_due_while_the_broker_was_away_is_sent_when_it_is_back(
 
     with running(Broker(store(), BrokerOptions(bind="127.0.0.1:0"))) as address, Client(address) as client:
         client.connect()
-        schedule(client, "later", delay=2000, persistent="false")  # the broker is gone by then
-        due_s = time.time() + 2
-        schedule(client, "much later", delay=LATER)
-    wait_until(lambda: time.time() > due_s)
+        schedule(client, "later", delay=LATER, persistent="false")
+        schedule(client, "much later", delay=2 * int(LATER))
+    with closing(sqlite3.connect(tmp_path / "one.db")) as connection, connection:  # an hour goes by
+        connection.execute(
+            "UPDATE JDBCSTORE_SCHEDULED SET DUE_MS = 1 WHERE DUE_MS < ?", (time.time() * 1000 + 5_400_000,)
+        )
     adapter = store()
     client = open_client(start_broker(adapter))
     client.subscribe("/queue/A")
     assert client.message().text == "later"
     assert client.is_silent(0.1)
-    assert job_store(adapter).job_count() == 1
+    wait_until(lambda: job_store(adapter).job_count() == 1)
 
 
 @pytest.fixture
@@ -455,7 +466,7 @@ def damaged(tmp_path: Path) -> Callable[[str], None]:
     """Spoil what `sqlite_store` keeps: ``damaged("SQL")``."""
 
     def run(statement: str) -> None:
-        with closing(sqlite3.connect(tmp_path / "broker.db")) as connection, connection:
+        with closing(sqlite3.connect(tmp_path / "broker.db", timeout=60)) as connection, connection:
             connection.execute(statement)
 
     return run
@@ -479,9 +490,9 @@ def test_a_job_that_cannot_be_fired_is_put_aside(
     wall.move(2000)
     assert client.message().text == "good"
     assert client.is_silent(0.1)
-    assert brokers[0].scheduler.held == 1
+    wait_until(lambda: brokers[0].scheduler.held == 1)
+    wait_until(lambda: job_store(sqlite_store).next_due_ms() is None)
     assert job_store(sqlite_store).job_count() == 1
-    assert job_store(sqlite_store).next_due_ms() is None
 
 
 def test_what_the_store_refuses_for_now_is_tried_again(

@@ -14,7 +14,7 @@ from jdbcstore.store.contract import SupportsScheduling
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 JOBS = 400
 REPEATED = 20

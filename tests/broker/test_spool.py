@@ -15,6 +15,7 @@ from jdbcstore.store.contract import PersistenceAdapter
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from tests.broker.client import Client
 from tests.broker.conftest import OpenClient
+from tests.waiting import wait_until
 
 OPTIONS = BrokerOptions(bind="127.0.0.1:0", window_messages_max=10, page_messages_max=5)
 
@@ -68,12 +69,14 @@ def test_the_spool_is_opened_before_it_is_needed_and_who_needs_it_hears_of_no_at
 
     options = BrokerOptions(bind="127.0.0.1:0", memory_bytes_max=4 << 20)
     body = "x" * 100_000  # ten of them are half of what messages may take
-    with running(Broker(MemoryPersistenceAdapter(), options, made_and_told)) as address:
+    broker = Broker(MemoryPersistenceAdapter(), options, made_and_told)
+    with running(broker) as address:
         client = open_client(address)
         for _ in range(12):
             client.done("SEND", {"destination": "/queue/a"}, body)
-        assert made.acquire(timeout=20)
-        client.done("SEND", {"destination": "/queue/a"}, body)  # the attempt that has failed is over
+        assert made.acquire(timeout=60)
+        wait_until(lambda: broker._spool._opening is None)  # the attempt that has failed is over
+        client.done("SEND", {"destination": "/queue/a"}, body)
         assert not made.acquire(blocking=False)
         (tmp_path / "gone").mkdir()
         for _ in range(30):
@@ -111,7 +114,7 @@ def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_n
     with running(Broker(MemoryPersistenceAdapter(), OPTIONS, made)) as address:
         client = open_client(address)
         send(client, 0, 20)  # stay in memory while it is being opened
-        assert started.wait(20)
+        assert started.wait(60)
         send(client, 20, 150)
         (folder,) = tmp_path.iterdir()
         assert {path.stat().st_mode & 0o777 for path in [folder]} == {0o700}
@@ -121,10 +124,10 @@ def test_a_spool_whose_folder_was_tidied_up_loses_nothing_and_is_followed_by_a_n
         client.subscribe("/queue/a")
         receive(client, 0, 170)
         client.done("UNSUBSCRIBE", {"id": "1"})
-        assert stopped.wait(20)
+        assert stopped.wait(60)
         started.clear()
         send(client, 170, 190)
-        assert started.wait(20)
+        assert started.wait(60)
         send(client, 190, 320)
         client.subscribe("/queue/a")
         receive(client, 170, 320)
@@ -138,7 +141,7 @@ def test_nobody_else_waits_while_the_spool_is_opened_and_memory_is_full(open_cli
 
     def made() -> PersistenceAdapter:
         opening.set()
-        assert may_open.wait(20)
+        assert may_open.wait(100)
         return MemoryPersistenceAdapter()
 
     options = BrokerOptions(bind="127.0.0.1:0", memory_bytes_max=1 << 20)
@@ -149,7 +152,7 @@ def test_nobody_else_waits_while_the_spool_is_opened_and_memory_is_full(open_cli
             for number in range(200):
                 client.send("SEND", {"destination": f"/queue/{number % 3}"}, f"{number}".ljust(10_000))
             client.send("SEND", {"destination": "/queue/end", "receipt": "end"}, "end")
-            assert opening.wait(20)
+            assert opening.wait(60)
             for number in range(20):
                 other.done("SEND", {"destination": "/queue/other", "persistent": "true"}, str(number))
             assert client.is_silent()

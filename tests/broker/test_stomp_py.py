@@ -56,7 +56,7 @@ def test_scenario(start_broker: StartBroker, python_path: str, version: str, sce
         env={**os.environ, "PYTHONPATH": python_path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr

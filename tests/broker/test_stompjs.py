@@ -24,7 +24,7 @@ EXPECTED: dict[str, Any] = {
     "who speaks in binary messages is answered so": ["text", ["object"]],
     "a frame in many messages": True,
     "a big message": True,
-    "heart-beats both ways": ["200,200", True],
+    "heart-beats both ways": ["200,1600", True],
     "acknowledgements, receipts and transactions": ["1", "2", "3"],
     "a refusal is told": True,
     "goodbye": [1000, True],

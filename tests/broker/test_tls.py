@@ -97,6 +97,17 @@ def test_both_kinds_of_listener_may_be_there(
     assert receiver.message().text == "from the other side"
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the transport warns of, once there is something; the watchdog may warn of a machine that stands still."""
+
+    def found() -> list[str]:
+        records = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        return [record.getMessage() for record in records if record.name != "jdbcstore.broker.watchdog"]
+
+    wait_until(found)
+    return found()
+
+
 @pytest.mark.usefixtures("any_loop")
 def test_plain_text_to_the_port_of_tls_is_closed_and_told(
     start_broker: StartBroker, server: Identity, caplog: pytest.LogCaptureFixture
@@ -105,7 +116,7 @@ def test_plain_text_to_the_port_of_tls_is_closed_and_told(
     with Client(address) as client:
         client.send("CONNECT", {"accept-version": "1.2", "host": "x"})
         assert client.is_closed()
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = warnings(caplog)
     assert line.startswith("TLS handshake failed peer=127.0.0.1:")
     assert "the client does not speak TLS" in line
 
@@ -117,7 +128,7 @@ def test_tls_to_the_plain_port_is_closed_and_told(
     address = start_broker()
     with pytest.raises((ssl.SSLError, ConnectionError)):
         Client(address, tls=trusting(authority))
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = warnings(caplog)
     assert line.startswith("the client speaks TLS, and this port does not, closing peer=127.0.0.1:")
 
 
@@ -157,6 +168,7 @@ def test_a_client_without_certificate_is_turned_away_where_one_is_required(
     context.minimum_version = context.maximum_version = version
     with connected(address, context) as client:
         client.publish("/queue/A", "let in")
+    wait_until(lambda: caplog.text.count("reason=") >= 3)
     reasons = [record.getMessage().partition("reason=")[2] for record in caplog.records if "TLS" in record.getMessage()]
     assert [reason[1:30] for reason in reasons] == [
         "the client has no certificate",
@@ -331,7 +343,7 @@ def test_a_new_certificate_is_served_without_a_restart(
 @pytest.fixture
 def silent(stack: ExitStack) -> Callable[[Address], socket.socket]:
     """Opens a connection that says nothing."""
-    return lambda address: stack.enter_context(socket.create_connection(address, 10))
+    return lambda address: stack.enter_context(socket.create_connection(address, 60))
 
 
 def test_a_handshake_has_its_time(
@@ -349,11 +361,11 @@ def test_more_handshakes_than_there_may_be_wait_and_slow_ones_make_room(
     server: Identity,
     silent: Callable[..., socket.socket],
 ) -> None:
-    address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=2, handshake_timeout_s=60.0))
-    slow = [silent(address) for _ in range(2)]
+    address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=2, handshake_timeout_s=600.0))
     started_s = time.monotonic()
+    slow = [silent(address) for _ in range(2)]
     connected(address, trusting(authority)).drop()
-    assert 1.5 < time.monotonic() - started_s < 8
+    assert time.monotonic() - started_s > 1.5
     assert slow[0].recv(1) == b""
     slow[1].settimeout(0.1)
     with pytest.raises(TimeoutError):
@@ -364,12 +376,10 @@ def test_one_address_with_many_handshakes_keeps_no_other_out(
     start_broker: StartBroker, authority: Authority, server: Identity, stack: ExitStack
 ) -> None:
     address = start_broker(bind=BIND, tls=tls_options(server, handshakes_max=2))
-    for _ in range(20):
-        greedy = stack.enter_context(socket.create_connection(address, 10, ("127.0.0.2", 0)))
+    for _ in range(100):  # two seconds each: for all of them the other one would wait in vain
+        greedy = stack.enter_context(socket.create_connection(address, 60, ("127.0.0.2", 0)))
         greedy.sendall(b"\x16\x03\x01")
-    started_s = time.monotonic()
     connected(address, trusting(authority)).drop()
-    assert time.monotonic() - started_s < 8
 
 
 @pytest.mark.usefixtures("any_loop")
@@ -405,11 +415,9 @@ def test_who_has_not_agreed_on_keys_counts_as_a_client(
 def test_a_stop_does_not_wait_for_handshakes(
     start_broker: StartBroker, server: Identity, silent: Callable[..., socket.socket], stack: ExitStack
 ) -> None:
-    address = start_broker(bind=BIND, tls=tls_options(server))
+    address = start_broker(bind=BIND, tls=tls_options(server, handshake_timeout_s=600.0), stop_timeout_s=600.0)
     waiting = silent(address)
-    started_s = time.monotonic()
-    stack.pop_all().close()
-    assert time.monotonic() - started_s < 5
+    stack.pop_all().close()  # the test may take two minutes
     del waiting
 
 

@@ -18,6 +18,7 @@ from jdbcstore.config.configuration import read_configuration
 from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address
 from tests.broker.conftest import StartBroker
+from tests.broker.test_stompman import PATIENT
 from tests.broker_process import BrokerProcess
 from tests.certificates import Authority, Identity
 
@@ -79,7 +80,7 @@ def test_stompman(address: Address, authority: Authority) -> None:
 
     async def scenario() -> None:
         server = stompman.ConnectionParameters(host=address[0], port=address[1], login="", passcode="")
-        async with stompman.Client([server], ssl=context) as client:
+        async with stompman.Client([server], ssl=context, **PATIENT) as client:
             arrived = asyncio.Event()
 
             async def handle(frame: stompman.AckableMessageFrame) -> None:
@@ -89,7 +90,7 @@ def test_stompman(address: Address, authority: Authority) -> None:
 
             subscription = await client.subscribe_with_manual_ack("/queue/A", handle)
             await client.send(b"by TLS", "/queue/A")
-            await asyncio.wait_for(arrived.wait(), 20)
+            await asyncio.wait_for(arrived.wait(), 60)
             await subscription.unsubscribe()
 
     asyncio.run(scenario())
@@ -110,7 +111,7 @@ connection.set_listener("", Listener())
 connection.connect("", "", wait=True)
 connection.subscribe("/queue/A", id="1")
 connection.send("/queue/A", "by TLS")
-assert Listener.arrived.wait(20)
+assert Listener.arrived.wait(60)
 connection.disconnect()
 """
 
@@ -121,7 +122,7 @@ def test_stomp_py(address: Address, authority: Authority) -> None:
         [sys.executable, "-W", "ignore", "-c", STOMP_PY, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "by TLS\n"), done.stderr

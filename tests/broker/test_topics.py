@@ -6,6 +6,7 @@ from jdbcstore import Broker, Topic
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.waiting import wait_until
 
 
 def test_every_subscriber_gets_a_message(address: Address, open_client: OpenClient) -> None:
@@ -59,7 +60,7 @@ def test_unsubscribed_is_unsubscribed(client: Client) -> None:
 def test_a_slow_subscriber_holds_its_publisher_back_and_is_disconnected(
     start_broker: StartBroker, open_client: OpenClient
 ) -> None:
-    policy = DestinationPolicy(pattern=Topic(">"), slow_consumer_timeout_ms=1000)  # goes before the broker's
+    policy = DestinationPolicy(pattern=Topic(">"), slow_consumer_timeout_ms=5000)  # goes before the broker's
     address = start_broker(topic_pending_max=10, slow_consumer_timeout_s=300.0, policies=[policy])
     slow, publisher, other = open_client(address), open_client(address), open_client(address)
     slow.subscribe("/topic/T", "client", activemq_prefetchSize="1")
@@ -152,4 +153,4 @@ def test_only_its_own_connection_reads_a_temporary_destination(
     owner.done("DISCONNECT")
     assert owner.is_closed()
     other.done("UNSUBSCRIBE", {"id": "1"})
-    assert brokers[0].memory.used == 0
+    wait_until(lambda: brokers[0].memory.used == 0)

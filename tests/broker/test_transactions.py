@@ -271,7 +271,7 @@ def test_a_long_commit_that_fails_leaves_everything_as_it_was(durable: Client, b
     with commits_fail():
         durable.send("COMMIT", {"transaction": "t", "receipt": "failed"})
         assert durable.frame().command == "ERROR"
-    assert brokers[0].queue(Queue("A")).contents.is_idle
+    wait_until(lambda: brokers[0].queue(Queue("A")).contents.is_idle)
     durable.subscribe("/queue/A")
     assert durable.is_silent()
     assert brokers[0].memory.uncommitted == 0

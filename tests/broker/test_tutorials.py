@@ -70,7 +70,7 @@ def test_the_first_queue(tmp_path: Path) -> None:
     printed = []
     for program in blocks("tutorial-first-queue.md", "python"):
         finished = subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=100
         )
         assert finished.returncode == 0, finished.stderr
         printed.append(finished.stdout)

@@ -84,19 +84,22 @@ def test_a_wrong_passcode_is_not_remembered_as_right(start_broker: StartBroker) 
 
 
 def test_failed_logins_slow_down_who_guesses_and_nobody_else(start_broker: StartBroker) -> None:
-    address = start_broker(users={"joe": HASHED, "ann": "hers"}, login_delay_max_s=0.4)
-    started_s = time.monotonic()
-    guesses = [Client(address) for _ in range(8)]
-    for number, guess in enumerate(guesses):
-        guess.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": f"guess {number}"})
-    assert log_in(address, "ann", "hers") == "CONNECTED"
-    others_s = time.monotonic() - started_s
-    assert {guess.frame().command for guess in guesses} == {"ERROR"}
-    guesses_s = time.monotonic() - started_s
-    for guess in guesses:
-        guess.drop()
-    assert guesses_s > 0.1 + 0.2 + 0.4 * 5
-    assert others_s < guesses_s / 2
+    for delay_max_s in (600.0, 0.4):
+        address = start_broker(
+            users={"joe": HASHED, "ann": "hers"}, login_delay_max_s=delay_max_s, connect_timeout_s=600.0
+        )
+        started_s = time.monotonic()
+        guesses = [Client(address) for _ in range(12)]
+        for number, guess in enumerate(guesses):
+            guess.send("CONNECT", {"accept-version": "1.2", "login": "joe", "passcode": f"guess {number}"})
+        assert log_in(address, "ann", "hers") == "CONNECTED"
+        if delay_max_s > 1:
+            assert not all(guess.has_come() for guess in guesses), "who guesses waits for minutes"
+        else:
+            assert {guess.frame().command for guess in guesses} == {"ERROR"}
+            assert time.monotonic() - started_s > 0.1 + 0.2 + 0.4 * 9
+        for guess in guesses:
+            guess.drop()
 
 
 def test_a_failed_login_is_told_without_the_secret(start_broker: StartBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +107,8 @@ def test_a_failed_login_is_told_without_the_secret(start_broker: StartBroker, ca
     assert log_in(address, "joe", "guessed") == "ERROR"
     assert log_in(address, "x" * 5000, "guessed") == "ERROR"
     told = [record.getMessage() for record in caplog.records if "login refused" in record.getMessage()]
-    assert told == ["login refused peer=127.0.0.1 login='joe' reason='the passcode is wrong' failures=1"]
+    assert told[0] == "login refused peer=127.0.0.1 login='joe' reason='the passcode is wrong' failures=1"
+    assert all(len(one) < 1000 for one in told)  # the other one as well, if a second has gone by
     assert "guessed" not in caplog.text
     assert "topsecret" not in caplog.text
 

@@ -107,7 +107,7 @@ def fill(url: str, count: int) -> None:
     with open_store(url) as adapter:
         store = adapter.queue_message_store(TEST)
         for number in range(count):
-            store.add_message(text_message(number)).result(10)
+            store.add_message(text_message(number)).result(60)
 
 
 def test_it_is_one_of_the_databases() -> None:

@@ -30,7 +30,7 @@ class Program:
         self.last = 0
         self.client = stompman.Client(
             [stompman.ConnectionParameters(host="127.0.0.1", port=port, login="", passcode="") for port in ports],
-            heartbeat=stompman.Heartbeat(2000, 2000),
+            heartbeat=stompman.Heartbeat(20_000, 20_000),
             connect_retry_attempts=100,
             on_error_frame=lambda frame: say("error", frame.headers.get("message")),
         )

@@ -25,11 +25,12 @@ from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
 from tests.servers.proxy import Proxy
 from tests.servers.server import USER, DatabaseServer
-from tests.waiting import wait_until
+from tests.waiting import Standstill, wait_until
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.one_in(3, of="mariadb mysql")]
 
-LEASE_S = 3.0
+#: Longer than a machine that is busy stands still: a master that runs must not lose it.
+LEASE_S = 6.0
 LEASE = f"lease_ms={LEASE_S * 1000:.0f}&lock_acquire_sleep_interval_ms=200"
 #: As for a broker on another machine: its lease is waited for although it is known to be dead.
 FAR = f"{LEASE}&detect_dead_holder=false"
@@ -37,8 +38,8 @@ FAR = f"{LEASE}&detect_dead_holder=false"
 LONG = "lease_ms=60000&lock_acquire_sleep_interval_ms=200"
 #: A master that has dropped its clients has a lease in the database for the rest of its margin: less than this.
 PAST_LEASE_S = 1.0
-#: What the broker does within a second, on a machine that is busy with other tests.
-SOON_S = 10.0
+#: What the broker does within a second, on a machine that is busy with other tests: sooner than anything times out.
+SOON_S = 25.0
 
 SERVERS: dict[str, Callable[[], DatabaseServer]] = {
     "postgresql": lambda: PostgreSQLServer(15),
@@ -246,21 +247,24 @@ def test_renewals_that_hang_end_service_before_anybody_else_may_begin(
 ) -> None:
     """The connection stays open and nothing comes back. The lease that the database has given is still running when
     the last client is dropped, so nobody else can have begun."""
-    lease_s = 3 * LEASE_S  # so that a busy machine has time to look on before it has run out
+    lease_s = 2 * LEASE_S  # so that a busy machine has time to look on before it has run out
     far = FAR.replace(f"lease_ms={LEASE_S * 1000:.0f}", f"lease_ms={lease_s * 1000:.0f}")
     first, second = process(f"{proxy.url(url)}?{far}"), process(f"{url}?{far}")
     first.start()
     second.start_standby()
     holder = first.health()[1]["holder"]
     idle = Idle(first)
-    proxy.pause()
-    asked_s, status = time.monotonic(), lock_status(url)
-    assert status.holder == holder
-    assert status.expires_in_ms is not None
-    dropped_s = idle.join(lease_s + SOON_S)
-    assert dropped_s < asked_s + status.expires_in_ms / 1000
+    with Standstill() as still:
+        proxy.pause()
+        asked_s, status = time.monotonic(), lock_status(url)
+        assert status.holder == holder
+        assert status.expires_in_ms is not None
+        dropped_s = idle.join(lease_s + SOON_S)
+        expires_s = asked_s + status.expires_in_ms / 1000
+        state = second.state()
+        assert dropped_s < expires_s + still.between(asked_s, dropped_s)
+        assert state == "standby" or still.between(asked_s, time.monotonic()) > 0
     assert "not renewed in time" in idle.told
-    assert second.state() == "standby"
     second.wait_for("recovering", "master")
     assert time.monotonic() > dropped_s
     waits(second, "master", SOON_S)

@@ -153,4 +153,4 @@ def chromium(profile: Path) -> Iterator[Page]:
                 page._in.close()
             os.close(writes)
             process.terminate()
-            process.wait(30)
+            process.wait(90)

@@ -7,10 +7,17 @@ import json
 import logging
 import os
 import re
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -26,6 +33,7 @@ from jdbcstore.identifiers import MessageId, XATransactionId, xid_text
 from jdbcstore.store.contract import SupportsTransactions
 from jdbcstore.testing.messages import text_message
 from tests.broker.client import Client
+from tests.certificates import Authority, Identity
 from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
@@ -105,6 +113,52 @@ def _look(broker: Served, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
     wait_until(is_paused)
     return command(capsys, "queues", "--filter", "ORDERS", "--json").splitlines()
+
+
+@contextmanager
+def behind_tls(address: tuple[str, int], server: Identity) -> Iterator[str]:
+    """What stands before a broker's web address where operators come by TLS."""
+
+    class Front(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with closing(HTTPConnection(*address, timeout=60)) as connection:
+                connection.request("POST", self.path, body, dict(self.headers))
+                answer = connection.getresponse()
+                text = answer.read()
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.certificate, server.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Front) as front:
+        front.socket = context.wrap_socket(front.socket, server_side=True)
+        thread = threading.Thread(target=front.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{front.server_address[1]}"
+        finally:
+            front.shutdown()
+            thread.join()
+
+
+def test_whom_to_trust_is_told_for_a_web_address_too(
+    broker: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority(tmp_path)
+    ca = "--tls-ca", str(authority.certificate)
+    plain = os.environ["JDBCSTORE_BROKER"]
+    with behind_tls(broker.operator.address, authority.identity("server")) as web:
+        assert "sent 2" in command(capsys, "send", web, "queue://BY-TLS", "hello", "--count", "2", *ca)
+        assert "CERTIFICATE_VERIFY_FAILED" in command(capsys, "send", web, "queue://BY-TLS", "hello", "--tls", code=1)
+    assert "give https://" in command(capsys, "send", plain, "queue://BY-TLS", "hello", *ca, code=2)
+    assert "--tls-certificate" in command(capsys, "send", web, "queue://A", "hello", "--tls-key", "key.pem", code=2)
+    assert len(command(capsys, "browse", "BY-TLS", "--json").splitlines()) == 2
 
 
 def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,6 +364,24 @@ def test_transactions_in_doubt_are_decided_by_a_running_broker(
         (broker.visitor.post("/api/v1/commit-prepared", {"xid": xid_text(ONE)}), 403),
     ):
         assert answer.status == status, answer
+
+
+def test_a_transaction_in_doubt_that_the_store_knows_nothing_of_is_listed_and_decided(
+    broker: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+    message = replace(text_message(1, destination=Queue("A")), persistent=False)
+    prepare = broker.broker.in_doubt.prepare
+    broker.broker.loop.call_soon_threadsafe(prepare, ONE, [message], [], lambda: None, answers.put)
+    assert answers.get(timeout=60) is None
+    (told,) = json.loads(command(capsys, "transactions", "list", "--json"))
+    assert told == {"xid": xid_text(ONE), "adds": {"queue://A": 1}, "removes": {}, "acknowledges": {}}
+    with Client(broker.address) as client:
+        client.connect()
+        client.subscribe("/queue/A")
+        assert "is committed" in command(capsys, "transactions", "commit", xid_text(ONE), "--yes")
+        assert client.message().body == b"message 1"
+    assert command(capsys, "transactions", "list") == "nothing is in doubt\n"
 
 
 @pytest.mark.parametrize(
@@ -551,7 +623,7 @@ def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str]) -> None:
         env={"_JDBCSTORE_COMPLETE": "bash_complete", "COMP_WORDS": "jdbcstore pu", "COMP_CWORD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert re.search(r"\bpurge\b", completed.stdout), completed

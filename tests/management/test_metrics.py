@@ -39,6 +39,7 @@ def test_a_queue_has_its_depth_and_the_store_its_commits(tmp_path: Path) -> None
             client.done("ACK", client.named(client.message()))
             site = broker.visitor
             wait_until(lambda: numbers(site).get(("jdbcstore_destination_depth", "queue://BAR")) == 2)
+            wait_until(lambda: numbers(site).get(("jdbcstore_time_in_queue_seconds_count", "")) == 3)
             seen = numbers(site)
         assert seen["jdbcstore_destination_enqueued_total", "queue://BAR"] == 3
         assert seen["jdbcstore_destination_dequeued_total", "queue://BAR"] == 1
@@ -69,7 +70,7 @@ def test_promtool_finds_nothing_wrong_with_the_names() -> None:
     with served() as broker:
         send(broker, "A", 1)
         body = broker.visitor.get("/metrics").body
-    checked = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, timeout=60, check=False)
+    checked = subprocess.run([promtool, "check", "metrics"], input=body, capture_output=True, timeout=100, check=False)
     assert (checked.returncode, checked.stderr) == (0, b""), checked
 
 
@@ -86,7 +87,7 @@ def test_alerts_do_what_they_say() -> None:
     promtool = shutil.which("promtool")
     assert promtool is not None, "promtool is missing: scripts/install-test-servers installs it"
     tests = MONITORING / "prometheus" / "jdbcstore.rules.test.yml"
-    tested = subprocess.run([promtool, "test", "rules", str(tests)], capture_output=True, timeout=60, check=False)
+    tested = subprocess.run([promtool, "test", "rules", str(tests)], capture_output=True, timeout=100, check=False)
     assert tested.returncode == 0, tested
 
 

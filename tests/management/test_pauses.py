@@ -78,7 +78,7 @@ def test_a_pause_goes_to_the_next_master_and_back(tmp_path: Path) -> None:
             assert second.view("queue://A").is_paused
             assert second.view("queue://B").is_closed
             second.call(second.face.resume("queue://B"))
-        wait_until(lambda: first.broker.lifecycle.state is State.MASTER, timeout_s=60)
+        wait_until(lambda: first.broker.lifecycle.state is State.MASTER)
         assert first.view("queue://A").is_paused
         assert first.view("queue://A").is_closed
         assert not first.view("queue://B").is_paused
@@ -124,7 +124,7 @@ def test_a_pause_that_cannot_be_read_is_told_and_costs_nothing(
         for number, text in enumerate(("nothing queue://A", "consumers", "consumers queue://B"), 1):
             message = TextMessage(destination=queue.destination, message_id=MessageId(ProducerId("p", 1, 1), number))
             message.text = text
-            queue.add_message(message).result(20)
+            queue.add_message(message).result(60)
     with managed(open_store(f"sqlite:///{tmp_path / 'b.db'}")) as broker:
         assert broker.view("queue://B").is_paused
     assert caplog.text.count("a stored pause cannot be read") == 2

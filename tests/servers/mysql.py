@@ -68,6 +68,7 @@ class MySQLServer(DatabaseServer):
             f"--bind-address={self.address}",
             *(["--skip-name-resolve"] if self.inside else []),  # such hosts have no names, which would be waited for
             "--max-connections=200",
+            "--connect-timeout=60",  # for a client that gets no processor in the middle of its greeting
             "--max-allowed-packet=64M",
             "--character-set-server=utf8mb4",
             *([] if self.is_flushed else self.unflushed),
@@ -149,7 +150,7 @@ class MySQLServer(DatabaseServer):
             unix_socket=str(self.socket), user="root", autocommit=True, ssl_disabled=True, defer_connect=True
         )
         line = socket.socket(socket.AF_UNIX)  # ours, because PyMySQL leaks the one whose connect() is refused
-        line.settimeout(10)
+        line.settimeout(60)
         try:
             line.connect(str(self.socket))
         except OSError:

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from contextlib import ExitStack
+from ipaddress import IPv4Address, IPv4Network
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,6 +20,11 @@ __all__ = ["Network"]
 
 #: Nobody has this hardware address.
 _NOWHERE: Final = "02:00:00:00:00:01"
+#: Where the subnets begin, each of which has room for a dozen hosts, and how many there are.
+_FIRST: Final = IPv4Address("10.213.0.0")
+_SUBNET_BITS: Final = 28
+_SUBNET_SIZE: Final = 1 << 32 - _SUBNET_BITS
+_NETWORKS: Final = 60_000
 
 
 class Network:
@@ -29,12 +35,14 @@ class Network:
     """
 
     def __init__(self, hosts: int) -> None:
-        own = os.getpid() % 60_000
+        own = os.getpid() % _NETWORKS
         self._bridge = f"jb{own}"
-        subnet = f"10.{213 + own // 15_000}.{own % 15_000 // 60}"
+        # No other process's, also not that of a worker whose id is the next one: two routes to one subnet are one.
+        subnet = IPv4Network((int(_FIRST) + own * _SUBNET_SIZE, _SUBNET_BITS))
         #: Of this machine, and of the hosts.
-        self._gateway = f"{subnet}.1"
-        self.addresses = [f"{subnet}.{10 + number}" for number in range(hosts)]
+        self._gateway, *places = (f"{address}/{_SUBNET_BITS}" for address in subnet.hosts())
+        self._places = places[:hosts]
+        self.addresses = [place.partition("/")[0] for place in self._places]
         self._cuts: set[tuple[int, int]] = set()
         self._stack = ExitStack()
 
@@ -44,16 +52,16 @@ class Network:
         with ExitStack() as stack:
             ip("link", "add", self._bridge, "type", "bridge")
             stack.callback(ip, "link", "del", self._bridge)
-            ip("addr", "add", f"{self._gateway}/24", "dev", self._bridge)
+            ip("addr", "add", self._gateway, "dev", self._bridge)
             ip("link", "set", self._bridge, "up")
-            for number, address in enumerate(self.addresses):
+            for number, place in enumerate(self._places):
                 name = self._name(number)
                 ip("netns", "add", name)
                 stack.callback(ip, "netns", "del", name)  # and its line with it
                 ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
                 ip("link", "set", name, "master", self._bridge, "up")
                 ip("-netns", name, "link", "set", "lo", "up")
-                ip("-netns", name, "addr", "add", f"{address}/24", "dev", "eth0")
+                ip("-netns", name, "addr", "add", place, "dev", "eth0")
                 ip("-netns", name, "link", "set", "eth0", "up")
             self._stack = stack.pop_all()
         return self

@@ -151,7 +151,7 @@ class PostgreSQLServer(DatabaseServer):
 
     def _connect_as_postgres(self, database: str) -> psycopg2.extensions.connection:
         connection = psycopg2.connect(
-            host=str(self.folder), port=self.port, user="postgres", dbname=database, connect_timeout=10
+            host=str(self.folder), port=self.port, user="postgres", dbname=database, connect_timeout=60
         )
         connection.autocommit = True
         return connection

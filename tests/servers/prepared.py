@@ -27,7 +27,7 @@ __all__ = ["PreparedDatabases", "PreparedFile"]
 ROWS_MAX: Final = 5_000
 #: What deleted rows may take on PostgreSQL, where making a table's files anew costs more than a short test.
 DEAD_BYTES_MAX: Final = 1 << 20
-SESSIONS_END_S: Final = 10.0
+SESSIONS_END_S: Final = 60.0
 
 _POSTGRESQL_SHAPE: Final = (
     "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_(toast|temp)' ORDER BY 1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -19,8 +20,9 @@ from jdbcstore.broker.acceptor import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536
-#: What a server is given to act on what it got while its answer is lost.
+#: What a server is given at least to act on what it got while its answer is lost, and at most if it answers nothing.
 ACTS_WITHIN_S = 0.2
+ANSWERS_WITHIN_S = 1.0
 
 
 class Proxy:
@@ -39,8 +41,8 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
         self._listener: Acceptor | None = None
         self._lines: set[asyncio.Task[None]] = set()
-        #: Servers whose answers are lost.
-        self._unheard: set[asyncio.StreamWriter] = set()
+        #: Servers whose answers are lost, and whether there was one.
+        self._unheard: dict[asyncio.StreamWriter, asyncio.Event] = {}
         #: For what clients send, and for what the server answers.
         self._requests, self._answers = asyncio.Event(), asyncio.Event()
         self._requests.set()
@@ -100,17 +102,18 @@ class Proxy:
         """End `cut`, `refuse`, `pause`, `hold_at` and `slow`."""
         self._run(self._resume())
 
-    def cut_at(self, pattern: bytes, *, deliver: bool) -> threading.Event:
+    def cut_at(self, pattern: bytes, *, deliver: bool, everywhere: bool = False) -> threading.Event:
         """Reset the connection in which a client next sends these bytes, once.
 
         Args:
             pattern: bytes within one write of the client, such as b"COMMIT".
             deliver: True: the server gets the bytes and acts, but its answer is lost; False: the bytes are lost.
+            everywhere: `cut` all other connections before, so that the client cannot come back until `resume`.
 
         Returns:
             An event that is set when it has happened.
         """
-        return self._lay(Trap(pattern, deliver))
+        return self._lay(Trap(pattern, deliver, everywhere))
 
     def hold_at(self, pattern: bytes) -> threading.Event:
         """When a client next sends these bytes, let them and what follows on that connection through after `resume`.
@@ -142,7 +145,7 @@ class Proxy:
         return fuse.burnt
 
     def _run(self, action: Coroutine[None, None, None]) -> None:
-        asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=30)
+        asyncio.run_coroutine_threadsafe(action, self._loop).result(timeout=60)
 
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)
@@ -160,18 +163,22 @@ class Proxy:
             from_server, to_server = await asyncio.open_connection(self.target, self.target_port)
             writers.append(to_server)
             await asyncio.gather(
-                self._forward_requests(from_client, to_server, to_client),
+                self._forward_requests(from_client, to_server, to_client, asyncio.current_task()),
                 self._forward_answers(from_server, to_client, to_server),
             )
         except OSError:
             pass  # either side hung up on the other, who is told so below
         finally:
             for writer in writers:
-                self._unheard.discard(writer)
+                self._unheard.pop(writer, None)
                 writer.transport.abort()
 
     async def _forward_requests(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, client: asyncio.StreamWriter
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        line: asyncio.Task[None] | None,
     ) -> None:
         while chunk := await self._read(source, self._requests):
             trap = self._trap
@@ -184,10 +191,17 @@ class Proxy:
                     sink.write(chunk)
                     continue
                 if trap.deliver:
-                    self._unheard.add(sink)
+                    answered = self._unheard[sink] = asyncio.Event()
                     sink.write(chunk)
                     # A client that was cut at once might have the server end its session before it has acted.
                     await asyncio.sleep(ACTS_WITHIN_S)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(ANSWERS_WITHIN_S):
+                            await answered.wait()
+                if trap.everywhere:
+                    await self._refuse()
+                    await self._drop(spared=line)
+                if trap.deliver:
                     client.transport.abort()
                 else:
                     client.transport.abort()
@@ -207,7 +221,9 @@ class Proxy:
             if self._burn(chunk, sink, sink, answers=True):
                 break
             # After a delivered trap the answer is read nonetheless, so that the server can finish.
-            if server not in self._unheard and not sink.transport.is_closing():
+            if (answered := self._unheard.get(server)) is not None:
+                answered.set()
+            elif not sink.transport.is_closing():
                 sink.write(chunk)
                 await sink.drain()
         sink.write_eof()
@@ -233,8 +249,8 @@ class Proxy:
             await asyncio.sleep(self._delay_s)
         return chunk
 
-    async def _drop(self) -> None:
-        lines = list(self._lines)
+    async def _drop(self, spared: asyncio.Task[None] | None = None) -> None:
+        lines = [line for line in self._lines if line is not spared]
         for line in lines:
             line.cancel()
         await asyncio.gather(*lines, return_exceptions=True)
@@ -277,10 +293,15 @@ class Proxy:
 
 @dataclass
 class Trap:
-    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut."""
+    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut.
+
+    Args:
+        everywhere: all others are cut before.
+    """
 
     pattern: bytes
     deliver: bool | None = None
+    everywhere: bool = False
     sprung: threading.Event = field(default_factory=threading.Event)
 
 

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final, Self
 KEEPER = Path(__file__).with_name("keeper.py")
 CHECKOUT = Path(__file__).parents[2]
 USER = PASSWORD = "jdbcstore"
-PAUSE_TIMEOUT_S = 5.0
+PAUSE_TIMEOUT_S = 60.0
 #: Runs a statement as the administrator, in autocommit; the rows it answers.
 Execute = Callable[[str], list[tuple[Any, ...]]]
 
@@ -175,7 +175,9 @@ class DatabaseServer:
         """
         deadline = time.monotonic() + PAUSE_TIMEOUT_S
         for process in self._signal_all(signal.SIGSTOP):
-            while is_at_work(process) and time.monotonic() < deadline:
+            while is_at_work(process):
+                if time.monotonic() > deadline:
+                    raise ServerFailed(f"process {process} does not stop within {PAUSE_TIMEOUT_S:g} s")
                 time.sleep(0.001)
 
     def proceed(self) -> None:
@@ -216,7 +218,7 @@ class DatabaseServer:
                 stdout=log,
                 stderr=log,
                 check=True,
-                timeout=30,
+                timeout=60,
             )
         deadline = time.monotonic() + self.start_timeout_s
         while True:
@@ -302,7 +304,7 @@ def children(pid: int) -> list[int]:
     """The processes that a process has started, none when it has ended."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 

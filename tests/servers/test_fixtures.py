@@ -41,7 +41,7 @@ def test_reads(shared):
     entered = threading.Barrier(5)
     for _ in range(4):
         shared.loop.call_soon_threadsafe(shared.read, entered.wait)
-    entered.wait(10)
+    entered.wait(60)
 """
 NEEDS = """
 def test_needs_mysql(mysql_url):

@@ -22,14 +22,14 @@ print(bool(select.select([line], [], [], {patience_s})[0]))
 _TELL: Final = 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("{address}", 5000))'
 
 
-def hears(network: Network, receiver: int, sender: int, patience_s: float = 10.0) -> bool:
+def hears(network: Network, receiver: int, sender: int, patience_s: float = 60.0) -> bool:
     """Whether a datagram of one host reaches another one."""
     listen = [*network.inside(receiver), sys.executable, "-c", _HEAR.format(patience_s=patience_s)]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout is not None
         assert listener.stdout.readline() == "ready\n"
         tell = _TELL.format(address=network.addresses[receiver])
-        subprocess.run([*network.inside(sender), sys.executable, "-c", tell], check=True, timeout=30)
+        subprocess.run([*network.inside(sender), sys.executable, "-c", tell], check=True, timeout=60)
         return listener.stdout.readline() == "True\n"
 
 

@@ -22,6 +22,6 @@ def test_processes_that_run_together_share_no_port() -> None:
         told.append({int(port) % 32 for port in process.stdout.readline().split()})
     shares = [*told, {free_port() % 32, free_port() % 32}]
     for process in processes:
-        process.communicate("\n", timeout=30)
+        process.communicate("\n", timeout=60)
     assert [len(share) for share in shares] == [1, 1, 1]
     assert len(set.union(*shares)) == 3

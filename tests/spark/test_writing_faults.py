@@ -104,14 +104,14 @@ def test_a_task_that_outlives_its_job_writes_nothing(spark: SparkSession, postgr
 def test_beside_a_broker_that_is_at_work(spark: SparkSession, postgresql_url: str, tmp_path: Path) -> None:
     """A producer goes on sending, a consumer gets what both bring: each message once, the load's in their order."""
     url = prepared(postgresql_url)
-    with BrokerProcess(url, tmp_path) as broker, Client(("127.0.0.1", broker.port)) as consumer:
+    with BrokerProcess(url, tmp_path) as broker, Client(broker.address, timeout_s=90) as consumer:
         consumer.connect()
         consumer.subscribe("/queue/TEST", **{"activemq.prefetchSize": "100"})
         done = threading.Event()
         sent: list[str] = []
 
         def produce() -> None:
-            with Client(("127.0.0.1", broker.port)) as producer:
+            with Client(broker.address, timeout_s=90) as producer:
                 producer.connect()
                 while not done.is_set():
                     text = f"between {len(sent)}"

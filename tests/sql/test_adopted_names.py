@@ -33,7 +33,7 @@ from tests.sql.loading import load
 
 pytestmark = pytest.mark.variants(4)
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 ROOMY_BYTES = 1 << 30
 
 

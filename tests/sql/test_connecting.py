@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, NullPool, make_url
+from sqlalchemy import URL, NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.config.urls import open_engine, store_options, store_url
@@ -24,10 +29,14 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from tests.conftest import LEAK_GRACE_S
 from tests.servers.proxy import Proxy
 from tests.sql.test_writer import WAIT_S
+from tests.waiting import wait_until
 
 
-def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(sql_server_url: str) -> None:
+def test_nobody_waits_for_an_answer_to_a_login_that_was_refused(
+    sql_server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The watch would, until the time to connect is over; the fixture `no_thread_stays_behind` waits less long."""
+    monkeypatch.setattr(JdbcOptions, "connect_timeout_s", round(2 * LEAK_GRACE_S))
     engine = open_engine(store_url(sql_server_url).set(database="nowhere").render_as_string(hide_password=False))
     with pytest.raises(DBAPIError, match="nowhere"):
         engine.connect()
@@ -95,6 +104,34 @@ def test_a_connection_that_is_collected_while_the_watch_begins_holds_nobody_up(m
     assert not beginning.is_alive()
     watch_.discard(line)
     assert theirs.fileno() == ours.fileno() == -1
+
+
+_ASKS = """
+import sys
+from sqlalchemy import make_url, text
+from jdbcstore.store.jdbc.line_watch import watched_engine
+from jdbcstore.store.jdbc.options import JdbcOptions
+engine, _ = watched_engine(make_url(sys.argv[1]), JdbcOptions(query_timeout_s=2))
+with engine.connect() as connection:
+    connection.execute(text("SET statement_timeout = 0"))
+    connection.execute(text("SELECT pg_sleep(3)"))
+print("answered")
+"""
+
+
+def test_the_time_in_which_the_process_stands_still_is_not_the_databases(postgresql_url: str) -> None:
+    command = [sys.executable, "-c", _ASKS, postgresql_url]
+    asked = text("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(3)'")
+    engine = open_engine(postgresql_url)
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, engine.connect() as looking:
+            wait_until(lambda: looking.execute(asked).scalar_one(), "the question has arrived")
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(2.6)  # longer than an answer may take
+            os.kill(process.pid, signal.SIGCONT)
+            assert process.communicate(timeout=60)[0] == "answered\n"
+    finally:
+        engine.dispose()
 
 
 def test_what_is_given_back_while_the_store_is_closed_is_closed(

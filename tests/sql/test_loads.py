@@ -305,7 +305,7 @@ def aborted(load: BulkLoad, engine: Engine) -> None:
 
 
 def test_a_master_removes_what_a_driver_left_that_died(url: str, engine: Engine) -> None:
-    load = begun(url, lease_ms=1000, indexes="rebuild")
+    load = begun(url, indexes="rebuild")
     load.write_part(0, rows(0, 6_000))
     execute(url, "UPDATE ACTIVEMQ_LOCK SET TIME = 1")  # its lease has run out
     with opened(url) as (_, store):

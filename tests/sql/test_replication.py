@@ -46,7 +46,7 @@ def locker_class(request: pytest.FixtureRequest) -> type[LeaseDatabaseLocker | D
 def locker(
     server: PostgreSQLServer, kind: type[LeaseDatabaseLocker | DatabaseLocker], required: str
 ) -> LeaseDatabaseLocker | DatabaseLocker:
-    options = JdbcOptions(require_replication=required, lock=LockerOptions(lease_ms=3000))
+    options = JdbcOptions(require_replication=required, lock=LockerOptions(lease_ms=30_000))
     return kind(make_url(server.url(DATABASE)), options)
 
 

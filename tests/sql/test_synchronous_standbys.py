@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from sqlalchemy import make_url
 
 from jdbcstore.config.urls import store_options
-from jdbcstore.errors import OutcomeUnknown, StoreError
+from jdbcstore.errors import OutcomeUnknown, StoreError, TransientStoreError
 from jdbcstore.openwire import marshal
 from jdbcstore.store.jdbc.bulk_load import BulkLoad, LoadOptions
 from jdbcstore.store.jdbc.lockers import DatabaseLocker, LeaseDatabaseLocker
@@ -86,7 +86,7 @@ def is_confirming(server: PostgreSQLServer) -> bool:
 def test_a_message_is_stored_when_the_standbys_have_it_whatever_ends_the_wait(
     server: PostgreSQLServer, end: str
 ) -> None:
-    with opened(server.url(DATABASE), retry_s=60) as (_, store):
+    with opened(server.url(DATABASE), retry_s=90) as (_, store):
         with standby_away(server):
             completion = store.add_message(text_message(1))
             end_wait(server, end)
@@ -98,7 +98,7 @@ def test_a_message_is_stored_when_the_standbys_have_it_whatever_ends_the_wait(
 
 def test_a_message_that_no_standby_has_is_not_said_to_be_stored(server: PostgreSQLServer, end: str) -> None:
     """Although anybody sees its row."""
-    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=1) as (_, store), standby_away(server):
+    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=2) as (_, store), standby_away(server):
         completion = store.add_message(text_message(1))
         end_wait(server, end)
         assert isinstance(completion.exception(WAIT_S), OutcomeUnknown)
@@ -106,7 +106,7 @@ def test_a_message_that_no_standby_has_is_not_said_to_be_stored(server: PostgreS
 
 
 def test_an_acknowledgement_that_no_standby_has_is_not_final(server: PostgreSQLServer, end: str) -> None:
-    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=1) as (_, store):
+    with opened(server.url(DATABASE), retry_s=1, query_timeout_s=2) as (_, store):
         message = text_message(1)
         store.add_message(message).result(WAIT_S)
         assert message.message_id is not None
@@ -155,7 +155,13 @@ def test_nobody_is_master_by_a_term_that_no_standby_has(
             with pytest.raises(StoreError):
                 locker.acquire()
             assert locker.lease is None
-        assert locker.acquire() is not None
+
+        def is_master() -> bool:
+            with suppress(TransientStoreError):  # an answer may come too late on a busy machine
+                locker.acquire()
+            return locker.lease is not None
+
+        wait_until(is_master)
 
 
 def make_tables(server: PostgreSQLServer) -> None:

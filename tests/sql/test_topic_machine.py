@@ -31,7 +31,7 @@ from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
 from tests.examples import examples
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 KEYS = [SubscriptionKey("ann", "a"), SubscriptionKey("bob", "b"), SubscriptionKey("eve", "e")]
 TOPICS = [Topic("T"), Topic("P")]  # the second is ordered by priority
 

@@ -279,10 +279,9 @@ def test_an_unknown_outcome_is_decided_later(sql_server_url: str, delivered: boo
         ids, (removed,) = add(store.topic, 1, 2, 3), add(store.queue, 4)
 
         def cut_off(pattern: bytes, work: Any) -> None:
-            trap = proxy.cut_at(pattern, deliver=delivered)
+            trap = proxy.cut_at(pattern, deliver=delivered, everywhere=True)
             answer = work()
             assert trap.wait(WAIT_S)
-            proxy.cut()
             assert isinstance(answer.exception(WAIT_S), OutcomeUnknown)
             proxy.resume()
 

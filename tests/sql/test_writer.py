@@ -31,6 +31,7 @@ from jdbcstore.store.contract import Commit, Cursor, MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
 from jdbcstore.store.jdbc.dialect import Deadlock
 from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import PostgreSQLServer
@@ -40,11 +41,13 @@ from tests.servers.server import DatabaseServer
 pytestmark = pytest.mark.has_tables
 
 WAIT_S = 90.0
+LEASE_MS = 60_000
 
 
 @contextmanager
 def opened(url: str, **options: Any) -> Iterator[tuple[JdbcPersistenceAdapter, MessageStore]]:
-    adapter = open_store(url, JdbcOptions(**options))
+    # On a busy machine nobody may be heard of for long, which is other tests' matter.
+    adapter = open_store(url, JdbcOptions(**{"lock": LockerOptions(lease_ms=LEASE_MS), **options}))
     assert isinstance(adapter, JdbcPersistenceAdapter)
     with adapter:
         yield adapter, adapter.queue_message_store(Queue("TEST"))

@@ -41,7 +41,7 @@ def compose(*arguments: str) -> str:
         [program, "--project-directory", str(CHECKOUT), "-f", str(CHECKOUT / "docker-compose.yml"), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -70,7 +70,7 @@ def test_without_a_profile_two_brokers_run_on_postgresql(services: dict[str, Ser
 def test_a_broker_gets_a_command_that_it_understands(services: dict[str, Service], database: str, broker: str) -> None:
     program = "import sys; from jdbcstore.cli import main; sys.argv[0] = 'jdbcstore'; main()"
     command = [sys.executable, "-c", program, *services[broker]["command"], "--help"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert run.returncode == 0, run.stderr
     assert "--url" in run.stdout
 

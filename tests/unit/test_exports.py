@@ -43,7 +43,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_importing_the_package_imports_no_database_library() -> None:
     program = "import jdbcstore, sys; print('sqlalchemy' in sys.modules, 'asyncio' in sys.modules)"
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     assert finished.stdout == "False False\n"
 
 
@@ -62,7 +62,7 @@ broker.adapter.start()
 broker.adapter.stop()
 print([name for name in ("sqlalchemy", "wsproto") if name in sys.modules])
 """
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     assert finished.stdout == "[]\n"
 
 
@@ -74,5 +74,5 @@ from jdbcstore import open_store
 with open_store("sqlite:///{tmp_path / "store.db"}"):
     print("alembic" in sys.modules)
 """
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
     assert finished.stdout == "False\n"

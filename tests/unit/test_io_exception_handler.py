@@ -140,5 +140,5 @@ def test_a_note_stands_in_the_log_of_the_process(tmp_path: Path) -> None:
         first = started.stderr.readline()
     finally:
         started.terminate()
-        started.communicate(timeout=30)
+        started.communicate(timeout=100)
     assert "level=WARNING logger=jdbcstore.console.broker io_exception_handler.sqlExceptionMessage = 'ORA-'" in first

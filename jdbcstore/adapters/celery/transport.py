@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
+from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.transport import virtual
 
 from jdbcstore.adapters.celery.bindings import Bindings
@@ -210,6 +211,10 @@ class Transport(virtual.Transport):
 
     def register_with_event_loop(self, connection: Transport, loop: Any) -> None:
         """Deliver whenever the socket can be read, or something else has made room."""
+        if get_event_loop() is None:
+            # kombu forgets its loop when Celery resets it after a lost connection. A worker that ends looks for it
+            # there, to go on with heart-beats while its last tasks run.
+            set_event_loop(loop)
         self._wakeup = wakeup = Wakeup()
         loop.add_reader(self.link.fileno(), self._on_readable)
         loop.add_reader(wakeup.fileno(), self._on_wakeup)

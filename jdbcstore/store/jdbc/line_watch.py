@@ -5,8 +5,12 @@ answer, and TCP gives up after a quarter of an hour. So one thread of the proces
 is expected, and shuts down the socket of one that has waited too long. The driver's call then fails as with any broken
 line. In the same way all lines of a store are cut when it is abandoned.
 
-A question costs two assignments and a look at the clock. The thread is woken only when it would sleep too long, which
-with equal timeouts is once in a timeout. It ends with the last line.
+A question costs two assignments and a look at the clock. The thread is woken only when it would sleep too long. It
+ends with the last line.
+
+Time in which this process stood still (a virtual machine that is moved, a laptop that sleeps) is not the database's.
+The thread that looks wakes up late then; before it cuts anything it gives the answers that time, and those who wait for
+them a second to read them. Else a commit that succeeded would have an unknown outcome.
 """
 
 from __future__ import annotations
@@ -34,6 +38,13 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 __all__ = ["Line", "Lines", "engine_for", "line_of", "pooled_engine", "watched_engine"]
 
 log = logging.getLogger(__name__)
+
+#: How often the thread looks while answers are expected, to notice that the process stood still.
+_LOOKS_S: Final = 0.5
+#: How late it is then at least. A busy interpreter alone is not that late.
+_STILL_S: Final = 0.25
+#: What is needed at least, after that, to read the answers that came meanwhile.
+_READS_S: Final = 1.0
 
 #: Where a connection of SQLAlchemy keeps its line.
 _LINE: Final = "jdbcstore.line"
@@ -99,6 +110,8 @@ class _Watch:
 
     def __init__(self) -> None:
         self.wakes_s = math.inf
+        #: Nothing is cut before, because the process stood still.
+        self._spared_until_s = 0.0
         self._owners: dict[Line, Lines] = {}  # each change is one step of the interpreter
         self._calls: SimpleQueue[None] = SimpleQueue()
         #: For the begin and the end of the thread only, and never taken by what a finalizer may call.
@@ -151,14 +164,20 @@ class _Watch:
     def _look(self) -> None:
         self.wakes_s = math.inf
         now_s = time.monotonic()
-        for line in list(self._owners):
-            if line.due_s <= now_s:
-                log.warning("the database does not answer in time (query_timeout_s), its connection is cut")
-                line.cut()
-                self.discard(line)
-        self.wakes_s = min((line.due_s for line in list(self._owners)), default=now_s)
+        if now_s >= self._spared_until_s:
+            for line in list(self._owners):
+                if line.due_s <= now_s:
+                    log.warning("the database does not answer in time (query_timeout_s), its connection is cut")
+                    line.cut()
+                    self.discard(line)
+        due_s = min((line.due_s for line in list(self._owners)), default=now_s)
+        self.wakes_s = max(due_s, self._spared_until_s)
+        wakes_s = min(self.wakes_s, now_s + _LOOKS_S) if due_s < math.inf else math.inf
         with contextlib.suppress(Empty):
-            self._calls.get(timeout=None if self.wakes_s == math.inf else max(0.0, self.wakes_s - now_s))
+            self._calls.get(timeout=None if wakes_s == math.inf else max(0.0, wakes_s - now_s))
+        now_s = time.monotonic()
+        if (late_s := now_s - wakes_s) > _STILL_S:
+            self._spared_until_s = now_s + max(late_s, _READS_S)
 
 
 _watch: Final = _Watch()

@@ -165,12 +165,12 @@ def test_a_message_with_a_foreign_id_that_was_acknowledged_stays_away(tmp_path: 
 def test_a_file_of_zeros_is_not_written_behind_its_beginning(tmp_path: Path) -> None:
     """A broker sizes a file before it writes, and may end between the two."""
     with AMQPersistenceAdapter(tmp_path, FAST) as adapter:
-        adapter.queue_message_store(Queue("A")).add_message(text_message(1)).result(10)
+        adapter.queue_message_store(Queue("A")).add_message(text_message(1)).result(60)
     numbers = [number for path in (tmp_path / "journal").iterdir() if (number := AMQ.file_number(path.name))]
     made_ahead = tmp_path / "journal" / f"data-{max(numbers) + 1}"
     made_ahead.write_bytes(bytes(512 << 10))
     with AMQPersistenceAdapter(tmp_path, FAST) as adapter:
-        adapter.queue_message_store(Queue("A")).add_message(text_message(2)).result(10)
+        adapter.queue_message_store(Queue("A")).add_message(text_message(2)).result(60)
     assert len(OldBroker(tmp_path).queue("queue://A")) == 2
     with AMQPersistenceAdapter(tmp_path, FAST) as adapter:
         assert adapter.queue_message_store(Queue("A")).message_count == 2

@@ -101,6 +101,6 @@ if is_parent:
     os.wait()
 print(next(encoding._numbers), flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
     child, parent = map(int, done.stdout.split())
     assert child > parent

@@ -105,10 +105,10 @@ class Transport:
     async def request(self, ask: Callable[[asyncio.Future[None]], object]) -> None:
         request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ask(request)
-        await asyncio.wait_for(request, 10)
+        await asyncio.wait_for(request, 60)
 
     async def texts(self, count: int) -> list[str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.delivered) < count:
                 await asyncio.sleep(0)
         return [text for _, _, text in self.delivered]
@@ -151,7 +151,7 @@ def test_what_goes_automatically_is_gone_when_it_is_flushed() -> None:
         await transport.send("a")
         await transport.subscribe(AcknowledgeMode.AUTO)
         await transport.texts(1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while broker.queue(A).depth:
                 await asyncio.sleep(0)
 
@@ -199,7 +199,7 @@ def test_a_browser_ends_by_itself() -> None:
         await transport.send("a")
         await transport.subscribe(AcknowledgeMode.AUTO, is_browser=True)
         assert await transport.texts(1) == ["a"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "browsed" not in transport.calls:
                 await asyncio.sleep(0)
         assert broker.queue(A).depth == 1
@@ -214,7 +214,7 @@ def test_a_closed_client_hears_nothing_more() -> None:
         transport.client.close()
         transport.client.close()
         calls = list(transport.calls)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while broker.completions.expected or broker.clients:
                 await asyncio.sleep(0)
         assert (request.done(), transport.calls, calls.count("closed")) == (False, calls, 1)

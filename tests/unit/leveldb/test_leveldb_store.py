@@ -275,7 +275,7 @@ def test_where_the_log_ends_before_the_index_new_messages_are_written_behind_bot
     with LevelDBPersistenceAdapter(directory, BRIEF) as store:
         queue = store.queue_message_store(Queue("NEW"))
         for number in range(3):
-            queue.add_message(text_message(number, destination=Queue("NEW"))).result(10)
+            queue.add_message(text_message(number, destination=Queue("NEW"))).result(60)
         shutil.copytree(directory, tmp_path / "killed")
     with LevelDBPersistenceAdapter(tmp_path / "killed", BRIEF) as store:
         assert [one.rpartition(":")[2] for one in texts(store, Queue("NEW"))] == ["0", "1", "2"]
@@ -285,7 +285,7 @@ def test_a_damaged_unit_before_a_torn_one_is_decided_once(tmp_path: Path) -> Non
     with LevelDBPersistenceAdapter(tmp_path, BRIEF) as store:
         queue = store.queue_message_store(Q)
         for number in range(3):
-            queue.add_message(text_message(number, destination=Q)).result(10)
+            queue.add_message(text_message(number, destination=Q)).result(60)
     for path in tmp_path.glob("*.index"):
         shutil.rmtree(path)
     (log,) = log_files(tmp_path).values()

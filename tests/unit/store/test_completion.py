@@ -11,7 +11,7 @@ import pytest
 from jdbcstore.errors import StoreError
 from jdbcstore.store.completion import Completion
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 ROUNDS = 300
 
 

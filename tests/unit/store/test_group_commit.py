@@ -23,7 +23,7 @@ from jdbcstore.errors import (
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.group_commit import Abandoned, BatchLimits, CommitTarget, GroupCommit, Unit
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Work(Unit):

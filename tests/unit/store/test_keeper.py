@@ -19,7 +19,7 @@ from jdbcstore.store.lease import Lease, LockerOptions, boot_time_ns
 from jdbcstore.store.unlocked import NoLocker
 from tests.waiting import wait_until
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 #: Renewed every 100 ms, trusted for 900.
 OPTIONS = LockerOptions(lease_ms=1000, lock_keep_alive_period_ms=100)
 
@@ -91,13 +91,13 @@ def keepers() -> list[threading.Thread]:
 
 
 def test_a_lease_is_renewed_when_it_is_due_and_not_before() -> None:
+    began = time.monotonic()  # before the lease begins
     locker = FakeLocker()
-    began = time.monotonic()
     with kept(locker) as heard:
-        wait_until(lambda: len(heard.renewed) == 5)
+        wait_until(lambda: len(heard.renewed) >= 5)
     times = [began, *locker.asked]
     assert all(later - earlier >= 0.08 for earlier, later in zip(times, locker.asked, strict=False))
-    assert locker.asked[4] - began < 5
+    assert locker.asked[4] - began < WAIT_S
     assert heard.renewed[0].trusted_until_ns < heard.renewed[4].trusted_until_ns
     assert heard.lost == []
     assert heard.threads == locker.threads != {threading.current_thread()}
@@ -164,7 +164,7 @@ def test_an_outage_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture
     assert len(told) == 4
     for down, up in (told[:2], told[2:]):
         assert re.fullmatch(r"cannot renew .*renaming tables'", down)
-        assert re.fullmatch(r"the lease is renewed again failures=[3-9]", up)
+        assert re.fullmatch(r"the lease is renewed again failures=([3-9]|\d\d+)", up)
 
 
 def test_a_lost_lease_is_told_once_and_ends_it() -> None:

@@ -46,7 +46,7 @@ def process(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def kill(running: subprocess.Popen[str]) -> None:
     running.kill()
-    running.wait(10)
+    running.wait(60)
 
 
 def test_a_process_that_was_killed_is_dead_and_then_forgotten(folder: Path) -> None:

@@ -24,6 +24,8 @@ const PAGES = {
 const main = document.getElementById("main"), state = document.getElementById("state");
 const nav = document.getElementById("nav"), who = document.getElementById("who"), notice = document.getElementById("notice");
 let shown = 0, timer = 0;
+// What the broker said last of itself and of who asks.
+let known = null;
 
 const app = {
   mayAct: false,
@@ -56,15 +58,21 @@ async function show({ moves = false, isAgain = false, keepsNotice = false }) {
   const path = location.pathname, query = Object.fromEntries(new URLSearchParams(location.search));
   const [title, page, again] = PAGES[path] ?? PAGES["/"];
   try {
-    const told = await session();
+    const asking = session();
+    // A page is asked for at the same time if it will be shown: a busy broker answers all of it at once.
+    const early = known && isServed(known, path) ? page(query, app) : null;
+    early?.catch(() => {}); // awaited below, if it is still wanted
+    const told = await asking;
     if (number !== shown) return;
+    const isSame = known?.user === told.user && known?.may_act === told.may_act;
+    known = told;
     heading(told, path);
     app.mayAct = told.may_act;
     if (!keepsNotice && !isAgain) tell(null);
     let content;
     if (!told.user) content = [make("h1", {}, "Log in"), make("p", {}, "This broker has users: log in to see it.")];
-    else if (told.master.state !== "master" && path !== "/store" && path !== "/log") content = standby(told.master);
-    else content = await page(query, app);
+    else if (!isServed(told, path)) content = standby(told.master);
+    else content = await (early && isSame ? early : page(query, app));
     if (number !== shown) return;
     const focused = document.activeElement?.closest?.("main") ? document.activeElement : null;
     if (isAgain && (focused?.matches("input, select, textarea") || window.getSelection()?.type === "Range")) {
@@ -90,6 +98,11 @@ async function show({ moves = false, isAgain = false, keepsNotice = false }) {
     if (!(error instanceof Refused)) console.error(error);
   }
   if (again) timer = setTimeout(refresh, 1000 * again);
+}
+
+// Whether the broker has this page for who asks. A standby has little to show.
+function isServed(told, path) {
+  return told.user && (told.master.state === "master" || path === "/store" || path === "/log");
 }
 
 // Make the page anew, when somebody can see it.

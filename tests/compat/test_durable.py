@@ -15,6 +15,8 @@ from jdbcstore.identifiers import MessageId
 from jdbcstore.message import Message
 from jdbcstore.store.contract import Cursor, TopicMessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
+from jdbcstore.store.lease import LockerOptions
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ, JdbcStore
@@ -26,6 +28,8 @@ ANN = SubscriptionKey("ann", "news")
 BOB = SubscriptionKey("bob", "news")
 COLOURS = ("red", "green", "blue")
 WAIT_S = 30.0
+#: A lease that a busy machine does not end that stands still for seconds.
+LASTING = JdbcOptions(lock=LockerOptions(lease_ms=60_000))
 
 
 @pytest.fixture(params=["mariadb_url", pytest.param("postgresql_url", marks=pytest.mark.exhaustive)])
@@ -50,7 +54,7 @@ def kahadb_url(folder: Path) -> str:
 @contextmanager
 def ours(url: str, *, prioritized: bool = False) -> Iterator[tuple[JdbcPersistenceAdapter, TopicMessageStore]]:
     """Our store is master."""
-    adapter = open_store(url)
+    adapter = open_store(url, LASTING)
     assert isinstance(adapter, JdbcPersistenceAdapter)
     with adapter:
         yield adapter, adapter.topic_message_store(TOPIC, prioritized=prioritized)

@@ -26,7 +26,7 @@ from jdbcstore.store.jdbc.schema import upgrade_schema
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from tests.compat.activemq import ActiveMQ
-from tests.compat.test_durable import ANN, BOB, TOPIC, WAIT_S, javas, kahadb_url, left, one_url
+from tests.compat.test_durable import ANN, BOB, LASTING, TOPIC, WAIT_S, javas, kahadb_url, left, one_url
 
 __all__ = ["one_url"]
 
@@ -87,7 +87,7 @@ class Ours:
 
 @contextmanager
 def ours(url: str, *, prioritized: bool) -> Iterator[Ours]:
-    with open_store(url) as adapter:
+    with open_store(url, None if is_journal_url(url) else LASTING) as adapter:
         yield Ours(adapter, prioritized=prioritized)
 
 

@@ -148,7 +148,7 @@ def behind_tls(address: tuple[str, int], server: Identity) -> Iterator[str]:
 
 
 def test_whom_to_trust_is_told_for_a_web_address_too(
-    broker: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    broker: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     authority = Authority(tmp_path)
     ca = "--tls-ca", str(authority.certificate)
@@ -156,9 +156,11 @@ def test_whom_to_trust_is_told_for_a_web_address_too(
     with behind_tls(broker.operator.address, authority.identity("server")) as web:
         assert "sent 2" in command(capsys, "send", web, "queue://BY-TLS", "hello", "--count", "2", *ca)
         assert "CERTIFICATE_VERIFY_FAILED" in command(capsys, "send", web, "queue://BY-TLS", "hello", "--tls", code=1)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))  # for what has no such options
+        assert "sent 1" in command(capsys, "send", web, "queue://BY-TLS", "hello")
     assert "give https://" in command(capsys, "send", plain, "queue://BY-TLS", "hello", *ca, code=2)
     assert "--tls-certificate" in command(capsys, "send", web, "queue://A", "hello", "--tls-key", "key.pem", code=2)
-    assert len(command(capsys, "browse", "BY-TLS", "--json").splitlines()) == 2
+    assert len(command(capsys, "browse", "BY-TLS", "--json").splitlines()) == 3
 
 
 def test_the_commands_of_activemq(broker: Served, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,17 @@ Each contestant does the same, one after the other, with publisher confirms and 
 
 * **published**: four threads of one program call `apply_async`;
 * **consumed**: one kombu consumer, prefetch 100, acknowledges each message;
-* **run**: one Celery worker (``-P solo``) runs tasks that do nothing, from its first to its last.
+* **run**: one Celery worker (``-P solo``) runs tasks that do nothing, from its first to its last;
+* **both**: tasks a second if each is first published and then run: what the two take together.
+
+Every contestant has its turn in each round; the medians of the rounds are told, with the range of the last column.
 
 RabbitMQ is Debian's, with a durable classic queue, started on a free port. pgmq is not the extension of PostgreSQL,
 which is in no Debian package, but the same functions in SQL, which its package for Python brings.
 
 Run ``python -m benchmarks.celery_tasks`` in a checkout with the test servers installed; ``scripts/install-rabbitmq``
-and ``pip install 'kombu[pgmq]'`` are for those two. It takes a minute or two. Absolute rates are the machine's; the
-ratios are what counts.
+and ``pip install 'kombu[pgmq]'`` are for those two. A round takes a minute or two. Absolute rates are the machine's;
+the ratios are what counts.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import click
@@ -61,6 +66,11 @@ class Rates:
     published: float
     consumed: float
     run: float
+
+    @property
+    def both(self) -> float:
+        """Tasks that are published, and then run."""
+        return 1 / (1 / self.published + 1 / self.run)
 
 
 def application(url: str) -> Celery:
@@ -235,24 +245,29 @@ CONTESTANTS: Final = {
 @click.command(help=__doc__)
 @click.option("--only", multiple=True, type=click.Choice(list(CONTESTANTS)), help="May be repeated.")
 @click.option("--tasks", default=4000, show_default=True, help="Tasks of each measurement; slow ones get fewer.")
+@click.option("--rounds", default=3, show_default=True)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the rates here as well.")
-def main(only: tuple[str, ...], tasks: int, json_file: Path | None) -> None:
+def main(only: tuple[str, ...], tasks: int, rounds: int, json_file: Path | None) -> None:
     """Measure each and print the table."""
-    rates: dict[str, Rates] = {}
+    rates: dict[str, list[Rates]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="jdbcstore-benchmark-") as text:
         Path(text).chmod(0o755)
-        for name in only or CONTESTANTS:
-            start, kind, share = CONTESTANTS[name]
-            folder = Path(text) / name.replace("/", "-")
-            folder.mkdir(mode=0o755)
-            with console.status(name), start(kind, folder) as url:
-                rates[name] = measured(url, int(tasks * share) // THREADS * THREADS, folder)
-    table = Table("tasks a second", "published", "consumed", "run")
+        for turn in range(rounds):
+            for name in only or CONTESTANTS:
+                start, kind, share = CONTESTANTS[name]
+                folder = Path(text) / f"{name.replace('/', '-')}-{turn}"
+                folder.mkdir(mode=0o755)
+                with console.status(f"{name} {turn + 1}"), start(kind, folder) as url:
+                    rates[name].append(measured(url, int(tasks * share) // THREADS * THREADS, folder))
+    table = Table("tasks a second", "published", "consumed", "run", "both", "range")
     for name, found in rates.items():
-        table.add_row(name, *(f"{rate:,.0f}" for rate in asdict(found).values()))
+        columns = [[getattr(one, column) for one in found] for column in ("published", "consumed", "run", "both")]
+        both = columns[-1]
+        table.add_row(name, *(f"{median(column):,.0f}" for column in columns), f"{min(both):,.0f}–{max(both):,.0f}")
     console.print(table)
     if json_file is not None:
-        json_file.write_text(json.dumps({name: asdict(found) for name, found in rates.items()}, indent=1))
+        found_json = {name: [asdict(one) for one in found] for name, found in rates.items()}
+        json_file.write_text(json.dumps(found_json, indent=1))
 
 
 if __name__ == "__main__":

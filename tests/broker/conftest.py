@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -23,7 +24,7 @@ from tests.certificates import Authority, Identity
 VERSIONS = ("1.0", "1.1", "1.2")
 
 #: The broker that was last started at an address, to look into it.
-RUNNING: dict[Address, Broker] = {}
+RUNNING: WeakValueDictionary[Address, Broker] = WeakValueDictionary()
 
 StartBroker = Callable[..., Address]
 OpenClient = Callable[..., Client]

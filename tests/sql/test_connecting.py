@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,6 +134,25 @@ def test_the_time_in_which_the_process_stands_still_is_not_the_databases(postgre
             assert process.communicate(timeout=60)[0] == "answered\n"
     finally:
         engine.dispose()
+
+
+def test_where_the_watch_is_always_late_a_line_is_cut_nonetheless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that never gets a processor in time does not spare its lines for ever."""
+    now_s = itertools.count(1000.0, 0.8)  # each look at the clock is so much later
+    monkeypatch.setattr(line_watch, "time", SimpleNamespace(monotonic=lambda: next(now_s)))
+    watch = line_watch._Watch()
+    here, there = socket.socketpair()
+    with here, there:
+        line = Line(here.dup())
+        line.due_s = 1001.0
+        watch._owners[line] = None  # type: ignore[assignment]  # its owner does not matter here
+        looks = 0
+        while line in watch._owners:
+            watch._calls.put(None)
+            watch._look()
+            looks += 1
+            assert looks < 10
+        assert there.recv(1) == b""
 
 
 def test_what_is_given_back_while_the_store_is_closed_is_closed(

@@ -8,9 +8,10 @@ line. In the same way all lines of a store are cut when it is abandoned.
 A question costs two assignments and a look at the clock. The thread is woken only when it would sleep too long. It
 ends with the last line.
 
-Time in which this process stood still (a virtual machine that is moved, a laptop that sleeps) is not the database's.
-The thread that looks wakes up late then; before it cuts anything it gives the answers that time, and those who wait for
-them a second to read them. Else a commit that succeeded would have an unknown outcome.
+Time in which this process stood still (a virtual machine that is moved) is not the database's. The thread that looks
+wakes up late then; before it cuts anything it gives the answers that time, and those who wait for them a second to read
+them. Else a commit that succeeded would have an unknown outcome. It does that once before it cuts: where there is never
+a processor in time, nobody waits for ever either.
 """
 
 from __future__ import annotations
@@ -164,7 +165,8 @@ class _Watch:
     def _look(self) -> None:
         self.wakes_s = math.inf
         now_s = time.monotonic()
-        if now_s >= self._spared_until_s:
+        is_sparing = now_s < self._spared_until_s
+        if not is_sparing:
             for line in list(self._owners):
                 if line.due_s <= now_s:
                     log.warning("the database does not answer in time (query_timeout_s), its connection is cut")
@@ -176,7 +178,7 @@ class _Watch:
         with contextlib.suppress(Empty):
             self._calls.get(timeout=None if wakes_s == math.inf else max(0.0, wakes_s - now_s))
         now_s = time.monotonic()
-        if (late_s := now_s - wakes_s) > _STILL_S:
+        if (late_s := now_s - wakes_s) > _STILL_S and not is_sparing:
             self._spared_until_s = now_s + max(late_s, _READS_S)
 
 

@@ -10,7 +10,7 @@ from jdbcstore.errors import CodecError
 from jdbcstore.message import Message
 from jdbcstore.openwire.fields import VERSION_MAX, Kind
 from jdbcstore.openwire.readers import NESTING_MAX, Reader, Readers
-from jdbcstore.openwire.source import UNREADABLE, UNWRITABLE, Malformed, Part, trace
+from jdbcstore.openwire.source import UNREADABLE, UNWRITABLE, Malformed, Part, misfits, trace
 from jdbcstore.openwire.writers import Writers
 
 __all__ = ["STORE_VERSION", "Value", "marshal", "unmarshal", "unmarshal_message"]
@@ -182,7 +182,7 @@ def _unwritable(error: Exception) -> CodecError:
     message = str(error)
     for parts, found in trace(error):
         if parts:
-            part = next((part for part in parts if _misfits(part, found["v"])), parts[0])
+            part = next((part for part in parts if misfits(part, found["v"])), parts[0])
             path.append(_name(part, found))
             if part.field.kind.is_fixed and not isinstance(error, Malformed):
                 message = f"{getattr(found['v'], part.field.name)!r:.100} does not fit, {_EXPECTED[part.field.kind]}"
@@ -196,19 +196,6 @@ _EXPECTED: Final = {
     Kind.I64: "an integer of 64 bits expected",
     Kind.CONST8: "8 bytes expected",
 }
-
-
-def _misfits(part: Part, value: object) -> bool:
-    if not part.field.kind.is_fixed:
-        return False
-    attribute = getattr(value, part.field.name)
-    if part.field.kind is Kind.FLAG:
-        return attribute not in (False, True)
-    try:
-        struct.pack(">" + part.field.kind.value, attribute)
-    except struct.error:
-        return True
-    return False
 
 
 def _name(part: Part, found: dict[str, Any]) -> str:

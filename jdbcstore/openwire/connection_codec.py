@@ -15,7 +15,7 @@ from jdbcstore.openwire.encoding import Encoding
 from jdbcstore.openwire.fields import COMMANDS, Kind
 from jdbcstore.openwire.object_cache import SLOTS_MAX, ReadCache, WriteCache
 from jdbcstore.openwire.readers import NESTING_MAX
-from jdbcstore.openwire.source import UNREADABLE, UNWRITABLE, trace
+from jdbcstore.openwire.source import UNREADABLE, UNWRITABLE, misfits, trace
 
 __all__ = ["FRAME_BYTES_MAX", "ConnectionCodec"]
 
@@ -98,7 +98,8 @@ class ConnectionCodec:
             self._writers[value.__class__](value, NESTING_MAX, pieces, flags, self._sent)
             if self.encoding.tight:
                 pieces[0] += boolean_stream(flags)
-            return _SIZE.pack(sum(map(len, pieces))) + b"".join(pieces)
+            body = b"".join(pieces)
+            return _SIZE.pack(len(body)) + body
         except UNWRITABLE as error:
             self._sent.abandon_frame()
             raise _named(error, _said(error)) from error
@@ -160,7 +161,10 @@ def _named(error: Exception, message: str) -> CodecError:
     path = []
     for parts, found in trace(error):
         if parts:
-            field = parts[0].field
+            culprit = parts[0]
+            if len(parts) > 1:  # so it is in writers only
+                culprit = next((part for part in parts if misfits(part, found["v"])), culprit)
+            field = culprit.field
             index = found.get("i") if field.kind is Kind.ARRAY else None
             path.append(field.name if index is None else f"{field.name}[{index}]")
     return CodecError(message, field=".".join(path) or None)

@@ -2,7 +2,8 @@
 
 A function writes one type in one `Encoding`, in one pass: data goes to a list of pieces, flags go to the frame's
 boolean stream if the encoding is tight, else between the data. Bodies and properties of messages are such pieces as
-they are.
+they are. Tight fields that stand together and have the values that they nearly always have are one piece, and their
+flags are known.
 
 Messages make up most of what is written. In loose encoding without the cache they are the bytes of a store's row, and
 written by what writes those.
@@ -10,15 +11,16 @@ written by what writes those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import chain, groupby, product, repeat
 from typing import Any, Final, TypeAlias
 
 from jdbcstore.modified_utf8 import encode_modified_utf8
 from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
 from jdbcstore.openwire.commands import BaseCommand, Throwable
 from jdbcstore.openwire.encoding import MARSHAL_AWARE, Encoding
-from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind
+from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind, Usually
 from jdbcstore.openwire.object_cache import WriteCache
 from jdbcstore.openwire.readers import NESTING_MAX
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
@@ -30,6 +32,9 @@ __all__ = ["ConnectionWriter", "ConnectionWriters", "boolean_stream", "connectio
 ConnectionWriter: TypeAlias = Callable[[Any, int, list[bytes], bytearray, WriteCache], None]
 
 _COMMANDS: Final = {command.cls: command for command in COMMANDS}
+
+#: What stands among the data of tight encoding, and is no flag.
+_DATA: Final = (Kind.I8, Kind.I32, Kind.I64)
 
 _STREAM_BYTES_MAX: Final = 0x7FFF
 _I16 = struct_of("h")
@@ -124,9 +129,37 @@ class _Compiler:
                 source.line("out.append(STORED[v.__class__](v, depth))")
                 source.line("return")
         source.line("out.append(TYPE)")
-        for field in self.command.fields_at(self.encoding.version):
-            self._field(field)
+        fields = self.command.fields_at(self.encoding.version)
+        for is_regular, group in groupby(fields, key=lambda field: field.is_regular(is_cached=self.encoding.cached)):
+            together = tuple(group)
+            if self.encoding.tight and is_regular and any(field.mostly_null for field in together):
+                self._regular(together)
+            else:
+                self._one_by_one(together)
         return source.compile(self.scope)
+
+    def _one_by_one(self, fields: Sequence[Field]) -> None:
+        for field in fields:
+            self._field(field)
+
+    def _regular(self, fields: Sequence[Field]) -> None:
+        """Write fields in one go if their values are the usual ones, else one by one. In tight encoding only."""
+        source = self.source
+        hinted = [field for field in fields if field.mostly_null or field.usually]
+        for word, field in zip(chain(["if ("], repeat("and ")), hinted):  # noqa: B905  # the second has no end
+            source.line(f"{word}v.{field.name} {_usual_value(field)}", Part(field))
+        with source.block("):"):
+            flags = [field for field in fields if field.kind is Kind.FLAG]
+            digits = self._constant(
+                {values: _digits(fields, iter(values)) for values in product((False, True), repeat=len(flags))}
+            )
+            key = "".join(f"v.{field.name}, " for field in flags) or "()"
+            source.line(f"bits += {digits}[{key}]", *map(Part, flags))
+            data = [field for field in fields if field.kind in _DATA and field.usually is not Usually.ZERO]
+            pack = self._constant(struct_of(field.kind.value for field in data).pack)
+            source.line(f"out.append({pack}({', '.join(f'v.{field.name}' for field in data)}))", *map(Part, data))
+        with source.block("else:"):
+            self._one_by_one(fields)
 
     def _constant(self, value: object) -> str:
         name = f"K{len(self.scope)}"
@@ -188,10 +221,10 @@ class _Compiler:
         if not (field.cached and self.encoding.cached):
             self._nullable("x", field)
             return
-        source.line("k = cache.get(x)", part)
+        source.line("k = cache.get_same(id(x)) or cache.get(x)", part)
         with source.block("if k is not None:"):
             self._flag(False)
-            source.line("out.append(I16(k))")
+            source.line("out.append(k)")
         with source.block("else:"):
             self._flag(True)
             # The slot comes first in the frame; it is taken after those of the object's own fields if tight.
@@ -199,9 +232,9 @@ class _Compiler:
                 source.line("j = len(out)")
                 source.line("out.append(b'')")
                 self._nullable("x", field)
-                source.line("out[j] = I16(cache.add(x))", part)
+                source.line("out[j] = cache.add(x)", part)
             else:
-                source.line("out.append(I16(cache.add(x)))", part)
+                source.line("out.append(cache.add(x))", part)
                 self._nullable("x", field)
 
     def _check_class(self, name: str, field: Field) -> None:
@@ -237,6 +270,26 @@ class _Compiler:
             with source.block("for i, e in enumerate(x):"):
                 self._check_class("e", field)
                 self._nullable("e", field)
+
+
+def _usual_value(field: Field) -> str:
+    """Whether a hinted field is as usual in what a broker says."""
+    if field.mostly_null:
+        return "is None"
+    return "== 0" if field.usually is Usually.ZERO else f"> {0xFFFFFFFF}"
+
+
+def _digits(fields: Sequence[Field], flags: Iterator[bool]) -> bytes:
+    """The flags of fields whose values are the usual ones; of those that are flags themselves, these values."""
+    digits = ""
+    for field in fields:
+        if field.kind is Kind.FLAG:
+            digits += "01"[next(flags)]
+        elif field.usually:
+            digits += "00" if field.usually is Usually.ZERO else "11"
+        elif field.mostly_null:
+            digits += "0"
+    return digits.encode()
 
 
 # --- texts, exceptions and constants ----------------------------------------------------------------------------------

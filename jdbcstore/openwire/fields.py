@@ -36,7 +36,7 @@ from jdbcstore.message import (
 )
 from jdbcstore.openwire import commands as c
 
-__all__ = ["COMMANDS", "VERSION_MAX", "Command", "Field", "Kind"]
+__all__ = ["COMMANDS", "VERSION_MAX", "Command", "Field", "Kind", "Usually"]
 
 VERSION_MAX: Final = 12
 
@@ -66,6 +66,16 @@ class Kind(Enum):
         return _WIDTHS[self]
 
 
+class Usually(Enum):
+    """A hint for the compilers of tight encoding: what a number of 64 bits hardly ever differs from."""
+
+    ZERO = "zero"
+    #: Milliseconds since 1970.
+    TIME = "a time"
+    #: Zero from clients, a time from brokers.
+    STAMP = "a stamp"
+
+
 _WIDTHS: Final = {Kind.FLAG: 1, Kind.I8: 1, Kind.I32: 4, Kind.I64: 8, Kind.CONST8: 8}
 
 
@@ -81,6 +91,7 @@ class Field:
         until: last one.
         mostly_null: a hint for the compilers: hardly any message has it, so it is tested together with its neighbours.
         cached: whether connections with the object cache write it as a reference to a slot (stores never do).
+        usually: a hint likewise, for numbers of 64 bits.
     """
 
     name: str
@@ -90,6 +101,17 @@ class Field:
     until: int = VERSION_MAX
     mostly_null: bool = False
     cached: bool = False
+    usually: Usually | None = None
+
+    def is_regular(self, *, is_cached: bool) -> bool:
+        """Whether nearly all values take the same bytes and, but for a flag's own, the same flags in tight encoding.
+
+        Args:
+            is_cached: whether the connection has the object cache.
+        """
+        if self.mostly_null:
+            return not (is_cached and self.cached)
+        return self.usually is not None or self.kind in (Kind.FLAG, Kind.I8, Kind.I32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +147,8 @@ def i32(name: str, since: int = 1, until: int = VERSION_MAX) -> Field:
     return Field(name, Kind.I32, since=since, until=until)
 
 
-def i64(name: str, since: int = 1) -> Field:
-    return Field(name, Kind.I64, since=since)
+def i64(name: str, since: int = 1, usually: Usually | None = None) -> Field:
+    return Field(name, Kind.I64, since=since, usually=usually)
 
 
 def text(name: str, since: int = 1, mostly_null: bool = False) -> Field:
@@ -172,10 +194,10 @@ MESSAGE: Final = (
     i32("group_sequence"),
     text("correlation_id", mostly_null=True),
     flag("persistent"),
-    i64("expiration"),
+    i64("expiration", usually=Usually.ZERO),
     i8("priority"),
     obj("reply_to", DESTINATION, mostly_null=True),
-    i64("timestamp"),
+    i64("timestamp", usually=Usually.TIME),
     text("type", mostly_null=True),
     blob("content"),
     blob("marshalled_properties"),
@@ -184,13 +206,13 @@ MESSAGE: Final = (
     flag("compressed"),
     i32("redelivery_counter"),
     array("broker_path", BrokerId, mostly_null=True),
-    i64("arrival"),
+    i64("arrival", usually=Usually.ZERO),
     text("user_id", mostly_null=True),
     flag("received_by_df_bridge"),
     flag("droppable", since=2),
     array("cluster", BrokerId, since=3, mostly_null=True),
-    i64("broker_in_time", since=3),
-    i64("broker_out_time", since=3),
+    i64("broker_in_time", since=3, usually=Usually.STAMP),
+    i64("broker_out_time", since=3, usually=Usually.STAMP),
     flag("first_for_consumer", since=10),
 )
 

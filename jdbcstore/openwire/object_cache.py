@@ -6,14 +6,20 @@ around, and before each frame frees the oldest slots until `FREE_SLOTS` are free
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
 from jdbcstore.openwire.source import Malformed
 
-__all__ = ["CACHED_BYTES_MAX", "FREE_SLOTS", "SLOTS_MAX", "SLOT_BYTES", "ReadCache", "WriteCache"]
+__all__ = ["CACHED_BYTES_MAX", "FREE_SLOTS", "NO_SLOT", "SLOTS_MAX", "SLOT_BYTES", "ReadCache", "WriteCache"]
 
 #: Slots if the negotiated cache size is 0, and the most that there can be.
 SLOTS_MAX: Final = 16383
+
+_SLOT: Final = struct.Struct(">h")
+
+#: What stands in a frame in front of a value that gets none.
+NO_SLOT: Final = _SLOT.pack(-1)
 
 #: Slots that a writer frees before each frame.
 FREE_SLOTS: Final = 100
@@ -37,9 +43,12 @@ class ReadCache:
     Args:
         slots: how many there are.
         bytes_max: encoded bytes of all values in slots.
+
+    Attributes:
+        filled: the value in a slot, and its size; None if the peer never filled it.
     """
 
-    __slots__ = ("_bytes", "_bytes_max", "_elements", "_slots", "_values")
+    __slots__ = ("_bytes", "_bytes_max", "_elements", "_slots", "_values", "filled")
 
     def __init__(self, slots: int = SLOTS_MAX, bytes_max: int = CACHED_BYTES_MAX) -> None:
         self._slots = slots
@@ -48,6 +57,7 @@ class ReadCache:
         self._elements = 0
         # Grows as the peer fills it: most connections use a few slots.
         self._values: dict[int, tuple[Any, int]] = {}
+        self.filled = self._values.get  # asked several times for each command
 
     @property
     def kept_bytes(self) -> int:
@@ -67,17 +77,6 @@ class ReadCache:
         self._elements += elements
         if self._elements > ELEMENTS_MAX:
             raise Malformed(f"more than {ELEMENTS_MAX} array elements in a frame")
-
-    def get(self, slot: int) -> Any:
-        """The value in a slot.
-
-        Raises:
-            Malformed: the peer never filled it.
-        """
-        found = self._values.get(slot)
-        if found is None:
-            raise Malformed(f"cache slot {slot} is empty")
-        return found[0]
 
     def put(self, slot: int, value: Any, size: int) -> None:
         """Fill a slot; -1 is no slot.
@@ -108,25 +107,30 @@ class WriteCache:
         slots: how many there are.
 
     Attributes:
-        get: the slot of an equal value; None if it has to be written.
+        get: the slot of an equal value, as it stands in a frame; None if it has to be written.
+        get_same: likewise, by the `id` of the value; None also if only an equal one is there. Most values are the same
+            as in the frame before, and to compute a hash takes longer.
     """
 
-    __slots__ = ("_added", "_eviction", "_next", "_numbers", "_slots", "_values", "get")
+    __slots__ = ("_added", "_eviction", "_kept_max", "_next", "_same", "_slots", "_taken", "_values", "get", "get_same")
 
     def __init__(self, slots: int = SLOTS_MAX) -> None:
         self._slots = slots
+        self._kept_max = max(0, slots - FREE_SLOTS)
         self._next = 0
         self._eviction = 0
-        self._numbers: dict[Any, int] = {}
-        self.get = self._numbers.get  # asked several times for each message
+        self._taken: dict[Any, bytes] = {}
+        self.get = self._taken.get  # asked several times for each message
+        #: By `id` of what is in `_values`, which lives as long.
+        self._same: dict[int, bytes] = {}
+        self.get_same = self._same.get
         self._values: dict[int, Any] = {}
         self._added: list[int] = []
 
     def begin_frame(self) -> None:
         """Free the oldest slots, so that the frame finds room."""
         self._added.clear()
-        kept = max(0, self._slots - FREE_SLOTS)
-        while len(self._numbers) > kept:
+        while len(self._taken) > self._kept_max:
             self._free(self._eviction)
             self._eviction = (self._eviction + 1) % self._slots
 
@@ -136,21 +140,22 @@ class WriteCache:
             self._free(slot)
         self._added.clear()
 
-    def add(self, value: Any) -> int:
-        """A slot for a value; -1 if there is no room in this frame, or the value is long: the cache would keep it while
-        the connection lives."""
+    def add(self, value: Any) -> bytes:
+        """A slot for a value, as it stands in a frame; `NO_SLOT` if there is no room in this frame, or the value is
+        long: the cache would keep it while the connection lives."""
         if len(str(value)) > _CACHED_TEXT_MAX:
-            return -1
+            return NO_SLOT
         slot = self._next
         self._next = (slot + 1) % self._slots
-        if len(self._numbers) >= self._slots:
-            return -1
+        if len(self._taken) >= self._slots:
+            return NO_SLOT
         self._free(slot)
-        self._numbers[value] = slot
+        self._taken[value] = self._same[id(value)] = encoded = _SLOT.pack(slot)
         self._values[slot] = value
         self._added.append(slot)
-        return slot
+        return encoded
 
     def _free(self, slot: int) -> None:
         if slot in self._values:
-            del self._numbers[self._values.pop(slot)]
+            value = self._values.pop(slot)
+            del self._taken[value], self._same[id(value)]

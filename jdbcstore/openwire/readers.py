@@ -3,7 +3,7 @@
 A function reads one type in one wire version: straight-line code without a call per field. Fields of fixed width that
 stand together are one `struct`; the fields of a message that are hardly ever set are tested together with them, and
 only if one is set are they read singly. Producer ids and destinations come again and again: their bytes are looked up
-in a bounded table before they are read.
+in a bounded table before they are read. Of transaction ids the last one is remembered: many messages in a row have it.
 
 Reading is strict, so that writing what was read gives the same bytes: flags are 0 or 1, text is what Java writes, an
 object is of a class that the field may have. Lengths are compared with what remains before anything is cut out.
@@ -20,7 +20,7 @@ from jdbcstore.destination import Destination
 from jdbcstore.identifiers import ProducerId
 from jdbcstore.modified_utf8 import decode_modified_utf8
 from jdbcstore.openwire.commands import StackTraceElement, Throwable
-from jdbcstore.openwire.fields import COMMANDS, DESTINATION, Command, Field, Kind
+from jdbcstore.openwire.fields import COMMANDS, DESTINATION, TRANSACTION, Command, Field, Kind
 from jdbcstore.openwire.source import Malformed, Part, Source, struct_of
 
 __all__ = ["NESTING_MAX", "Reader", "Readers"]
@@ -221,6 +221,18 @@ class _Compiler:
                 source.line(f"remember({known}, x, data[o:n])")
             source.line(f"{self._target(field)} = x")
             source.line("o = n")
+        elif field.of == TRANSACTION:
+            last = self._constant([(b"\0", None)])  # no object begins so
+            source.line(f"s, x = {last}[0]")
+            with source.block("if data.startswith(s, o):"):
+                source.line("o += len(s)")
+            with source.block("else:"):
+                source.line("s = o")
+                self._checked_type(field)
+                source.line("x, o = READ[t](data, o + 2, end, depth - 1)", part)
+                with source.block(f"if o - s <= {REMEMBERED_BYTES_MAX}:"):
+                    source.line(f"{last}[0] = data[s:o], x")
+            source.line(f"{self._target(field)} = x")
         else:
             self._checked_type(field)
             source.line(f"{self._target(field)}, o = READ[t](data, o + 2, end, depth - 1)", part)

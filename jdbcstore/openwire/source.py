@@ -13,9 +13,9 @@ from types import CodeType
 from typing import Any, Final
 
 from jdbcstore.errors import CodecError
-from jdbcstore.openwire.fields import Field
+from jdbcstore.openwire.fields import Field, Kind
 
-__all__ = ["UNREADABLE", "UNWRITABLE", "Malformed", "Part", "Source", "struct_of", "trace"]
+__all__ = ["UNREADABLE", "UNWRITABLE", "Malformed", "Part", "Source", "misfits", "struct_of", "trace"]
 
 
 class Malformed(Exception):
@@ -97,3 +97,17 @@ def trace(error: BaseException) -> list[tuple[tuple[Part, ...], dict[str, Any]]]
 def struct_of(codes: Iterable[str]) -> struct.Struct:
     """The big-endian struct of these format codes."""
     return struct.Struct(">" + "".join(codes))
+
+
+def misfits(part: Part, value: object) -> bool:
+    """Whether it is this number or flag of a value that cannot be written."""
+    if not part.field.kind.is_fixed:
+        return False
+    attribute = getattr(value, part.field.name)
+    if part.field.kind is Kind.FLAG:
+        return attribute not in (False, True)
+    try:
+        struct.pack(">" + part.field.kind.value, attribute)
+    except struct.error:
+        return True
+    return False

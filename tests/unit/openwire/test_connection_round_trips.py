@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ from hypothesis import strategies as st
 
 from jdbcstore.destination import Queue
 from jdbcstore.errors import CodecError
-from jdbcstore.identifiers import ConsumerId, MessageId, ProducerId
-from jdbcstore.message import Message, TextMessage
+from jdbcstore.identifiers import BrokerId, ConnectionId, ConsumerId, LocalTransactionId, MessageId, ProducerId
+from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.openwire import commands as c
-from jdbcstore.openwire import marshal, unmarshal
+from jdbcstore.openwire import connection_codec, marshal, unmarshal
 from jdbcstore.openwire.connection_codec import ConnectionCodec
+from jdbcstore.openwire.connection_readers import ConnectionReaders
+from jdbcstore.openwire.connection_writers import ConnectionWriters
 from jdbcstore.openwire.encoding import Encoding
-from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command
+from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command, Field
 from tests.examples import examples
 from tests.unit.openwire.test_openwire_round_trips import tree, values_of
 
@@ -124,3 +127,77 @@ def test_an_error_names_the_field() -> None:
     with pytest.raises(CodecError) as caught:
         ConnectionCodec(Encoding(tight=True)).marshal(c.SessionInfo(session_id=wrong))
     assert caught.value.field == "session_id"
+
+
+_NOW_MS = 1_795_692_412_345
+_USUAL: Mapping[str, Any] = {
+    "command_id": 7,
+    "destination": Queue("Q"),
+    "producer_id": ProducerId("c", 1, 1),
+    "message_id": MessageId(ProducerId("c", 1, 1), 1),
+    "persistent": True,
+    "priority": 4,
+    "timestamp": _NOW_MS,
+    "content": b"body",
+}
+_CHANGES: Sequence[Mapping[str, Any]] = (
+    {},
+    {"broker_in_time": _NOW_MS, "broker_out_time": _NOW_MS + 1},
+    {"broker_in_time": _NOW_MS},
+    {"timestamp": 0},
+    {"expiration": _NOW_MS},
+    {"arrival": 1},
+    {"group_sequence": -1, "priority": -128, "redelivery_counter": 5},
+    *({name: text} for name in ("group_id", "correlation_id", "type", "user_id") for text in ("", "grün")),
+    {"reply_to": Queue("REPLIES")},
+    {"broker_path": ()},
+    {"cluster": (BrokerId("b"),)},
+    {"target_consumer_id": ConsumerId("c", 1, 1)},
+    {"data_structure": c.KeepAliveInfo()},
+    {"transaction_id": LocalTransactionId(1, ConnectionId("c"))},
+    *(
+        {"broker_in_time": _NOW_MS, "broker_out_time": _NOW_MS, name: name != "persistent"}
+        for name in ("persistent", "compressed", "received_by_df_bridge", "droppable", "first_for_consumer")
+    ),
+)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_usual_values_stand_in_a_frame_as_all_others(cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = Encoding(tight=True, cached=cached)
+    messages = [BytesMessage(**{**_USUAL, **changes}) for changes in (*_CHANGES, *_CHANGES)]  # then with full caches
+    writer, reader = ConnectionCodec(encoding), ConnectionCodec(encoding)
+    frames = [writer.marshal(message) for message in messages]
+    read = [reader.unmarshal(frame[4:]) for frame in frames]
+    monkeypatch.setattr(connection_codec, "connection_writers", ConnectionWriters)
+    monkeypatch.setattr(connection_codec, "connection_readers", ConnectionReaders)
+    monkeypatch.setattr(Field, "is_regular", lambda *_, **__: False)
+    writer, reader = ConnectionCodec(encoding), ConnectionCodec(encoding)
+    for message, frame, found in zip(messages, frames, read, strict=True):
+        assert frame == writer.marshal(message)
+        assert tree(found) == tree(reader.unmarshal(frame[4:])) == tree(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("timestamp", None),
+        ("timestamp", 1 << 63),
+        ("priority", 128),
+        ("priority", None),
+        ("group_sequence", "1"),
+        ("redelivery_counter", 1 << 31),
+        ("persistent", None),
+        ("compressed", "no"),
+        ("first_for_consumer", 2),
+        ("broker_out_time", 1 << 63),
+        ("broker_in_time", None),
+        ("expiration", None),
+        ("user_id", 1),
+    ],
+)
+def test_an_error_names_which_of_the_usual_values_does_not_fit(name: str, value: object) -> None:
+    message = BytesMessage(**{**_USUAL, "broker_in_time": _NOW_MS, "broker_out_time": _NOW_MS, name: value})
+    with pytest.raises(CodecError) as caught:
+        ConnectionCodec(Encoding(tight=True)).marshal(message)
+    assert caught.value.field == name

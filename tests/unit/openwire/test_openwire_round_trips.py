@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jdbcstore.destination import Destination
-from jdbcstore.openwire import marshal, unmarshal
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, XATransactionId
+from jdbcstore.message import Message
+from jdbcstore.openwire import marshal, unmarshal, unmarshal_message
 from jdbcstore.openwire.commands import StackTraceElement, Throwable
 from jdbcstore.openwire.fields import COMMANDS, VERSION_MAX, Command, Field, Kind
 from tests.examples import examples
@@ -92,3 +95,14 @@ def test_value_survives(command: Command, data: st.DataObject) -> None:
     assert tree(read) == tree(value)
     assert marshal(read, version) == written
     assert int.from_bytes(written[:4], "big") == len(written) - 4
+
+
+def test_transaction_ids_of_rows_are_told_apart() -> None:
+    connection = ConnectionId("c")
+    first, second = LocalTransactionId(1, connection), LocalTransactionId(2, connection)
+    distributed = XATransactionId(1, b"g" * 64, b"b" * 64)
+    longest = LocalTransactionId(3, ConnectionId("c" * 0xFFFF))
+    ids = (first, first, second, None, second, distributed, distributed, first, longest, longest, second)
+    rows = [marshal(Message(transaction_id=one, original_transaction_id=other)) for one, other in pairwise(ids)]
+    read = [unmarshal_message(row) for row in rows]
+    assert [(one.transaction_id, one.original_transaction_id) for one in read] == list(pairwise(ids))

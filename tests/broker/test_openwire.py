@@ -460,17 +460,17 @@ def test_what_a_client_caches_is_counted_and_limited(start_broker: StartBroker, 
         other.send(A, "x")
 
 
-@pytest.mark.parametrize(("memory_bytes_max", "is_cached"), [(256 << 20, True), (1 << 20, True), (16 << 20, False)])
+@pytest.mark.parametrize(("memory_mib", "others", "slots"), [(256, 0, 1024), (1, 0, 840), (16, 40, 0)])
 def test_the_more_connections_there_are_the_less_each_may_cache(
-    start_broker: StartBroker, memory_bytes_max: int, is_cached: bool
+    start_broker: StartBroker, memory_mib: int, others: int, slots: int
 ) -> None:
-    address = start_broker(bind="openwire://127.0.0.1:0", memory_bytes_max=memory_bytes_max)
+    address = start_broker(bind="openwire://127.0.0.1:0", memory_bytes_max=memory_mib << 20)
     with ExitStack() as stack:
-        for _ in range(0 if is_cached else 40):
+        for _ in range(others):
             stack.enter_context(OpenWireClient(address))
         offered = stack.enter_context(OpenWireClient(address)).offered
-        assert offered.cache_enabled is is_cached
-        assert not is_cached or offered.cache_size == 1024
+        assert offered.cache_enabled is (slots > 0)
+        assert not slots or offered.cache_size == slots
 
 
 def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) -> None:

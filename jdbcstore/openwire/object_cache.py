@@ -21,6 +21,9 @@ _SLOT: Final = struct.Struct(">h")
 #: What stands in a frame in front of a value that gets none.
 NO_SLOT: Final = _SLOT.pack(-1)
 
+#: Stands in a slot that has no value; None is one.
+_FREE: Final = object()
+
 #: Slots that a writer frees before each frame.
 FREE_SLOTS: Final = 100
 
@@ -124,7 +127,8 @@ class WriteCache:
         #: By `id` of what is in `_values`, which lives as long.
         self._same: dict[int, bytes] = {}
         self.get_same = self._same.get
-        self._values: dict[int, Any] = {}
+        #: By slot; grows as slots are taken for the first time, in order.
+        self._values: list[Any] = []
         self._added: list[int] = []
 
     def begin_frame(self) -> None:
@@ -149,13 +153,16 @@ class WriteCache:
         self._next = (slot + 1) % self._slots
         if len(self._taken) >= self._slots:
             return NO_SLOT
-        self._free(slot)
+        if slot == len(self._values):
+            self._values.append(value)
+        else:
+            self._free(slot)
+            self._values[slot] = value
         self._taken[value] = self._same[id(value)] = encoded = _SLOT.pack(slot)
-        self._values[slot] = value
         self._added.append(slot)
         return encoded
 
     def _free(self, slot: int) -> None:
-        if slot in self._values:
-            value = self._values.pop(slot)
+        if slot < len(self._values) and (value := self._values[slot]) is not _FREE:
+            self._values[slot] = _FREE
             del self._taken[value], self._same[id(value)]

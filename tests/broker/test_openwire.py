@@ -460,7 +460,7 @@ def test_what_a_client_caches_is_counted_and_limited(start_broker: StartBroker, 
         other.send(A, "x")
 
 
-@pytest.mark.parametrize(("memory_mib", "others", "slots"), [(256, 0, 1024), (1, 0, 840), (16, 40, 0)])
+@pytest.mark.parametrize(("memory_mib", "others", "slots"), [(256, 0, 1024), (1, 0, 936), (16, 40, 0)])
 def test_the_more_connections_there_are_the_less_each_may_cache(
     start_broker: StartBroker, memory_mib: int, others: int, slots: int
 ) -> None:

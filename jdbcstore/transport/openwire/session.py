@@ -78,7 +78,7 @@ _WINDOWS_MAX: Final = 10_000
 _CACHE_SLOTS_MAX: Final = 1024
 _CACHE_SLOTS_LEAST: Final = 2 * FREE_SLOTS
 #: What a slot usually takes in memory, in both directions.
-_CACHE_SLOT_BYTES: Final = SLOT_BYTES + 224
+_CACHE_SLOT_BYTES: Final = SLOT_BYTES + 160
 
 # `DestinationInfo.operation_type`
 _REMOVE: Final = 1

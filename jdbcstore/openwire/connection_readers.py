@@ -11,15 +11,14 @@ objects nest `NESTING_MAX` deep, and the elements of all arrays and the bytes of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import groupby, product
 from typing import Any, Final, TypeAlias
 
 from jdbcstore.destination import Destination
 from jdbcstore.modified_utf8 import decode_modified_utf8
 from jdbcstore.openwire.commands import StackTraceElement, Throwable
-from jdbcstore.openwire.encoding import MARSHAL_AWARE, Encoding
+from jdbcstore.openwire.encoding import EIGHT_BYTES, MARSHAL_AWARE, NO_BYTES, Encoding, numbers_of, usual_flags
 from jdbcstore.openwire.fields import COMMANDS, Command, Field, Kind, Usually
 from jdbcstore.openwire.object_cache import ReadCache
 from jdbcstore.openwire.readers import NESTING_MAX
@@ -34,8 +33,8 @@ _BY_ID: Final = {command.type_id: command for command in COMMANDS}
 _IDS: Final = {command.cls: command.type_id for command in COMMANDS}
 _AWARE_IDS: Final = frozenset(_IDS[cls] for cls in MARSHAL_AWARE)
 
-#: What stands among the data of tight encoding, and is no flag.
-_DATA: Final = (Kind.I8, Kind.I32, Kind.I64)
+#: What clients send.
+_USUAL: Final = {Usually.ZERO: NO_BYTES, Usually.TIME: EIGHT_BYTES, Usually.STAMP: NO_BYTES}
 
 #: The eight flags of a byte, least significant first.
 _FLAGS: Final = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
@@ -135,14 +134,8 @@ class _Compiler:
             for slot in dataclasses.fields(cls):
                 if slot.name not in present:
                     source.line(f"v.{slot.name} = {self._constant(slot.default)}")
-        for is_regular, group in groupby(
-            self.fields, key=lambda field: field.is_regular(is_cached=self.encoding.cached)
-        ):
-            together = tuple(group)
-            if self.encoding.tight and is_regular and any(field.mostly_null for field in together):
-                self._regular(together)
-            else:
-                self._one_by_one(together)
+        for is_together, fields in self.encoding.runs(self.fields):
+            (self._as_usual if is_together else self._one_by_one)(fields)
         if issubclass(cls, Destination):
             with source.block("if not physical_name:"):
                 source.line("raise Malformed('a destination without a name')", Part(self.fields[0]))
@@ -157,13 +150,13 @@ class _Compiler:
         for field in fields:
             self._field(field)
 
-    def _regular(self, fields: Sequence[Field]) -> None:
-        """Read fields in one go if their flags are the usual ones, else one by one. In tight encoding only."""
+    def _as_usual(self, fields: Sequence[Field]) -> None:
+        """Read fields in one go if their flags are those that clients send usually, else one by one."""
         source = self.source
-        data = [field for field in fields if field.kind in _DATA and field.usually in (None, Usually.TIME)]
+        data = numbers_of(fields, _USUAL)
         unpack = struct_of(field.kind.value for field in data)
         flags = [field for field in fields if field.kind is Kind.FLAG]
-        known = {_flags(fields, iter(values)): values for values in product((False, True), repeat=len(flags))}
+        known = usual_flags(fields, _USUAL)
         count = len(next(iter(known)))
         source.line(f"f = {self._constant(known)}.get(bits[b:b + {count}])")
         with source.block(f"if f is not None and o + {unpack.size} <= len(data):"):
@@ -174,7 +167,7 @@ class _Compiler:
                 source.line(f"{targets}= {self._constant(unpack.unpack_from)}(data, o)")
             for value, absent in (
                 ("None", [field for field in fields if field.mostly_null]),
-                ("0", [field for field in fields if field.usually in (Usually.ZERO, Usually.STAMP)]),
+                ("0", [field for field in fields if field.usually and field not in data]),
             ):
                 if absent:
                     source.line(f"{''.join(f'{self._target(field)} = ' for field in absent)}{value}")
@@ -308,19 +301,6 @@ class _Compiler:
                 source.line("x = None")
             source.line("xs.append(x)")
         source.line(f"{target} = tuple(xs)")
-
-
-def _flags(fields: Sequence[Field], values: Iterator[bool]) -> bytes:
-    """The flags, a byte each, of fields that a client sent as usual; of those that are flags themselves, these."""
-    flags = bytearray()
-    for field in fields:
-        if field.kind is Kind.FLAG:
-            flags.append(next(values))
-        elif field.usually:
-            flags += b"\1\1" if field.usually is Usually.TIME else b"\0\0"
-        elif field.mostly_null:
-            flags.append(0)
-    return bytes(flags)
 
 
 # --- texts and exceptions ---------------------------------------------------------------------------------------------

@@ -11,15 +11,14 @@ written by what writes those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain, groupby, product, repeat
 from typing import Any, Final, TypeAlias
 
 from jdbcstore.modified_utf8 import encode_modified_utf8
 from jdbcstore.openwire.advisory_commands import ADVISORY_COMMANDS
 from jdbcstore.openwire.commands import BaseCommand, Throwable
-from jdbcstore.openwire.encoding import MARSHAL_AWARE, Encoding
+from jdbcstore.openwire.encoding import EIGHT_BYTES, MARSHAL_AWARE, NO_BYTES, Encoding, numbers_of, usual_flags
 from jdbcstore.openwire.fields import COMMANDS, MESSAGES, Command, Field, Kind, Usually
 from jdbcstore.openwire.object_cache import WriteCache
 from jdbcstore.openwire.readers import NESTING_MAX
@@ -33,8 +32,11 @@ ConnectionWriter: TypeAlias = Callable[[Any, int, list[bytes], bytearray, WriteC
 
 _COMMANDS: Final = {command.cls: command for command in COMMANDS}
 
-#: What stands among the data of tight encoding, and is no flag.
-_DATA: Final = (Kind.I8, Kind.I32, Kind.I64)
+#: What brokers send.
+_USUAL: Final = {Usually.ZERO: NO_BYTES, Usually.TIME: EIGHT_BYTES, Usually.STAMP: EIGHT_BYTES}
+
+#: Flags to digits.
+_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 _STREAM_BYTES_MAX: Final = 0x7FFF
 _I16 = struct_of("h")
@@ -130,32 +132,28 @@ class _Compiler:
                 source.line("return")
         source.line("out.append(TYPE)")
         fields = self.command.fields_at(self.encoding.version)
-        for is_regular, group in groupby(fields, key=lambda field: field.is_regular(is_cached=self.encoding.cached)):
-            together = tuple(group)
-            if self.encoding.tight and is_regular and any(field.mostly_null for field in together):
-                self._regular(together)
-            else:
-                self._one_by_one(together)
+        for is_together, run in self.encoding.runs(fields):
+            (self._as_usual if is_together else self._one_by_one)(run)
         return source.compile(self.scope)
 
     def _one_by_one(self, fields: Sequence[Field]) -> None:
         for field in fields:
             self._field(field)
 
-    def _regular(self, fields: Sequence[Field]) -> None:
-        """Write fields in one go if their values are the usual ones, else one by one. In tight encoding only."""
+    def _as_usual(self, fields: Sequence[Field]) -> None:
+        """Write fields in one go if their values are those that brokers send usually, else one by one."""
         source = self.source
         hinted = [field for field in fields if field.mostly_null or field.usually]
-        for word, field in zip(chain(["if ("], repeat("and ")), hinted):  # noqa: B905  # the second has no end
-            source.line(f"{word}v.{field.name} {_usual_value(field)}", Part(field))
+        for place, field in enumerate(hinted):
+            number = "== 0" if field.usually is Usually.ZERO else f"> {0xFFFFFFFF}"
+            value = "is None" if field.mostly_null else number
+            source.line(f"{'and ' if place else 'if ('}v.{field.name} {value}", Part(field))
         with source.block("):"):
             flags = [field for field in fields if field.kind is Kind.FLAG]
-            digits = self._constant(
-                {values: _digits(fields, iter(values)) for values in product((False, True), repeat=len(flags))}
-            )
+            digits = {values: found.translate(_DIGITS) for found, values in usual_flags(fields, _USUAL).items()}
             key = "".join(f"v.{field.name}, " for field in flags) or "()"
-            source.line(f"bits += {digits}[{key}]", *map(Part, flags))
-            data = [field for field in fields if field.kind in _DATA and field.usually is not Usually.ZERO]
+            source.line(f"bits += {self._constant(digits)}[{key}]", *map(Part, flags))
+            data = numbers_of(fields, _USUAL)
             pack = self._constant(struct_of(field.kind.value for field in data).pack)
             source.line(f"out.append({pack}({', '.join(f'v.{field.name}' for field in data)}))", *map(Part, data))
         with source.block("else:"):
@@ -270,26 +268,6 @@ class _Compiler:
             with source.block("for i, e in enumerate(x):"):
                 self._check_class("e", field)
                 self._nullable("e", field)
-
-
-def _usual_value(field: Field) -> str:
-    """Whether a hinted field is as usual in what a broker says."""
-    if field.mostly_null:
-        return "is None"
-    return "== 0" if field.usually is Usually.ZERO else f"> {0xFFFFFFFF}"
-
-
-def _digits(fields: Sequence[Field], flags: Iterator[bool]) -> bytes:
-    """The flags of fields whose values are the usual ones; of those that are flags themselves, these values."""
-    digits = ""
-    for field in fields:
-        if field.kind is Kind.FLAG:
-            digits += "01"[next(flags)]
-        elif field.usually:
-            digits += "00" if field.usually is Usually.ZERO else "11"
-        elif field.mostly_null:
-            digits += "0"
-    return digits.encode()
 
 
 # --- texts, exceptions and constants ----------------------------------------------------------------------------------

@@ -132,6 +132,12 @@ def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.Capture
     assert capfdbinary.readouterr().out == b"hello world\n"
     assert run(["receive", address, "/queue/A", "--timeout", "0.2", *login]) == 1
     assert b"nothing came" in capfdbinary.readouterr().err
+    # By the name that all other commands have for it.
+    assert run(["send", address, "queue://A", "again", *login]) == 0
+    assert run(["receive", address, "/queue/A", "--count", "1", *login]) == 0
+    assert run(["send", address, "topic://T,queue://A", "both", *login]) == 0
+    assert run(["receive", address, "queue://B,queue://A", "--count", "1", *login]) == 0
+    assert capfdbinary.readouterr().out == b"again\nboth\n"
 
 
 PROGRAM = [sys.executable, "-m", "jdbcstore"]

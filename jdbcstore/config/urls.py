@@ -455,6 +455,10 @@ def _is_other(text: str) -> bool:
 def _masked(text: str) -> str:
     """A text that may hold a password, as a URL or as a parameter, without it."""
     scheme, separator, rest = text.partition("://")
-    rest, asked, _ = (rest if separator else text).partition("?")
-    _, at, tail = rest.rpartition("@")
-    return f"{scheme if separator else ''}{separator}{'…@' if at else ''}{tail}{'?…' if asked else ''}"
+    if not separator:
+        scheme, rest = "", text
+    head, at, tail = rest.rpartition("@")
+    if "?" in head:  # a password with a question mark, or a parameter with an @
+        return f"{scheme}{separator}…"
+    place, asked, _ = tail.partition("?")
+    return f"{scheme}{separator}{'…' if at else ''}{at}{place}{'?…' if asked else ''}"

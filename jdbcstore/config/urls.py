@@ -137,16 +137,23 @@ def _meant(text: str) -> str:
     if scheme is not None:
         return f", did you mean {scheme}{text}?"
     plain = text.removeprefix("jdbc:")
-    if plain.startswith("sqlite:"):
-        return f", did you mean sqlite:///{plain.removeprefix('sqlite:')}?"
+    scheme, _, file = plain.partition(":")
+    if scheme in _file_schemes():
+        return f", did you mean {scheme}:///{file}?"
     if plain != text and "://" in plain:
         return f", did you mean {_masked(plain)}?"
-    return _scheme_meant(plain.partition(":")[0])
+    return _scheme_meant(scheme)
 
 
 def _scheme_meant(scheme: str) -> str:
     """The question whether another scheme was meant; a full stop without one."""
     return did_you_mean(scheme, _schemes()) or "."
+
+
+def _file_schemes() -> list[str]:
+    from jdbcstore.store.jdbc.dialect import databases
+
+    return [database.example.partition(":")[0] for database in databases() if database.is_file]
 
 
 def _schemes() -> list[str]:

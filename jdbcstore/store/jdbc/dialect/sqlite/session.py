@@ -71,7 +71,8 @@ class SQLiteDialect(SQLiteStatements):
             reason = 0
         except FileExistsError:
             # Not opened: closing it would take away the locks that this process has on it.
-            reason = errno.EISDIR if os.path.isdir(place) else 0 if os.access(place, os.R_OK) else errno.EACCES
+            is_closed = os.path.exists(place) and not os.access(place, os.R_OK)  # a link may lead to none yet
+            reason = errno.EISDIR if os.path.isdir(place) else errno.EACCES if is_closed else 0
         except OSError as error:
             reason = error.errno or 0
         if reason not in (0, errno.ENOSPC):  # that SQLite says itself

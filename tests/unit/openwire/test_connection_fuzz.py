@@ -38,7 +38,7 @@ def test_random_bytes(encoding: Encoding, type_id: int, rest: bytes) -> None:
 @pytest.mark.parametrize("vector", sampled(VECTORS, 43), ids=lambda vector: vector["name"])
 def test_truncated_frames_are_refused(vector: dict[str, object]) -> None:
     body = frames(vector)[0][4:]
-    for end in range(1, len(body)):
+    for end in range(1, len(body), 1 + len(body) // 1000):
         assert refused_or_read(codec(vector), body[:end]), end
 
 

@@ -390,24 +390,40 @@ def test_what_is_more_than_a_socket_takes_at_once_is_sent_and_received(
         connection.release()
 
 
-def test_a_broker_that_takes_nothing_is_lost_when_the_time_is_over(stack: ExitStack) -> None:
+def connected_to_nobody(stack: ExitStack, options: LinkOptions) -> StompLink:
+    """A link to a broker that lets us in, and then neither says nor reads anything."""
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
     def let_in() -> None:
-        accepted.append(listening.accept()[0])
-        accepted[0].sendall(b"CONNECTED\nversion:1.2\n\n\0")
+        accepted = stack.enter_context(listening.accept()[0])
+        accepted.sendall(b"CONNECTED\nversion:1.2\nheart-beat:100,0\n\n\0")
 
-    accepted: list[socket.socket] = []
     letting_in = threading.Thread(target=let_in)
     letting_in.start()
-    options = LinkOptions(expect_ms=0, connect_timeout_s=WAIT_S, request_timeout_s=0.2)
     link = StompLink(listening.getsockname(), options)
     letting_in.join()
-    stack.callback(accepted[0].close)
+    stack.callback(link.abort)
+    return link
+
+
+def test_a_broker_that_takes_nothing_is_lost_when_the_time_is_over(stack: ExitStack) -> None:
+    link = connected_to_nobody(stack, LinkOptions(expect_ms=0, connect_timeout_s=WAIT_S, request_timeout_s=0.2))
     with pytest.raises(LinkLost, match=r"nothing can be sent for 0\.2 s"):
         link.send(("SEND", {"destination": "/queue/A"}, b"m" * 50_000_000))
     assert not link.is_open
+
+
+def test_a_link_that_was_closed_hears_of_it_whatever_is_asked(stack: ExitStack) -> None:
+    link = connected_to_nobody(stack, LinkOptions(expect_ms=1, connect_timeout_s=WAIT_S))
     link.abort()
+    wait_until(lambda: link._beats.is_peer_dead(time.monotonic()))
+    link.tick()  # it is not the broker's silence
+    link._failure = None  # as if another thread closed it after this one has looked
+    with pytest.raises(LinkLost, match="Bad file descriptor"):
+        link.wait(lambda: False, None)
+    link._failure = None
+    with pytest.raises(LinkLost, match="Bad file descriptor"):
+        link.send(("SEND", {"destination": "/queue/A"}, b"m"))
 
 
 def test_a_silent_broker_is_taken_for_lost_and_not_waited_for(tmp_path: Path, stack: ExitStack) -> None:

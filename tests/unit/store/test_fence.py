@@ -100,18 +100,6 @@ def test_the_proof_of_every_batch_goes_out_in_one_packet_with_its_end(name: str,
     assert len(sent) == 1 or batch == "more than a packet"
 
 
-@pytest.mark.parametrize(
-    ("rows", "fence", "begin"),
-    [(1, FENCE, "EXECUTE jdbcstore_add(1,'ID:p',"), (2, FENCE, "INSERT INTO "), (1, None, "INSERT INTO ")],
-)
-def test_a_lone_message_is_added_by_a_prepared_statement_if_the_session_has_one(
-    rows: int, fence: Fence | None, begin: str
-) -> None:
-    batch = Batch([adds(1, rows)])
-    (sent,) = packets("postgresql", lambda dialect, connection: dialect.write(connection, batch, fence))
-    assert sent.startswith(begin)
-
-
 @pytest.mark.parametrize("batch", [name for name in BATCHES if "purge" in name])
 @pytest.mark.parametrize("name", ["postgresql", "mysql"])
 def test_nothing_is_proved_before_a_purge(name: str, batch: str) -> None:

@@ -20,7 +20,7 @@ from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, Dialect
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
 from jdbcstore.store.jdbc.dialect.postgresql.hosts import connected, target
 from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
-from jdbcstore.store.jdbc.dialect.postgresql.write import ADD, FENCE, PostgreSQLStatements
+from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level, Replication
@@ -119,7 +119,6 @@ class PostgreSQLDialect(PostgreSQLStatements):
         raw: Any = connection.connection.dbapi_connection
         with raw.cursor() as cursor:
             cursor.execute(b"PREPARE %s AS %s" % (FENCE, self.fence_words(fence)))
-            cursor.execute(b"PREPARE %s AS %s" % (ADD, self.prepared_add))
         return True
 
     def holding(self, connection: Connection, idle_ms: int) -> None:

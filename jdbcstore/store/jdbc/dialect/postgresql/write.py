@@ -2,8 +2,7 @@
 
 Two ways to write, by what was measured with 1 KiB messages: up to a dozen rows one INSERT with literals, sent together
 with the removes as one packet that the server runs as one transaction (one round trip, 0.3 ms); beyond that binary
-COPY, which costs one more round trip and a third of the server's time per row. A lone row takes the server an eighth
-less time by a prepared INSERT; two gain nothing by it any more.
+COPY, which costs one more round trip and a third of the server's time per row.
 """
 
 from __future__ import annotations
@@ -34,14 +33,12 @@ from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.rows import MessageRow
 from jdbcstore.store.jdbc.writes import Batch
 
-__all__ = ["ADD", "FENCE", "PostgreSQLStatements"]
+__all__ = ["FENCE", "PostgreSQLStatements"]
 
 log = logging.getLogger(__name__)
 
 #: The fence as a prepared statement of the writer's session.
 FENCE: Final = b"jdbcstore_fence"
-#: The insert of one message as another; a session without a fence has neither.
-ADD: Final = b"jdbcstore_add"
 #: From this many rows on COPY is faster than INSERT.
 _COPY_ROWS: Final = 12
 
@@ -62,7 +59,7 @@ class PostgreSQLStatements(Dialect):
         with self._committing(connection) as cursor:
             if len(batch.adds) < _COPY_ROWS:
                 if batch.adds:
-                    words.insert(0, self._insert(batch.adds, has_prepared=fence is not None))
+                    words.insert(0, self._insert(batch.adds))
                 cursor.execute(b";".join(words))
             else:
                 self._copy(cursor, batch.adds, words)
@@ -165,20 +162,13 @@ class PostgreSQLStatements(Dialect):
             return b"'\\x%s'" % hexlify(value)
         return _literal(value) if isinstance(value, str) else b"NULL" if value is None else b"%d" % value
 
-    def _insert(self, rows: Sequence[MessageRow], *, has_prepared: bool) -> bytes:
+    def _insert(self, rows: Sequence[MessageRow]) -> bytes:
         values = [
             b"(%d,%s,%d,%s,%d,%d,'\\x%s')"
             % (id, _literal(producer), sequence, _literal(container), expiration, priority, hexlify(blob))
             for id, producer, sequence, container, expiration, priority, blob in rows
         ]
-        if has_prepared and len(values) == 1:
-            return b"EXECUTE %s%s" % (ADD, values[0])
         return self.statements.message_insert.encode() + b",".join(values)
-
-    @property
-    def prepared_add(self) -> bytes:
-        """What `ADD` stands for."""
-        return self.statements.message_insert.encode() + b"($1,$2,$3,$4,$5,$6,$7)"
 
     def _copy(self, cursor: Any, rows: Sequence[MessageRow], words: Sequence[bytes]) -> None:
         """COPY and what follows, as one query: one transaction, and nothing but the rows is waited for in it."""

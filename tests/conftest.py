@@ -56,7 +56,7 @@ sys.dont_write_bytecode = False
 gc.disable()
 
 # A busy machine is no defect of what is tested.
-settings.register_profile("anywhere", deadline=None, max_examples=examples(40))
+settings.register_profile("anywhere", deadline=None, max_examples=examples(25))
 settings.load_profile("anywhere")
 
 

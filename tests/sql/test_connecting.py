@@ -206,3 +206,42 @@ def test_a_file_without_a_password_is_told(tmp_path: Path, content: str | None, 
         path.write_text(content)
     with pytest.raises(ConfigurationError, match=told):
         store_options(f"{url}?password_file={path}")
+
+
+@pytest.mark.has_tables(False)
+def test_what_the_url_says_of_sessions_and_of_time_goes_before_what_the_store_says(postgresql_url: str) -> None:
+    url, options = store_options(
+        f"{postgresql_url}{'&' if '?' in postgresql_url else '?'}options=-csearch_path%3Dtheirs&tcp_user_timeout=7000"
+    )
+    engine = open_engine(postgresql_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA theirs"))
+    engine.dispose()
+    engine, _ = watched_engine(url, options, poolclass=NullPool)
+    with engine.connect() as connection:
+        said = {name: connection.execute(text(f"SHOW {name}")).scalar_one() for name in ("search_path", "enable_sort")}
+        assert said == {"search_path": "theirs", "enable_sort": "off"}
+        raw: Any = connection.connection.dbapi_connection
+        assert raw.info.dsn_parameters["tcp_user_timeout"] == "7000"
+        connection.execute(text("DROP SCHEMA theirs"))
+    engine.dispose()
+
+
+@pytest.mark.parametrize("server", ["mariadb_url", "postgresql_url"])
+def test_the_time_to_connect_may_be_the_url_s(
+    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that accepts and is silent holds up for so long, and the error names it."""
+    monkeypatch.setattr(JdbcOptions, "connect_timeout_s", 300)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = store_url(request.getfixturevalue(server)).set(
+            host="127.0.0.1", port=port, query={"connect_timeout": "2"}
+        )
+        _, options = store_options(url.render_as_string(hide_password=False))
+        engine, _ = watched_engine(url, options, poolclass=NullPool)
+        began_s = time.monotonic()
+        with pytest.raises(DBAPIError, match=rf"127\.0\.0\.1\D+{port}"):
+            engine.connect()
+        assert time.monotonic() - began_s < 200, "it waited for as long as the store does by itself"
+        engine.dispose()

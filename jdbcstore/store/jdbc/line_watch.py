@@ -272,7 +272,7 @@ def watched_engine(url: URL, options: JdbcOptions, **arguments: Any) -> tuple[En
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",  # each read has a snapshot of its own and leaves no transaction behind
-        **dialect_for(url.get_backend_name()).engine_arguments(options),
+        **dialect_for(url.get_backend_name()).engine_arguments(options, url.query),
         **arguments,
     )
     return engine, Lines(engine, options)

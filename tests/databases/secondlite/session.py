@@ -24,7 +24,7 @@ class SecondLiteDialect(SecondLiteStatements):
     locked_codes = frozenset({"BUSY", "LOCKED"})
 
     @classmethod
-    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+    def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"connect_args": {"timeout": options.query_timeout_s, "check_same_thread": False}}
 
     def connected(self, connection: Connection) -> None:

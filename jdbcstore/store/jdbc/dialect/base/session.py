@@ -100,8 +100,13 @@ class Dialect:
         )
 
     @classmethod
-    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
-        """Keyword arguments for `sqlalchemy.create_engine`: timeouts, character set, isolation."""
+    def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments for `sqlalchemy.create_engine`: timeouts, character set, isolation.
+
+        Args:
+            options: the timeouts.
+            given: what the URL says to the driver. SQLAlchemy lets ``connect_args`` go before it, without a word.
+        """
         return {}
 
     @classmethod

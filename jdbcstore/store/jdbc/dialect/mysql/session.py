@@ -61,14 +61,14 @@ class MySQLDialect(MySQLStatements):
         return bool(is_in_transaction) or not raw.get_autocommit()
 
     @classmethod
-    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+    def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
         # FOUND_ROWS: count the rows that a statement met, not those it changed. MULTI_STATEMENTS: a batch in one
         # packet.
         lock_s = _lock_timeout_s(options)
         return {
             "connect_args": {
                 "charset": "utf8mb4",
-                "connect_timeout": options.connect_timeout_s,
+                **({} if "connect_timeout" in given else {"connect_timeout": options.connect_timeout_s}),
                 "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
                 # Literals are escaped with backslashes and nothing may be cut to fit: no server-wide sql_mode changes
                 # that.
@@ -269,8 +269,9 @@ class SharedTlsConnection(pymysql.connections.Connection):
         try:
             line = _dial(self)
         except OSError as error:
-            where = self.unix_socket or f"{self.host}:{self.port}"
-            raise pymysql.err.OperationalError(CR.CR_CONN_HOST_ERROR, f"cannot connect to {where}: {error}") from error
+            raise pymysql.err.OperationalError(
+                CR.CR_CONN_HOST_ERROR, f"cannot connect to {self._place}: {error}"
+            ) from error
         try:
             opened(line.dup())
         except BaseException:
@@ -278,7 +279,14 @@ class SharedTlsConnection(pymysql.connections.Connection):
             raise
         raw: Any = self
         usual_s, raw._read_timeout = raw._read_timeout, raw.connect_timeout  # the next one may be there
-        self.connect(line)
+        try:
+            self.connect(line)
+        except pymysql.err.OperationalError as error:
+            if code_of(error) != str(CR.CR_SERVER_LOST):
+                raise
+            raise pymysql.err.OperationalError(
+                CR.CR_SERVER_LOST, f"{self._place} accepts the connection and does not answer: {error.args[-1]}"
+            ) from error
         raw._read_timeout = usual_s
         state = ClusterState(self)
         self.is_one_of_equals = state.kind is ClusterKind.GALERA
@@ -292,6 +300,10 @@ class SharedTlsConnection(pymysql.connections.Connection):
         own."""
         if self._writing:
             self.query(self._writing)
+
+    @property
+    def _place(self) -> str:
+        return str(self.unix_socket or f"{self.host}:{self.port}")
 
     def _create_ssl_ctx(self, sslp: Mapping[str, object]) -> ssl.SSLContext:
         context: ssl.SSLContext = super()._create_ssl_ctx(sslp) if sslp else _unverified()  # type: ignore[misc]  # private

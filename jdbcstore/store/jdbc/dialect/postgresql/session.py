@@ -52,7 +52,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
     row_lock = "LOCK TABLE {lock} IN EXCLUSIVE MODE NOWAIT"
 
     @classmethod
-    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+    def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
         settings = {
             "statement_timeout": f"{int(options.query_timeout_s * 1000)}",
             "standard_conforming_strings": "on",
@@ -64,17 +64,21 @@ class PostgreSQLDialect(PostgreSQLStatements):
             "enable_incremental_sort": "off",
             "jit": "off",  # a sort for want of anything better has a price at which it would be compiled, for a second
         }
+        of_the_line = {
+            "connect_timeout": options.connect_timeout_s,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": int(options.query_timeout_s * 1000),
+        }
+        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
         return {
             "use_native_hstore": False,  # we have none, and SQLAlchemy would ask for its number
             "connect_args": {
                 "application_name": "jdbcstore",
-                "connect_timeout": options.connect_timeout_s,
-                "keepalives_idle": 5,
-                "keepalives_interval": 2,
-                "keepalives_count": 3,
-                "tcp_user_timeout": int(options.query_timeout_s * 1000),
+                **{name: value for name, value in of_the_line.items() if name not in given},
                 "client_encoding": "utf8",
-                "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+                "options": f"{given['options']} {ours}" if "options" in given else ours,  # a search_path, say
                 **target(options),
             },
         }

@@ -53,7 +53,7 @@ class SQLiteDialect(SQLiteStatements):
         return bool(raw.in_transaction or begins)
 
     @classmethod
-    def engine_arguments(cls, options: JdbcOptions) -> dict[str, Any]:
+    def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "connect_args": {"timeout": options.query_timeout_s, "check_same_thread": False, "cached_statements": 256},
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +12,7 @@ from typing import Final
 
 from jdbcstore.errors import ConfigurationError
 
-__all__ = ["SCHEMES", "Listener", "Protocol", "client_url", "parse_address", "parse_listeners"]
+__all__ = ["SCHEMES", "Listener", "Protocol", "client_url", "parse_address", "parse_listeners", "why_it_cannot_listen"]
 
 
 class Protocol(Enum):
@@ -39,6 +41,12 @@ SCHEMES: Final = {
 _PORTS: Final = {Protocol.STOMP: 61613, Protocol.OPENWIRE: 61616, Protocol.AUTO: 61616, Protocol.WS: 61614}
 _TLS_SCHEMES: Final = {Protocol.WS: "wss"}
 _SEPARATOR: Final = re.compile(r"[,\s]+")
+#: What to do where the system does not let a broker listen.
+_ADVICE: Final = {
+    errno.EADDRINUSE: ": another program has the port (ss -ltnp shows which); stop it, or give another port",
+    errno.EADDRNOTAVAIL: ": this machine has no such address",
+    errno.EACCES: ": ports below 1024 take a privilege; give a higher one",
+}
 _HAS_NO_PORT: Final = re.compile(r"\[[^\]]*\]|[^:]+")
 
 
@@ -133,3 +141,9 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and host[0] != "["):
         raise ConfigurationError(f"{text!r} is not an address: give HOST:PORT, e.g. 127.0.0.1:61613")
     return host.strip("[]"), int(port)
+
+
+def why_it_cannot_listen(error: OSError) -> str:
+    """Why the system does not let a broker listen, and what to do."""
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return reason + _ADVICE.get(error.errno or 0, "")

@@ -142,8 +142,12 @@ def run(arguments: list[str]) -> int:
     except LockError as error:
         click.echo(f"jdbcstore: {error}", err=True)
         return 3
-    except (JdbcStoreError, OSError) as error:
+    except JdbcStoreError as error:
         click.echo(f"jdbcstore: {error}", err=True)
+        return 1
+    except OSError as error:
+        told = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
+        click.echo(f"jdbcstore: {told}", err=True)
         return 1
     return result if isinstance(result, int) else 0
 

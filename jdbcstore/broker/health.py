@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import h11
 
-from jdbcstore.addresses import parse_address
+from jdbcstore.addresses import parse_address, why_it_cannot_listen
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.lifecycle import State, Status
 from jdbcstore.errors import JdbcStoreError
@@ -64,8 +63,9 @@ class Health:
         try:
             await acceptor.start(host, port)
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise JdbcStoreError(f"cannot listen for health checks on {self._bind}: {reason}") from error
+            raise JdbcStoreError(
+                f"cannot listen for health checks on {self._bind}: {why_it_cannot_listen(error)}"
+            ) from error
         self._acceptor = acceptor
         bound = acceptor.sockets[0].getsockname()
         self.address = (bound[0], bound[1])
@@ -142,7 +142,7 @@ class Health:
     def _told(self, request: h11.Request) -> tuple[int, dict[str, object]]:
         path = request.target.partition(b"?")[0]
         if path not in (b"/live", b"/ready"):
-            return 404, {"error": "there are /live and /ready"}
+            return 404, {"error": "only /live and /ready are here; console, API and metrics are at web_bind"}
         if request.method not in (b"GET", b"HEAD"):
             return 405, {"error": "use GET"}
         status = self._status()

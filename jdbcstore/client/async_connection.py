@@ -249,17 +249,23 @@ class AsyncConnection:
             TimeoutError: no answer came.
             JdbcStoreError: as `send`.
         """
-        async with asyncio.timeout(timeout_s):
-            reply_to = await self._replies.destination()
-            correlation_id = options.get("correlation_id") or f"{self.port.client.connection_id}:{next(self._names)}"
-            answer = self._replies.expect(correlation_id)
-            try:
-                options["reply_to"], options["correlation_id"] = reply_to, correlation_id
-                await self.port.send(outgoing(destination, body, options))
-                arrival = await answer
-            finally:
-                answer.cancel()
+        try:
+            async with asyncio.timeout(timeout_s):
+                arrival = await self._answer(destination, body, options)
+        except TimeoutError:
+            raise TimeoutError(f"no answer came from {destination} within {timeout_s:g} s") from None
         return AsyncReceivedMessage(arrival, self.port)
+
+    async def _answer(self, destination: Destination | str, body: Body, options: SendOptions) -> Arrival:
+        reply_to = await self._replies.destination()
+        correlation_id = options.get("correlation_id") or f"{self.port.client.connection_id}:{next(self._names)}"
+        answer = self._replies.expect(correlation_id)
+        try:
+            options["reply_to"], options["correlation_id"] = reply_to, correlation_id
+            await self.port.send(outgoing(destination, body, options))
+            return await answer
+        finally:
+            answer.cancel()
 
     async def reply(self, request: Received, body: Body = None, **options: Unpack[SendOptions]) -> str:
         """Answer a request: to its `reply_to`, with its correlation id or else its message id. Otherwise as `send`.
@@ -299,7 +305,7 @@ class AsyncConnection:
             StoreError: a durable subscription could not be stored.
             ConnectionClosed: the connection has ended.
         """
-        mailbox = Mailbox(self.port.next_key())
+        mailbox = Mailbox(self.port.next_key(), str(destination))
         await self.port.subscribe(subscription_request(destination, mailbox, options), mailbox)
         is_auto = AcknowledgeMode(options.get("mode", AcknowledgeMode.INDIVIDUAL)) is AcknowledgeMode.AUTO
         return AsyncSubscription(self.port, mailbox, is_auto=is_auto)
@@ -314,7 +320,7 @@ class AsyncConnection:
         Raises:
             ProtocolError: a topic or a wildcard; otherwise as `subscribe`.
         """
-        mailbox = Mailbox(self.port.next_key())
+        mailbox = Mailbox(self.port.next_key(), str(destination))
         wanted = subscription_request(destination, mailbox, {"selector": selector}, is_browser=True)
         await self.port.subscribe(wanted, mailbox)
         return AsyncSubscription(self.port, mailbox, is_auto=True)

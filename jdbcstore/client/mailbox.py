@@ -23,10 +23,12 @@ class Mailbox:
 
     Args:
         key: names the subscription among those of its client.
+        place: where its messages come from, for people.
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, place: str) -> None:
         self.key = key
+        self._place: Final = place
         self.is_ended = False
         self._ready: deque[Arrival] = deque()
         self._bytes = 0
@@ -64,8 +66,11 @@ class Mailbox:
             JdbcStoreError: the connection has failed, or an acknowledgement (once; the subscription goes on).
         """
         if not self._ready or self._trouble is not None:
-            async with asyncio.timeout(timeout_s):
-                await self._something()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._something()
+            except TimeoutError:
+                raise TimeoutError(f"no message came from {self._place} within {timeout_s:g} s") from None
         return self._pop() if self._ready else None
 
     async def _something(self) -> None:

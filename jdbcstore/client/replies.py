@@ -24,7 +24,7 @@ class Replies(Mailbox):
     """
 
     def __init__(self, port: Port) -> None:
-        super().__init__(port.next_key())
+        super().__init__(port.next_key(), "a temporary queue")
         self._port = port
         self._expected: dict[str, asyncio.Future[Arrival]] = {}
         self._opening: asyncio.Task[Destination] | None = None

@@ -13,7 +13,7 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.journal.amq.adapter import refuse_what_is_no_amq_store
 from jdbcstore.store.journal.amq.directory_view import AMQView
 from jdbcstore.store.journal.amq.options import AMQOptions
-from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store
+from jdbcstore.store.journal.kahadb.directory_kind import refuse_another_store, refuse_what_holds_no_journal
 from jdbcstore.store.journal.kahadb.directory_view import KahaDBView
 from jdbcstore.store.journal.kahadb.options import KahaDBOptions
 from jdbcstore.store.journal.leveldb.directory_kind import refuse_what_is_no_leveldb_store
@@ -48,6 +48,7 @@ def check_url(url: str, writer: str = "") -> None:
             refuse_what_is_no_leveldb_store(directory)
         else:
             refuse_another_store(directory, ignores_missing=True)
+            refuse_what_holds_no_journal(directory)
         return
     if url.startswith("memory:"):
         raise ConfigurationError("a store in memory can be looked into by its own process only")

@@ -91,7 +91,7 @@ def store_url(text: str) -> URL:
     from jdbcstore.store.jdbc.dialect import database_for_url
 
     if text.startswith(("memory:", *_JOURNALS)):
-        raise ConfigurationError(f"{text!r} is no database, and this is for SQL stores only; {_databases()}")
+        raise ConfigurationError(f"{text!r} is no database, and this is for SQL stores only. {_databases()}")
     if _is_other(text):
         raise ConfigurationError(
             f"{_masked(text)!r} is a store of another package, and only a broker opens it: jdbcstore broker --url URL."
@@ -100,25 +100,67 @@ def store_url(text: str) -> URL:
     try:
         url = make_url(_with_hosts_apart(text))
     except (ArgumentError, ValueError):
-        raise ConfigurationError(f"not a store URL: {_masked(text)!r}{_meant(text)}; {_examples()}") from None
+        _refuse_bare_at(text, text.partition("?")[0])
+        raise ConfigurationError(f"not a store URL: {_masked(text)!r}{_meant(text)} {_examples()}") from None
     database = database_for_url(url.drivername.partition("+")[0])
     if database is None:
-        raise ConfigurationError(f"no store for {url.drivername}; {_examples()}")
+        raise ConfigurationError(f"no store for {url.drivername}{_scheme_meant(url.drivername)} {_examples()}")
+    _refuse_bare_at(text, f"@{url.host or ''}")
     if database.is_file and (not url.database or ":memory:" in url.database or "mode=memory" in text):
         raise ConfigurationError(
             f"a store of {database.name} needs a file: {database.example}; for one without a file use memory:"
         )
     if not url.database:
-        raise ConfigurationError(f"the URL {url.render_as_string()} names no database; {_examples()}")
+        raise ConfigurationError(f"the URL {url.render_as_string()} names no database. {_examples()}")
     return url.set(drivername=database.driver)
 
 
-def _meant(path: str) -> str:
-    """The URL of a store that a path names; empty if there is none."""
-    if os.path.isfile(path):
-        return f", did you mean sqlite:///{path}?"
-    scheme = scheme_of(Path(path)) if os.path.isdir(path) else None
-    return "" if scheme is None else f", did you mean {scheme}{path}?"
+def _refuse_bare_at(text: str, authority: str) -> None:
+    """An @ in a password ends it, and what follows would be taken for the host, looked up, and shown in errors.
+
+    Raises:
+        ConfigurationError: there is more than one @ in the authority.
+    """
+    if authority.count("@") > 1:
+        raise ConfigurationError(
+            f"the URL has more than one @: {_masked(text)!r}. In a user name or password write %40 for @, %3A for :,"
+            " %2F for / and %25 for %, or leave the password out and name a password_file"
+        )
+
+
+def _meant(text: str) -> str:
+    """The question whether another URL was meant, with a full stop where there is none: for a path that holds a store,
+    Java's spelling, a misspelt scheme, and a file without slashes."""
+    if os.path.isfile(text):
+        return f", did you mean sqlite:///{text}?"
+    scheme = scheme_of(Path(text)) if os.path.isdir(text) else None
+    if scheme is not None:
+        return f", did you mean {scheme}{text}?"
+    plain = text.removeprefix("jdbc:")
+    scheme, _, file = plain.partition(":")
+    if scheme in _file_schemes():
+        return f", did you mean {scheme}:///{file}?"
+    if plain != text and "://" in plain:
+        return f", did you mean {_masked(plain)}?"
+    return _scheme_meant(scheme)
+
+
+def _scheme_meant(scheme: str) -> str:
+    """The question whether another scheme was meant; a full stop without one."""
+    return did_you_mean(scheme, _schemes()) or "."
+
+
+def _file_schemes() -> list[str]:
+    from jdbcstore.store.jdbc.dialect import databases
+
+    return [database.example.partition(":")[0] for database in databases() if database.is_file]
+
+
+def _schemes() -> list[str]:
+    from jdbcstore.store.jdbc.dialect import databases
+
+    names = [database.example.partition(":")[0] for database in databases()]
+    return [*names, *other_stores(), *(scheme.removesuffix(":") for scheme in _JOURNALS), "memory"]
 
 
 def _with_hosts_apart(text: str) -> str:
@@ -134,7 +176,7 @@ def _with_hosts_apart(text: str) -> str:
 def _databases() -> str:
     from jdbcstore.store.jdbc.dialect import databases
 
-    return f"use {', '.join(database.example for database in databases())}"
+    return f"Use {', '.join(database.example for database in databases())}"
 
 
 def _examples() -> str:
@@ -418,6 +460,12 @@ def _is_other(text: str) -> bool:
 
 
 def _masked(text: str) -> str:
-    """A text that may hold a password, without it."""
-    _, at, tail = text.rpartition("@")
-    return f"…@{tail}" if at else text
+    """A text that may hold a password, as a URL or as a parameter, without it."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "", text
+    head, at, tail = rest.rpartition("@")
+    if "?" in head:  # a password with a question mark, or a parameter with an @
+        return f"{scheme}{separator}…"
+    place, asked, _ = tail.partition("?")
+    return f"{scheme}{separator}{'…' if at else ''}{at}{place}{'?…' if asked else ''}"

@@ -17,6 +17,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
@@ -66,13 +67,14 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
         raise ConfigurationError(f"an archive of ActiveMQ keeps what is in queues, {place} is a topic: use JSON Lines")
     after, count, left_out, records = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
     writer = ArchiveWriter(place, records, count) if _is_archive(file) else None
+    ask = partial(face.view, "export", destination=destination, selector=selector, count=_PAGE)
+    page = ask(after=after) if after is not None else None  # refused for a destination that is not there: then no file
     if state is None:
         os.close(make_file(file))  # for nobody else's eyes
     with file.open("r+b") as out:
         out.truncate(int((state or {}).get("bytes", 0)))
         out.seek(0, 2)
-        while after is not None:
-            page = face.view("export", destination=destination, selector=selector, after=after, count=_PAGE)
+        while page is not None:
             lines, after = page["lines"], page["after"]
             data = b"".join(map(_shown, lines)) if writer is None else writer.piece(list(map(restored, lines)))
             if writer is not None and after is None:
@@ -88,6 +90,7 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
                 records = 0 if writer is None else writer.records
                 told = {"after": after, "count": count, "left_out": left_out, "records": records}
                 progress.write({**told, "bytes": out.tell()})
+            page = ask(after=after) if after is not None else None
     progress.forget()
     click.echo(f"export: {count} messages of {destination} to {file}")
     if left_out:

@@ -17,11 +17,11 @@ from jdbcstore.console.output import print_json
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.console.place import is_web_address
 from jdbcstore.console.stomp_client import ClientError, StompClient
-from jdbcstore.destination import Destination
+from jdbcstore.destination import Destination, Queue, Topic, parse_destination
 from jdbcstore.errors import ConfigurationError
 from jdbcstore.stomp.frames import Frame
 from jdbcstore.transport.key_files import load_identity, load_trusted
-from jdbcstore.transport.stomp.destination import parse_stomp_destination
+from jdbcstore.transport.stomp.destination import destination_header, parse_stomp_destination
 
 __all__ = ["receive", "send"]
 
@@ -99,7 +99,7 @@ def send(
     """Send BODY to DESTINATION and wait until the broker has it. Without BODY the text is read from standard input.
 
     HOST:PORT is where STOMP clients connect. At the broker's web address it is done as an operator, who needs no
-    client's rights.
+    client's rights. DESTINATION is /queue/NAME or queue://NAME, /topic/NAME or topic://NAME.
 
     \b
     Examples:
@@ -128,9 +128,10 @@ def send(
         fields["persistent"] = "true"
     if b"\x00" in text:
         fields["content-length"] = str(len(text))
+    fields["destination"] = _stomp_name(destination)
     with _connected(address, **access) as client:
         for _ in range(count):
-            client.request("SEND", {**fields, "destination": destination}, text)
+            client.request("SEND", fields, text)
     click.echo(f"sent {count} to {destination}", err=True)
 
 
@@ -170,6 +171,14 @@ def _qualified(name: str) -> str:
     return parse_stomp_destination(name, refused).qualified_name
 
 
+def _stomp_name(destination: str) -> str:
+    """A destination by the name that STOMP clients have for it. Given as the other commands have it, ``queue://A``,
+    STOMP would take it for a queue whose name begins with ``queue:``."""
+    if not destination.strip().startswith((Queue.prefix, Topic.prefix)):
+        return destination
+    return destination_header(parse_destination(destination), {})
+
+
 @click.command()
 @click.argument("address", metavar="HOST:PORT")
 @click.argument("destination")
@@ -187,7 +196,8 @@ def receive(
     as_json: bool,
     **access: Any,
 ) -> None:
-    """Receive messages from DESTINATION and print their bodies. Each one is acknowledged after it was printed.
+    """Receive messages from DESTINATION, /queue/NAME or queue://NAME, /topic/NAME or topic://NAME, and print their
+    bodies. Each one is acknowledged after it was printed.
 
     \b
     Examples:
@@ -195,7 +205,7 @@ def receive(
         jdbcstore receive 127.0.0.1:61613 /queue/HELLO --browse --json
         jdbcstore receive 127.0.0.1:61613 '/topic/PRICES.>' --timeout 10
     """
-    headers = {"destination": destination, "id": "1", "ack": "auto" if browse else "client-individual"}
+    headers = {"destination": _stomp_name(destination), "id": "1", "ack": "auto" if browse else "client-individual"}
     if browse:
         headers["browser"] = "true"
     elif count is not None:

@@ -18,6 +18,7 @@ _FROM_SERVER: Final = {name.encode(): name for name in ("CONNECTED", "MESSAGE", 
 
 #: Behind the length of a frame: the type WIREFORMAT_INFO, and its magic.
 _OPENWIRE_GREETING: Final = b"\x01ActiveMQ"
+_HTTP_ANSWER: Final = b"HTTP/1."
 
 
 class ClientError(JdbcStoreError):
@@ -136,16 +137,22 @@ class StompClient:
                 raise ClientError(f"nothing came from {self._address} for {self._socket.gettimeout():g} s") from None
             if not data:
                 raise ClientError(f"the broker closed the connection to {self._address}: its log says why")
-            self._refuse_openwire(data)
+            self._refuse_other_protocols(data)
             self._parser.feed(data)
         return frame
 
-    def _refuse_openwire(self, data: bytes) -> None:
-        """A listener for OpenWire alone says first who it is; taken for STOMP that makes no sense."""
+    def _refuse_other_protocols(self, data: bytes) -> None:
+        """A listener for OpenWire alone says first who it is, a web address answers in HTTP; taken for STOMP that makes
+        no sense."""
         if data[4:13] == _OPENWIRE_GREETING:
             raise ClientError(
                 f"{self._address} speaks OpenWire, not STOMP: take the broker's port for STOMP (61613 as a rule), or"
                 " let it listen for both: --bind auto://HOST:PORT"
+            )
+        if data.startswith(_HTTP_ANSWER):
+            raise ClientError(
+                f"{self._address} speaks HTTP, not STOMP: take the broker's port for STOMP (61613 as a rule), not that"
+                " of its console, metrics or health checks"
             )
 
     def close(self) -> None:

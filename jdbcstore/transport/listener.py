@@ -16,12 +16,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from jdbcstore.addresses import Listener, Protocol, parse_listeners
+from jdbcstore.addresses import Listener, Protocol, parse_listeners, why_it_cannot_listen
 from jdbcstore.broker.acceptor import Acceptor
 from jdbcstore.broker.options import open_files_max
 from jdbcstore.broker.server import ListenError
@@ -320,8 +319,7 @@ class SocketServer:
                 await listening.start(listener.host, listener.port)
             except OSError as error:
                 self.stop_listening()
-                reason = os.strerror(error.errno).lower() if error.errno else str(error)
-                raise ListenError(f"cannot listen on {listener}: {reason}") from error
+                raise ListenError(f"cannot listen on {listener}: {why_it_cannot_listen(error)}") from error
             self._listening.append(listening)
             for listening_socket in listening.sockets:
                 set_keep_alive(listening_socket, options)  # those of clients have it from there

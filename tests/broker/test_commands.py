@@ -132,6 +132,12 @@ def test_send_and_receive(start_broker: StartBroker, capfdbinary: pytest.Capture
     assert capfdbinary.readouterr().out == b"hello world\n"
     assert run(["receive", address, "/queue/A", "--timeout", "0.2", *login]) == 1
     assert b"nothing came" in capfdbinary.readouterr().err
+    # By the name that all other commands have for it.
+    assert run(["send", address, "queue://A", "again", *login]) == 0
+    assert run(["receive", address, "/queue/A", "--count", "1", *login]) == 0
+    assert run(["send", address, "topic://T,queue://A", "both", *login]) == 0
+    assert run(["receive", address, "queue://B,queue://A", "--count", "1", *login]) == 0
+    assert capfdbinary.readouterr().out == b"again\nboth\n"
 
 
 PROGRAM = [sys.executable, "-m", "jdbcstore"]
@@ -241,6 +247,15 @@ def test_a_port_for_openwire_is_told_from_one_that_is_broken(start_broker: Start
     address = place(start_broker(bind="openwire://127.0.0.1:0"))
     assert run(["send", address, "/queue/A", "x"]) == 1
     assert f"{address} speaks OpenWire, not STOMP" in capsys.readouterr().err
+
+
+def test_what_is_no_store_is_named_and_not_shown_as_an_empty_one(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert run(["stats", f"sqlite:///{tmp_path}"]) == 1
+    assert f"cannot open {tmp_path}: Is a directory" in capsys.readouterr().err
+    assert run(["stats", f"kahadb:{tmp_path}"]) == 2
+    assert f"{tmp_path} is no KahaDB store: it holds no journal" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_nobody_there_is_said_in_one_line(capsys: Capture) -> None:

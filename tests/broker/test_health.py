@@ -15,6 +15,7 @@ from jdbcstore import JdbcStoreError
 from jdbcstore.broker import health
 from jdbcstore.broker.health import Health
 from jdbcstore.broker.lifecycle import State, Status
+from jdbcstore.console.stomp_client import ClientError, StompClient
 
 SINCE = datetime(2026, 11, 21, 12, 30, 0, 123456, UTC)
 MASTER = Status(State.MASTER, SINCE, "clients may connect", 7, "node-1-abc")
@@ -96,11 +97,20 @@ def test_head_is_get_without_a_body() -> None:
     with_endpoint(ask)
 
 
+def test_a_client_of_stomp_that_comes_here_is_told_so() -> None:
+    async def ask(asked: Health) -> None:
+        with pytest.raises(ClientError, match="speaks HTTP, not STOMP"):
+            await asyncio.to_thread(StompClient, *asked.address, timeout_s=30)
+
+    with_endpoint(ask)
+
+
 @pytest.mark.parametrize("path", ["/", "/metrics", "/live/", "/readyz", "/LIVE"])
 def test_another_path_is_404_and_told_which_there_are(path: str) -> None:
     async def ask(asked: Health) -> None:
         code, _, body = await get(asked, path)
-        assert (code, json.loads(body)) == (404, {"error": "there are /live and /ready"})
+        told = "only /live and /ready are here; console, API and metrics are at web_bind"
+        assert (code, json.loads(body)) == (404, {"error": told})
 
     with_endpoint(ask)
 

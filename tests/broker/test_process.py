@@ -159,5 +159,6 @@ def test_an_address_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
     last = finished.stderr.splitlines()[-1]
     assert (finished.returncode, last) == (
         1,
-        f"jdbcstore: cannot listen on stomp://{host}:{port}: address already in use",
+        f"jdbcstore: cannot listen on stomp://{host}:{port}: address already in use: another program has the port"
+        " (ss -ltnp shows which); stop it, or give another port",
     )

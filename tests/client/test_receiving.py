@@ -120,7 +120,7 @@ def test_a_timeout_loses_nothing(connection: Connection) -> None:
             subscription.receive(timeout_s=0.01)
     send(connection, "1", "2")
     assert take(subscription, 2) == ["1", "2"]
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"^no message came from A within 0\.01 s$"):
         subscription.receive(timeout_s=0.01)
 
 

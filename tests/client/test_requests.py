@@ -45,7 +45,7 @@ def test_an_answer_that_does_not_come_and_one_that_comes_late(connection: Connec
         server.join(30)
 
     ask()  # there is a queue for answers: no time passes between the next question and its way to the broker
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"^no answer came from QUESTIONS within 0\.05 s$"):
         other.request("QUESTIONS", "1", timeout_s=0.05)
     late = questions.receive(timeout_s=30)
     assert late.body == "1"

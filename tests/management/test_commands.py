@@ -493,6 +493,8 @@ def test_messages_are_exported_and_imported(
         client.connect()
         fill(client, "/queue/A", 1203)
     file = tmp_path / name
+    assert "did you mean queue://A?" in command(capsys, "export", "queue://AA", str(file), "--store", url, code=1)
+    assert not file.exists()  # the right command finds the name free
     assert "1203 messages" in command(capsys, "export", "queue://A", str(file), "--store", url)
     assert "is there already" in command(capsys, "export", "queue://A", str(file), "--store", url, code=2)
     assert "can be read" in command(capsys, "import", str(file), "--dry-run", "--store", url)

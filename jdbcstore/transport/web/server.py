@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import os
 import secrets
 import socket
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Final
 
 import uvicorn
 
-from jdbcstore.addresses import parse_address
+from jdbcstore.addresses import parse_address, why_it_cannot_listen
 from jdbcstore.errors import ConfigurationError, JdbcStoreError
 from jdbcstore.management.desk import Desk
 from jdbcstore.transport.web.application import application
@@ -98,8 +97,9 @@ class WebServer:
             family, _, _, _, place = found[0]
             listening = socket.create_server(place, family=family)
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise JdbcStoreError(f"cannot listen for operators on {self._bind}: {reason}") from error
+            raise JdbcStoreError(
+                f"cannot listen for operators on {self._bind}: {why_it_cannot_listen(error)}"
+            ) from error
         name = listening.getsockname()
         self.address = (name[0], name[1])
         config = uvicorn.Config(

@@ -27,6 +27,7 @@ __all__ = [
     "refuse_a_mixture",
     "refuse_an_index_alone",
     "refuse_another_store",
+    "refuse_what_holds_no_journal",
     "scheme_of",
     "stores_in",
     "what_it_is",
@@ -164,6 +165,20 @@ def what_it_is(directory: Path) -> str:
     if any(file_number(name) is not None for name in names):
         return "holds only empty journal files"
     return "is no KahaDB store: it holds no journal (db-1.log, db-2.log, ...)"
+
+
+def refuse_what_holds_no_journal(directory: Path) -> None:
+    """Make sure that a directory to be looked into is a KahaDB store, for another one looks like an empty store.
+
+    Raises:
+        ConfigurationError: there is no journal in it.
+        StoreError: it cannot be read.
+    """
+    with reading(str(directory)):
+        has_journal = any(file_number(path.name) is not None for path in directory.iterdir())
+        found = "" if has_journal else what_it_is(directory)
+    if not has_journal:
+        raise ConfigurationError(f"{directory} {found}")
 
 
 def is_index_alone(names: Collection[str]) -> bool:

@@ -116,7 +116,11 @@ class Dialect:
 
     @classmethod
     def make_file(cls, arguments: Sequence[object]) -> None:
-        """Make what has to be there before the driver gets these arguments, so that nobody else can read it."""
+        """Make what has to be there before the driver gets these arguments, so that nobody else can read it.
+
+        Raises:
+            StoreError: there is something that cannot be opened; the text says what and why, which drivers may not.
+        """
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection | None:

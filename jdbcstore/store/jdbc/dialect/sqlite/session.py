@@ -9,11 +9,12 @@ believed that the disk has not.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from sqlalchemy.exc import DBAPIError
 
 from jdbcstore.errors import StoreError
 from jdbcstore.store import disk
+from jdbcstore.store.jdbc.dialect.base.errors import ConnectionLost
 from jdbcstore.store.jdbc.dialect.sqlite.errors import KINDS, code_of
 from jdbcstore.store.jdbc.dialect.sqlite.write import SQLiteStatements
 from jdbcstore.store.jdbc.options import JdbcOptions
@@ -62,9 +64,19 @@ class SQLiteDialect(SQLiteStatements):
     def make_file(cls, arguments: Sequence[object]) -> None:
         # SQLite would make it readable for everybody; its other files get the mode of this one.
         place = str(arguments[0]) if arguments else ""
-        if place and place != ":memory:" and not place.startswith("file:"):
-            with suppress(OSError):  # it is there, or SQLite says what is wrong
-                disk.DiskFile(Path(place), create=True).close()
+        if not place or place == ":memory:" or place.startswith("file:"):
+            return
+        try:
+            disk.DiskFile(Path(place), create=True).close()
+            reason = 0
+        except FileExistsError:
+            # Not opened: closing it would take away the locks that this process has on it.
+            is_closed = os.path.exists(place) and not os.access(place, os.R_OK)  # a link may lead to none yet
+            reason = errno.EISDIR if os.path.isdir(place) else errno.EACCES if is_closed else 0
+        except OSError as error:
+            reason = error.errno or 0
+        if reason not in (0, errno.ENOSPC):  # that SQLite says itself
+            raise ConnectionLost(f"cannot open {place}: {os.strerror(reason)}")
 
     def connected(self, connection: Connection) -> None:
         self._write_ahead(connection)

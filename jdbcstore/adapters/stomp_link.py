@@ -6,6 +6,10 @@ are put aside, in `StompLink.messages`, for whoever asks for them.
 
 Heart-beats need somebody who calls `StompLink.tick`, so beats are offered only if that is promised (``send_ms``). Beats
 *from* the broker cost nothing: they are looked at when something is waited for.
+
+**Cost.** A request is three calls of the system: send, wait, receive. The socket never blocks, for one with a timeout
+is asked by Python whether it is ready before each of the three; and threads that compete for an interpreter lose it at
+each call. Nobody is notified while nobody waits for the reader.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ DEFAULT_PORT: Final = 61613
 
 _FROM_SERVER: Final = {name.encode(): name for name in ("CONNECTED", "MESSAGE", "RECEIPT", "ERROR")}
 _CHUNK_BYTES: Final = 1 << 18
+#: What a socket that does not block, with TLS or without, says when it would have to.
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 Address = tuple[str, int]
 
@@ -104,9 +110,13 @@ class StompLink:
         self.messages: deque[Frame] = deque()
         self._options = options
         self._parser = FrameParser(Limits(), _FROM_SERVER)
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._is_reading = False
+        #: Threads that wait for the reader.
+        self._waiting = 0
         self._io = threading.Lock()  # OpenSSL wants one thread at a time
+        self._send_timeout_s = options.connect_timeout_s
         self._receipts = 0
         #: Receipts that are waited for, and what has come: None is good.
         self._answers: dict[str, RequestRefused | None] = {}
@@ -129,9 +139,10 @@ class StompLink:
             try:
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                if options.tls is None:
-                    return plain
-                return options.tls.wrap_socket(plain, server_hostname=self.address[0])
+                if options.tls is not None:
+                    plain = options.tls.wrap_socket(plain, server_hostname=self.address[0])
+                plain.setblocking(False)
+                return plain
             except BaseException:
                 plain.close()
                 raise
@@ -154,7 +165,7 @@ class StompLink:
         if not self.wait(lambda: self._connected is not None, options.connect_timeout_s):
             raise LinkLost(f"{self._place} does not answer CONNECT within {options.connect_timeout_s:g} s")
         assert self._connected is not None
-        self._socket.settimeout(options.request_timeout_s)
+        self._send_timeout_s = options.request_timeout_s
         sends_ms, wants_ms = (int(text) for text in self._connected.headers.get("heart-beat", "0,0").split(","))
         send_ms = max(options.send_ms, wants_ms) if options.send_ms and wants_ms else 0
         expect_ms = max(options.expect_ms, sends_ms) if options.expect_ms and sends_ms else 0
@@ -181,7 +192,7 @@ class StompLink:
 
     def _request(self, frames: tuple[tuple[str, Mapping[str, str], bytes], ...], timeout_s: float) -> None:
         *before, (command, headers, body) = frames
-        with self._changed:
+        with self._lock:
             self._receipts += 1
             receipt = str(self._receipts)
             self._awaited.add(receipt)
@@ -191,7 +202,7 @@ class StompLink:
                 self._fail(LinkLost(f"{self._place} did not answer {command} in {timeout_s:g} s"))
                 self._check()
         finally:
-            with self._changed:
+            with self._lock:
                 self._awaited.discard(receipt)
                 answer = self._answers.pop(receipt, None)
         if answer is not None:
@@ -214,32 +225,41 @@ class StompLink:
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         is_last = False
-        with self._changed:
+        with self._lock:
             while not done():
                 self._check()
                 remaining_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)
                 if is_last:
                     return False
                 if self._is_reading:
-                    is_last = not self._changed.wait(remaining_s) and remaining_s is not None
+                    is_last = not self._wait_for_reader(remaining_s) and remaining_s is not None
                     continue
                 is_last = not self._read(remaining_s) and remaining_s == 0
             return True
 
+    def _wait_for_reader(self, timeout_s: float | None) -> bool:
+        """Wait until the reader has read something, or is none any more; False if it was and did not in time."""
+        self._waiting += 1
+        try:
+            return self._changed.wait(timeout_s)
+        finally:
+            self._waiting -= 1
+
     def _read(self, timeout_s: float | None) -> bool:
         """Be the reader once; whether something came. The lock is let go meanwhile."""
         self._is_reading = True
-        self._changed.release()
+        self._lock.release()
         data: bytes | None = None
         failure: BaseException | None = None
         try:
             data = self._receive(timeout_s)
-        except (OSError, ValueError) as error:  # ValueError: the socket was closed by another thread
+        except OSError as error:
             failure = error
         finally:
-            self._changed.acquire()
+            self._lock.acquire()
             self._is_reading = False
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
         if failure is not None or data == b"":
             reason = failure or "the broker has closed it; its log says why"
             self._fail_locked(LinkLost(f"the connection to {self._place} is lost: {reason}"), failure)
@@ -248,17 +268,25 @@ class StompLink:
         return bool(data)
 
     def _receive(self, timeout_s: float | None) -> bytes | None:
+        """What the socket has; None if it has nothing in time. Nothing at all is the end."""
         beat_s = self._beats.next_deadline()
-        until_beat_s = None if beat_s is None else max(beat_s - time.monotonic(), 0.0)
-        waits = [wait_s for wait_s in (timeout_s, until_beat_s) if wait_s is not None]
-        pending = self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0
-        if not pending and not _is_readable(self._socket, min(waits) if waits else None):
+        if beat_s is not None:
+            until_beat_s = max(beat_s - time.monotonic(), 0.0)
+            timeout_s = until_beat_s if timeout_s is None else min(timeout_s, until_beat_s)
+        if not self._has_pending() and not _is_ready(self._socket, timeout_s):
             self.tick()
             return None
-        with self._io:
-            data = self._socket.recv(_CHUNK_BYTES)
+        try:
+            with self._io:
+                data = self._socket.recv(_CHUNK_BYTES)
+        except _NOT_NOW:  # of TLS not all that belongs together is here
+            return None
         self._beats.data_received(time.monotonic())
         return data
+
+    def _has_pending(self) -> bool:
+        """Whether something was read from the socket that nobody was given yet; TLS does that."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _take(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -302,7 +330,7 @@ class StompLink:
         now = time.monotonic()
         if self._beats.is_beat_due(now):
             self._write(b"\n")
-        if self._beats.is_peer_dead(now) and not _is_readable(self._socket, 0.0):
+        if self._beats.is_peer_dead(now) and not _is_ready(self._socket, 0.0):
             self._fail(LinkLost(f"{self._place} was silent for too long"))
             self._check()
 
@@ -323,7 +351,7 @@ class StompLink:
         """
         try:
             if self.is_open:
-                self._socket.settimeout(timeout_s)
+                self._send_timeout_s = timeout_s
                 self._request((("DISCONNECT", {}, b""),), timeout_s)
         except (LinkLost, RequestRefused):
             pass  # it is gone already, which is what was wanted
@@ -348,7 +376,7 @@ class StompLink:
         self._check()
         try:
             with self._io:
-                self._socket.sendall(data)
+                self._send_all(data)
         except OSError as error:
             self._fail(LinkLost(f"the connection to {self._place} is lost: {error}"))
             self._check()
@@ -357,12 +385,23 @@ class StompLink:
             raise
         self._beats.data_sent(time.monotonic())
 
+    def _send_all(self, data: bytes) -> None:
+        deadline_s = time.monotonic() + self._send_timeout_s
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except _NOT_NOW as error:
+                remaining_s = max(deadline_s - time.monotonic(), 0.0)
+                if not _is_ready(self._socket, remaining_s, to_write=not isinstance(error, ssl.SSLWantReadError)):
+                    raise TimeoutError(f"nothing can be sent for {self._send_timeout_s:g} s") from error
+
     def _check(self) -> None:
         if self._failure is not None:  # a new one each time: several threads may raise it
             raise type(self._failure)(str(self._failure)) from self._failure.__cause__
 
     def _fail(self, failure: JdbcStoreError) -> None:
-        with self._changed:
+        with self._lock:
             self._fail_locked(failure, None)
 
     def _fail_locked(self, failure: JdbcStoreError, cause: BaseException | None) -> None:
@@ -372,9 +411,19 @@ class StompLink:
         self._changed.notify_all()
 
 
-def _is_readable(peer: socket.socket, timeout_s: float | None) -> bool:
-    if not hasattr(select, "poll"):  # some green threads take it away
-        return bool(select.select([peer], [], [], timeout_s)[0])
-    poll = select.poll()
-    poll.register(peer, select.POLLIN)
-    return bool(poll.poll(None if timeout_s is None else -(-timeout_s * 1000 // 1)))
+def _is_ready(peer: socket.socket, timeout_s: float | None, *, to_write: bool = False) -> bool:
+    """Wait until a socket can be read, or written to; False if it cannot in time.
+
+    One that another thread has closed is ready: whoever uses it then hears that.
+    """
+    try:
+        if not hasattr(select, "poll"):  # some green threads take it away
+            readers, writers = ([], [peer]) if to_write else ([peer], [])
+            return any(select.select(readers, writers, [], timeout_s))
+        poll = select.poll()
+        poll.register(peer, select.POLLOUT if to_write else select.POLLIN)
+        return bool(poll.poll(None if timeout_s is None else -(-timeout_s * 1000 // 1)))
+    except ValueError:
+        if peer.fileno() >= 0:
+            raise
+        return True

@@ -240,6 +240,9 @@ class FrameParser:
             if not self._head:
                 if self._data.startswith(b"\n", self._position):
                     self._position += 1  # many write one behind each frame
+                if self._position == len(self._data):
+                    self._data, self._position = b"", 0
+                    return None
                 is_send = self._data.startswith(_SEND, self._position)
                 frame = self._read_whole() if is_send else self._read_short() or self._read_whole()
                 if frame is not None:

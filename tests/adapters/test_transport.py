@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -198,7 +199,7 @@ def test_a_link_that_was_interrupted_while_it_sent_is_lost(connect: Connect) -> 
     connection = connect()
     link = connection.channel().connection.link
     with (
-        patch.object(link, "_socket", Mock(wraps=link._socket, sendall=Mock(side_effect=KeyboardInterrupt))),
+        patch.object(link, "_socket", Mock(wraps=link._socket, send=Mock(side_effect=KeyboardInterrupt))),
         pytest.raises(KeyboardInterrupt),
     ):
         link.send(("SEND", {"destination": "/queue/A"}, b"m"))
@@ -222,7 +223,7 @@ def test_a_thread_that_waits_for_ever_hears_that_another_one_has_closed_the_conn
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    wait_until(lambda: place() == "_is_readable", place)
+    wait_until(lambda: place() == "_is_ready", place)
     time.sleep(0.05)  # until it is in the kernel; if that takes longer, it finds a closed socket there
     link.abort()
     waiting.join(WAIT_S)
@@ -367,6 +368,62 @@ def test_with_tls_a_broker_has_to_prove_who_it_is(stack: ExitStack, tmp_path: Pa
         with pytest.raises(LinkLost, match="certificate"):
             stranger.connect()
         good.release()
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+def test_what_is_more_than_a_socket_takes_at_once_is_sent_and_received(
+    is_tls: bool, stack: ExitStack, tmp_path: Path
+) -> None:
+    tls, ssl = None, None
+    if is_tls:
+        authority = Authority(tmp_path)
+        server = authority.identity("broker")
+        tls = TlsOptions(certificate=str(server.certificate), key=str(server.key))
+        ssl = {"ca_certs": str(authority.certificate)}
+    options = BrokerOptions(bind=f"stomp{'+ssl' if is_tls else ''}://127.0.0.1:0")
+    with running(Broker(MemoryPersistenceAdapter(), options, tls=tls)) as (host, port):
+        connection = stack.enter_context(kombu.Connection(f"jdbcstore://{host}:{port}/", ssl=ssl))
+        bodies = [letter * 6_000_000 for letter in "ab"]
+        for body in bodies:
+            publish(connection, body)
+        assert Reader(connection).read(2) == bodies
+        connection.release()
+
+
+def connected_to_nobody(stack: ExitStack, options: LinkOptions) -> StompLink:
+    """A link to a broker that lets us in, and then neither says nor reads anything."""
+    listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+    def let_in() -> None:
+        accepted = stack.enter_context(listening.accept()[0])
+        accepted.sendall(b"CONNECTED\nversion:1.2\nheart-beat:100,0\n\n\0")
+
+    letting_in = threading.Thread(target=let_in)
+    letting_in.start()
+    link = StompLink(listening.getsockname(), options)
+    letting_in.join()
+    stack.callback(link.abort)
+    return link
+
+
+def test_a_broker_that_takes_nothing_is_lost_when_the_time_is_over(stack: ExitStack) -> None:
+    link = connected_to_nobody(stack, LinkOptions(expect_ms=0, connect_timeout_s=WAIT_S, request_timeout_s=0.2))
+    with pytest.raises(LinkLost, match=r"nothing can be sent for 0\.2 s"):
+        link.send(("SEND", {"destination": "/queue/A"}, b"m" * 50_000_000))
+    assert not link.is_open
+
+
+def test_a_link_that_was_closed_hears_of_it_whatever_is_asked(stack: ExitStack) -> None:
+    link = connected_to_nobody(stack, LinkOptions(expect_ms=1, connect_timeout_s=WAIT_S))
+    link.abort()
+    wait_until(lambda: link._beats.is_peer_dead(time.monotonic()))
+    link.tick()  # it is not the broker's silence
+    link._failure = None  # as if another thread closed it after this one has looked
+    with pytest.raises(LinkLost, match="Bad file descriptor"):
+        link.wait(lambda: False, None)
+    link._failure = None
+    with pytest.raises(LinkLost, match="Bad file descriptor"):
+        link.send(("SEND", {"destination": "/queue/A"}, b"m"))
 
 
 def test_a_silent_broker_is_taken_for_lost_and_not_waited_for(tmp_path: Path, stack: ExitStack) -> None:

@@ -46,6 +46,10 @@ class QueueKind:
     """How long it keeps messages; None for ever."""
 
 
+#: Of a queue that was not declared here.
+_USUAL: Final = QueueKind()
+
+
 class QoS:
     """What kombu looks at: how many messages are not settled, and how many may be."""
 
@@ -128,13 +132,13 @@ class Channel(virtual.Channel):
         """Bind a queue: for all who publish, or for this connection."""
         exchange = exchange or "amq.direct"
         if self._is_by_topic(queue, exchange):
-            ttl_ms = self.connection.queues.get(queue, QueueKind()).ttl_ms
+            ttl_ms = self.connection.queues.get(queue, _USUAL).ttl_ms
             self.connection.broadcasts.bind(queue, ttl_ms, self.typeof(exchange), exchange, routing_key)
         else:
             self.connection.bindings.add(exchange, (routing_key, queue))
 
     def _is_by_topic(self, queue: str, exchange: str) -> bool:
-        kind = self.connection.queues.get(queue, QueueKind())
+        kind = self.connection.queues.get(queue, _USUAL)
         type_ = self.typeof(exchange).type
         return kind.is_own or type_ == "fanout" or (kind.is_auto_delete and type_ == "topic")
 
@@ -183,6 +187,9 @@ class Channel(virtual.Channel):
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding or "base64")
         return encoded
 
+    def _next_delivery_tag(self) -> None:
+        """None: each delivery gets its tag where it comes out."""
+
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> None:
         """Publish; returns when all its copies are in the store."""
         self._inplace_augment_message(message, exchange, routing_key)
@@ -197,7 +204,7 @@ class Channel(virtual.Channel):
         self.connection.has_room()  # while it waited for receipts, messages may have come
 
     def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
-        ttl_ms = self.connection.queues.get(queue, QueueKind()).ttl_ms
+        ttl_ms = self.connection.queues.get(queue, _USUAL).ttl_ms
         frame = ("SEND", self._headers(self.connection.names.queue(queue), message, ttl_ms), marshal(message))
         if self.confirm_publish:
             self.connection.link.request(frame)
@@ -216,7 +223,9 @@ class Channel(virtual.Channel):
             self.connection.link.send(frame)
 
     def _headers(self, destination: str, message: dict[str, Any], ttl_ms: int | None) -> dict[str, str]:
-        return {**frame_headers(message, ttl_ms, self.schedule_from_s), "destination": destination}
+        headers = frame_headers(message, ttl_ms, self.schedule_from_s)
+        headers["destination"] = destination
+        return headers
 
     # -- consuming ---------------------------------------------------------------------------------------------------
 

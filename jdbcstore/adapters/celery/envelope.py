@@ -9,8 +9,9 @@ body as it came, its headers as kombu's.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from json import JSONDecoder
 from typing import Any, Final
 
 from amqp.basic_message import Message as BasicMessage
@@ -34,7 +35,10 @@ _BROKERS_OWN: Final = {
 }
 
 #: What AMQP knows of a message, and what kombu adds.
-_PROPERTIES: Final = {name for name, _ in BasicMessage.PROPERTIES} | {"body_encoding", "delivery_info", "delivery_tag"}
+_PROPERTIES: Final = {name for name, _ in BasicMessage.PROPERTIES} | {"body_encoding", "delivery_info"}
+#: What `kombu.utils.json.dumps` and ``loads`` do, which make an encoder and a decoder for each text.
+_encode: Final[Callable[[object], str]] = json.JSONEncoder().encode
+_decode: Final[Callable[[str], Any]] = JSONDecoder(object_hook=json.object_hook).decode
 
 _PRIORITY_MAX: Final = 9
 _TRANSIENT: Final = 1
@@ -46,8 +50,7 @@ _DELAY_MS_LEAST: Final = 100
 def marshal(message: Payload) -> bytes:
     """The body of the frame, without properties that AMQP does not have: RabbitMQ drops them, whatever they are."""
     properties = {name: value for name, value in message["properties"].items() if name in _PROPERTIES}
-    text: str = json.dumps({**message, "properties": properties})
-    return text.encode()
+    return _encode({**message, "properties": properties}).encode()
 
 
 def frame_headers(message: Payload, ttl_ms: int | None = None, schedule_from_s: float = 0.0) -> dict[str, str]:
@@ -118,7 +121,7 @@ def _envelope(frame: Frame) -> Payload | None:
     if frame.headers.get(MARK) != _MARK_VALUE:
         return None
     try:
-        payload = json.loads(frame.body)
+        payload = _decode(frame.body.decode())
         known = isinstance(payload["properties"]["delivery_info"], dict) and "body" in payload
     except (KeyError, TypeError, ValueError):
         return None  # somebody wrote over it: it is told as it stands

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 #: Servers that repeat most of what another one shows, and one in how many of the tests that both have is for every run.
 #: MySQL's dialect is MariaDB's but for a few methods, as its driver is.
-_REPEATING: Final = {"mysql": ("mariadb", 4), "postgresql18": ("postgresql15", 5)}
+_REPEATING: Final = {"mysql": ("mariadb", 6), "mariadb": ("postgresql15", 2), "postgresql18": ("postgresql15", 6)}
 #: The same where the subject is what the store does, with statements that SQLAlchemy writes for every server.
 _REPEATING_STORE: Final = {
     "mysql": ("mariadb", 10),
@@ -26,7 +26,7 @@ _REPEATING_STORE: Final = {
 #: The same of the contract, which knows no SQL: `tests/sql` has what a server does otherwise.
 _REPEATING_CONTRACT: Final = _REPEATING_STORE | {"postgresql15": ("sqlite", 3)}
 #: The same of Spark, which reads each database by statements of its own.
-_REPEATING_SPARK: Final = {"mysql": ("mariadb", 4), "mariadb": ("postgresql15", 2), "postgresql18": ("postgresql15", 3)}
+_REPEATING_SPARK: Final = {"mysql": ("mariadb", 8), "mariadb": ("postgresql15", 3), "postgresql18": ("postgresql15", 6)}
 _OF_FOLDER: Final = {"contract": _REPEATING_CONTRACT, "sql": _REPEATING_STORE, "spark": _REPEATING_SPARK}
 _FACTOR = int(os.environ.get("JDBCSTORE_TEST_EXAMPLES", "1"))
 
@@ -54,11 +54,11 @@ def sampled(values: Sequence[T], kept: int) -> list[ParameterSet | T]:
 def thin_out(items: Sequence[pytest.Item]) -> None:
     """Give the marker ``exhaustive`` to tests that show again what others show.
 
-    Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, and on the
-    newer PostgreSQL, and where the store is the subject also of those on MariaDB that PostgreSQL has, unless that
-    marker says something else. The first of each file is among them. What asks for one of these servers by itself
-    stays. The marker's ``of`` has the parameters that it is about, such as servers: all others stay. With the marker
-    ``variants`` one in so many of each test stays, so one at least.
+    Of those with the marker ``one_in`` one in so many stays, and of those on MySQL that MariaDB has, too, on
+    MariaDB that PostgreSQL has, and on the newer PostgreSQL, unless that marker says something else. The first of
+    each file is among them. What asks for one of these servers by itself stays. The marker's ``of`` has the
+    parameters that it is about, such as servers: all others stay. With the marker ``variants`` one in so many of
+    each test stays, so one at least.
 
     Args:
         items: all tests, in the order of their collection.

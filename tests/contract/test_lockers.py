@@ -16,7 +16,7 @@ from jdbcstore.store.lease import Clock, LockerOptions, boot_time_ns
 from jdbcstore.store.unlocked import NoLocker
 from jdbcstore.testing import ExclusiveLockerContract, LeaseLockerContract, LockerContract, OpenLocker
 
-pytestmark = [pytest.mark.has_tables, pytest.mark.one_in(3, of="mariadb mysql postgresql18")]
+pytestmark = [pytest.mark.has_tables, pytest.mark.one_in(5, of="mariadb mysql postgresql18")]
 
 
 def on(url: str, kind: type[LeaseDatabaseLocker] | type[DatabaseLocker]) -> OpenLocker:

@@ -53,7 +53,7 @@ from tests.sql.test_writer import one_batch
 from tests.waiting import wait_until
 
 # What keeps a second master away is shown on each server.
-pytestmark = [pytest.mark.has_tables, pytest.mark.one_in(3, of="mariadb mysql postgresql18")]
+pytestmark = [pytest.mark.has_tables, pytest.mark.one_in(5, of="mariadb mysql postgresql18")]
 
 WAIT_S = 90.0
 LEASE_MS = 60_000  # nothing expires by itself; tests that want it to set the row back

@@ -99,7 +99,10 @@ def report(source: str, output: str, master: str | None, settings: tuple[str, ..
 
         figures = make(spark, source, output, watch)
     depth = figures.total("destinations", "depth")
-    click.echo(f"{depth} messages in {len(figures.rows('destinations'))} destinations: {output}/report.html")
+    places = len(figures.rows("destinations"))
+    click.echo(
+        f"{depth} message{'s' * (depth != 1)} in {places} destination{'s' * (places != 1)}: {output}/report.html"
+    )
 
 
 @pipeline.command()

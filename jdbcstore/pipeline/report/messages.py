@@ -31,6 +31,8 @@ AGES: Final = (
 )
 #: Where a broker says why a message is a dead letter.
 CAUSE: Final = "dlqDeliveryFailureCause"
+#: Where brokers put dead letters unless told otherwise; those that came there another way have no cause.
+_DEAD_LETTER_QUEUE: Final = r"^queue://(ActiveMQ\.)?DLQ(\.|$)"
 _CAUSE_CHARS: Final = 300
 _CAUSES_MAX: Final = 1000
 _PERCENTILES: Final = (0.5, 0.9, 0.99)
@@ -74,7 +76,8 @@ def _grouped(narrow: DataFrame) -> dict[str, list[Row]]:
     power = F.floor(F.log2(F.greatest(F.col("bytes"), F.lit(1)))).cast("int")
     by = narrow.groupBy("destination")
     count = F.count("*").alias("messages")
-    dead = narrow.where("cause IS NOT NULL").groupBy("destination", "original_destination", "cause")
+    is_dead = F.col("cause").isNotNull() | F.col("destination").rlike(_DEAD_LETTER_QUEUE)
+    dead = narrow.where(is_dead).groupBy("destination", "original_destination", "cause")
     return {
         "destinations": _rows(
             by.agg(

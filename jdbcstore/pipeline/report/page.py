@@ -78,17 +78,21 @@ def page(figures: Figures) -> str:
 _Section = tuple[str, str, str] | None
 
 
+def _counted(count: int, what: str, *, is_trouble: bool = False) -> tuple[str, str, bool]:
+    return people_count(count), what if count == 1 else f"{what}s", is_trouble
+
+
 def _tiles(figures: Figures) -> str:
     expired, dead = figures.total("destinations", "expired"), figures.total("dead_letters", "messages")
     unreadable = figures.total("destinations", "unreadable")
     ages = [row["age_s_max"] for row in figures.rows("destinations") if row.get("age_s_max") is not None]
     tiles = [
-        (people_count(figures.total("destinations", "depth")), "messages", False),
+        _counted(figures.total("destinations", "depth"), "message"),
         (people_bytes(figures.total("destinations", "bytes")), "stored", False),
-        (people_count(len(figures.rows("destinations"))), "destinations", False),
+        _counted(len(figures.rows("destinations")), "destination"),
         (people_age(max(ages, default=None)), "the oldest message", False),
         (people_count(expired), "expired", expired > 0),
-        (people_count(dead), "dead letters", dead > 0),
+        _counted(dead, "dead letter", is_trouble=dead > 0),
     ]
     if figures.rows("subscriptions"):
         lag = figures.total("subscriptions", "pending")

@@ -8,6 +8,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.message import BytesMessage, Message, TextMessage
+from jdbcstore.pipeline.report.messages import CAUSE
 from jdbcstore.store.contract import SupportsTopics
 from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 
@@ -45,7 +46,10 @@ def message(destination: Destination, body: str | bytes = "x", *, age_ms: int = 
 
 
 def fill(url: str) -> None:
-    """20 in ORDERS, 3 in ODD, 4 dead letters, 5 in PRICES of which one subscription acknowledged all and one 2."""
+    """20 in ORDERS, 3 in ODD, 4 dead letters, one of them without a cause, and 5 in PRICES.
+
+    Of those in PRICES one subscription acknowledged all and one 2.
+    """
     now_ms = int(time.time() * 1000)
     with open_store(url) as adapter:
         assert isinstance(adapter, SupportsTopics)
@@ -64,11 +68,11 @@ def fill(url: str) -> None:
             odd.add_message(message(ODD, bytes(range(number * 50)), age_ms=1000))
         dead = adapter.queue_message_store(DLQ)
         for number in range(4):
-            cause = f"<i>Exceeded redelivery policy limit</i> {number % 2}"
+            cause = {} if number == 3 else {CAUSE: f"<i>Exceeded redelivery policy limit</i> {number % 2}"}
             dead.add_message(
                 message(
                     DLQ, "poison", age_ms=DAY_MS * 40, original_destination=ORDERS if number else ODD,
-                    properties={"dlqDeliveryFailureCause": cause},
+                    properties=cause,
                 )
             )  # fmt: skip
         prices = adapter.topic_message_store(PRICES)

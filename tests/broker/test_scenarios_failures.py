@@ -18,7 +18,7 @@ from tests.broker.conftest import OpenClient, StartBroker
 from tests.broker.test_durable import TOPIC, create, durably, left, serving, subscriber
 from tests.broker.test_receipts import commits_fail
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import ADDS, Proxy
 from tests.servers.server import free_port
 from tests.waiting import wait_until
 
@@ -201,7 +201,7 @@ def test_a_batch_that_is_written_and_then_fails_traps_no_message(
         client = open_client(start_broker(store))
         client.publish(A, "1")
         client.publish(A, "2")
-        trap = proxy.cut_at(b"INSERT INTO", deliver=True)
+        trap = proxy.cut_at(ADDS, deliver=True)
         client.publish(A, "3")
         assert trap.is_set()
         client.subscribe(A, "client-individual")

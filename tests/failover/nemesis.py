@@ -18,7 +18,7 @@ from tests.failover import cluster_faults, member_faults
 from tests.failover.clients import Clients
 from tests.failover.cluster import WHOLE, Broker, Cluster, Failed
 from tests.failover.history import What
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import ADDS, Proxy
 from tests.servers.server import DatabaseServer
 
 __all__ = ["KINDS", "Fault", "Nemesis", "kinds_for", "plan"]
@@ -26,8 +26,6 @@ __all__ = ["KINDS", "Fault", "Nemesis", "kinds_for", "plan"]
 #: IDs that the next master must have gone past, or be away from, before an old batch arrives: had it the same IDs as
 #: rows that are there, it would be refused for that alone.
 _AWAY_ROWS: Final = 600
-#: What a statement says that adds rows.
-_ADDS: Final = b"INTO ACTIVEMQ_MSGS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +266,7 @@ class Nemesis:
         They add rows, or, on the other side, may only remove some.
         """
         with self._only_sends(fault.side):
-            master = self._trapped(lambda proxy: proxy.hold_at(_ADDS)) if fault.side else self._master()
+            master = self._trapped(lambda proxy: proxy.hold_at(ADDS)) if fault.side else self._master()
             self._proxy(master).pause()
         self._wait_until_old_rows_fit(master)
         self._proxy(master).resume()
@@ -278,7 +276,7 @@ class Nemesis:
 
         It still is master, perhaps, so no fence keeps them out.
         """
-        master = self._trapped(lambda proxy: proxy.hold_at(_ADDS))
+        master = self._trapped(lambda proxy: proxy.hold_at(ADDS))
         for _ in range(1 + int(fault.size * 200)):
             self._wait_for_event(What.RECEIPT)
         self._proxy(master).resume()
@@ -295,7 +293,7 @@ class Nemesis:
     def cut_in_commit(self, fault: Fault) -> None:
         """Cut the connection in which the master is sending rows; the database gets them or does not."""
         for _ in range(3):
-            self._trapped(lambda proxy: proxy.cut_at(_ADDS, deliver=fault.side))
+            self._trapped(lambda proxy: proxy.cut_at(ADDS, deliver=fault.side))
 
     def _trapped(self, lay: Callable[[Proxy], threading.Event]) -> Broker:
         """Lay a trap in the line of the master, and wait until it has sprung; returns whose line it was.

@@ -7,12 +7,13 @@ effect is there.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from sqlalchemy import make_url
 
@@ -20,6 +21,8 @@ from jdbcstore.broker.acceptor import Acceptor
 from tests.servers.server import free_port
 
 CHUNK_BYTES = 65_536
+#: What a server is sent to add messages, fewer than PostgreSQL has by COPY.
+ADDS: Final = re.compile(rb"INSERT INTO ACTIVEMQ_MSGS|EXECUTE jdbcstore_add\b")
 #: What a server is given at least to act on what it got while its answer is lost, and at most if it answers nothing.
 ACTS_WITHIN_S = 0.2
 ANSWERS_WITHIN_S = 1.0
@@ -102,29 +105,29 @@ class Proxy:
         """End `cut`, `refuse`, `pause`, `hold_at` and `slow`."""
         self._run(self._resume())
 
-    def cut_at(self, pattern: bytes, *, deliver: bool, everywhere: bool = False) -> threading.Event:
+    def cut_at(self, pattern: bytes | re.Pattern[bytes], *, deliver: bool, everywhere: bool = False) -> threading.Event:
         """Reset the connection in which a client next sends these bytes, once.
 
         Args:
-            pattern: bytes within one write of the client, such as b"COMMIT".
+            pattern: what is within one write of the client, such as b"COMMIT".
             deliver: True: the server gets the bytes and acts, but its answer is lost; False: the bytes are lost.
             everywhere: `cut` all other connections before, so that the client cannot come back until `resume`.
 
         Returns:
             An event that is set when it has happened.
         """
-        return self._lay(Trap(pattern, deliver, everywhere))
+        return self._lay(Trap(_expression(pattern), deliver, everywhere))
 
-    def hold_at(self, pattern: bytes) -> threading.Event:
+    def hold_at(self, pattern: bytes | re.Pattern[bytes]) -> threading.Event:
         """When a client next sends these bytes, let them and what follows on that connection through after `resume`.
 
         Args:
-            pattern: bytes within one write of the client.
+            pattern: what is within one write of the client.
 
         Returns:
             An event that is set when it has happened.
         """
-        return self._lay(Trap(pattern))
+        return self._lay(Trap(_expression(pattern)))
 
     def _lay(self, trap: Trap) -> threading.Event:
         self._run(self._set(trap))
@@ -182,7 +185,7 @@ class Proxy:
     ) -> None:
         while chunk := await self._read(source, self._requests):
             trap = self._trap
-            if trap is not None and trap.pattern in chunk:
+            if trap is not None and trap.pattern.search(chunk):
                 self._trap = None
                 if trap.deliver is None:
                     self._released.clear()
@@ -291,15 +294,19 @@ class Proxy:
         self._fuse = fuse
 
 
+def _expression(pattern: bytes | re.Pattern[bytes]) -> re.Pattern[bytes]:
+    return re.compile(re.escape(pattern)) if isinstance(pattern, bytes) else pattern
+
+
 @dataclass
 class Trap:
-    """Bytes to wait for, and whether the server shall get them before the line is cut; None: it is not cut.
+    """What to wait for, and whether the server shall get it before the line is cut; None: it is not cut.
 
     Args:
         everywhere: all others are cut before.
     """
 
-    pattern: bytes
+    pattern: re.Pattern[bytes]
     deliver: bool | None = None
     everywhere: bool = False
     sprung: threading.Event = field(default_factory=threading.Event)

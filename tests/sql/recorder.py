@@ -25,6 +25,7 @@ class _Recorder:
     """As much of the three drivers' connections and cursors as the dialects use."""
 
     rowcount = 0
+    has_prepared_add = False
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []

@@ -46,7 +46,7 @@ from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import ADDS, Proxy
 from tests.servers.server import PASSWORD, USER, DatabaseServer, Execute
 from tests.sql.test_writer import WAIT_S, numbers, one_batch, opened
 from tests.waiting import wait_until
@@ -541,7 +541,7 @@ def waiting_inserts(server: DatabaseServer) -> int:
         running = server.execute("SELECT query FROM pg_stat_activity WHERE state = 'active'")
     else:
         running = [(row[7],) for row in execute_as_root(server, "SHOW FULL PROCESSLIST")]
-    return sum("INSERT INTO ACTIVEMQ_MSGS" in str(text).upper() for (text,) in running)
+    return sum(ADDS.search(str(text).encode()) is not None for (text,) in running)
 
 
 def test_a_lost_session_that_cannot_be_ended_is_waited_for(server: DatabaseServer, url: str, proxy: Proxy) -> None:
@@ -586,7 +586,7 @@ def test_a_commit_cut_off_before_the_mastership_went_is_looked_up(
     ):
         store.add_message(text_message(1)).result(WAIT_S)
         proxy.refuse()
-        cut = proxy.cut_at(b"INSERT INTO", deliver=arrived)
+        cut = proxy.cut_at(ADDS, deliver=arrived)
         with adapter.reading():  # the only other connection that there is
             pending = store.add_message(text_message(2))
             assert cut.wait(WAIT_S)

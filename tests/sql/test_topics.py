@@ -35,7 +35,7 @@ from jdbcstore.subscription import SubscriptionInfo, SubscriptionKey
 from jdbcstore.testing import text_message
 from jdbcstore.testing.messages import PRODUCER
 from tests.migrations.activemq import run, start_java_broker
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import ADDS, Proxy
 from tests.sql.java import JavaBroker
 from tests.sql.test_writer import WAIT_S, execute, one_batch, refuse_thirteen
 from tests.waiting import wait_until
@@ -667,7 +667,7 @@ def test_a_message_whose_commit_was_cut_off_is_not_acknowledged_with_the_next(
         subscribe(topic, ANN)
         add(topic, 1)
         assert topic.subscription_message_count(ANN) == 1
-        trap = proxy.cut_at(b"INSERT INTO ACTIVEMQ_MSGS", deliver=delivered)
+        trap = proxy.cut_at(ADDS, deliver=delivered)
         error = topic.add_message(text_message(2)).exception(WAIT_S)
         assert trap.is_set()
         if error is not None:

@@ -29,13 +29,13 @@ from jdbcstore.message import Message
 from jdbcstore.store.completion import Completion
 from jdbcstore.store.contract import Commit, Cursor, MessageStore
 from jdbcstore.store.jdbc.adapter import JdbcPersistenceAdapter
-from jdbcstore.store.jdbc.dialect import Deadlock
+from jdbcstore.store.jdbc.dialect import Deadlock, raw_connection
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.lease import LockerOptions
 from jdbcstore.testing import text_message
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgresql import PostgreSQLServer
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import ADDS, Proxy
 from tests.servers.server import DatabaseServer
 
 pytestmark = pytest.mark.has_tables
@@ -256,6 +256,66 @@ def test_a_time_out_is_said_and_survived(database_url: str) -> None:
         assert numbers(store) == [1, 3]
 
 
+# -- a lone message's prepared statement -----------------------------------------------------------------------------
+
+#: What may become of the tables while a session has a statement for them.
+CHANGES = [
+    "ALTER TABLE ACTIVEMQ_MSGS ADD COLUMN NOTE TEXT",
+    "ALTER TABLE ACTIVEMQ_MSGS ALTER CONTAINER TYPE TEXT, ALTER MSGID_SEQ TYPE NUMERIC",
+    "ALTER TABLE ACTIVEMQ_MSGS DROP COLUMN NOTE",
+    "ALTER TABLE ACTIVEMQ_MSGS RENAME TO formerly;"
+    "CREATE TABLE ACTIVEMQ_MSGS (LIKE formerly INCLUDING ALL);"
+    "INSERT INTO ACTIVEMQ_MSGS SELECT * FROM formerly;"
+    "DROP TABLE formerly",
+    "ANALYZE ACTIVEMQ_MSGS",
+]
+
+
+def session_of(adapter: JdbcPersistenceAdapter) -> Any:
+    """The driver's connection of the writer, which has nothing to do."""
+    connection = adapter.writer._connection
+    assert connection is not None
+    return raw_connection(connection)
+
+
+def test_the_prepared_insert_of_a_lone_message_outlives_changes_of_the_tables(postgresql_url: str) -> None:
+    with opened(postgresql_url) as (adapter, store):
+        for number in range(7):  # from the sixth on the plan is not made anew
+            store.add_message(text_message(number)).result(WAIT_S)
+        session = session_of(adapter)
+        for number, change in enumerate(CHANGES, 7):
+            execute(postgresql_url, change)
+            store.add_message(text_message(number)).result(WAIT_S)
+        assert session_of(adapter) is session
+        assert session.has_prepared_add is True
+        assert numbers(store) == list(range(7 + len(CHANGES)))
+
+
+def test_a_lone_message_meets_a_locked_table_first_of_all(postgresql_url: str) -> None:
+    """A start needs no lock. What cannot be prepared then is done without."""
+    with opened(postgresql_url):
+        pass  # the tables are there
+    engine = create_engine(store_url(postgresql_url))
+    with engine.connect() as other:
+        other.exec_driver_sql("LOCK TABLE ACTIVEMQ_MSGS IN SHARE MODE")
+        with opened(postgresql_url, query_timeout_s=1) as (adapter, store):
+            assert isinstance(store.add_message(text_message(1)).exception(WAIT_S), TransientStoreError)
+            other.rollback()
+            store.add_message(text_message(2)).result(WAIT_S)
+            assert session_of(adapter).has_prepared_add is False
+            assert numbers(store) == [2]
+    engine.dispose()
+
+
+def test_a_session_that_has_lost_what_was_prepared_is_replaced(postgresql_url: str) -> None:
+    with opened(postgresql_url) as (adapter, store):
+        for number in (1, 2, 3):
+            store.add_message(text_message(number)).result(WAIT_S)
+            with session_of(adapter).cursor() as cursor:
+                cursor.execute("DISCARD ALL")
+        assert numbers(store) == [1, 2, 3]
+
+
 # -- the line breaks -------------------------------------------------------------------------------------------------
 
 SERVERS = ["postgresql", "mariadb", "mysql"]
@@ -275,7 +335,7 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[tuple[str, Proxy]]:
 def test_an_add_whose_commit_is_cut_off_is_stored_once(proxied: tuple[str, Proxy], delivered: bool) -> None:
     url, proxy = proxied
     with opened(url) as (_, store):
-        trap = proxy.cut_at(b"INSERT INTO", deliver=delivered)
+        trap = proxy.cut_at(ADDS, deliver=delivered)
         store.add_message(text_message(1)).result(WAIT_S)
         assert trap.is_set()
         assert numbers(store) == [1]
@@ -339,7 +399,7 @@ def test_a_write_that_a_lost_session_may_still_do_is_not_called_failed(
         engine = create_engine(store_url(mariadb_url))
         with engine.connect() as other:
             other.exec_driver_sql("LOCK TABLES ACTIVEMQ_MSGS WRITE")
-            trap = proxy.cut_at(b"INSERT INTO", deliver=True)
+            trap = proxy.cut_at(ADDS, deliver=True)
             error = store.add_message(text_message(2)).exception(WAIT_S)
             assert trap.is_set()
             assert isinstance(error, OutcomeUnknown)
@@ -444,7 +504,7 @@ def test_a_foreign_row_found_while_looking_up_is_not_taken_for_ours(mariadb: Mar
             "INSERT INTO ACTIVEMQ_MSGS (ID, CONTAINER, MSGID_PROD, MSGID_SEQ, EXPIRATION, PRIORITY)"
             f" VALUES ({taken}, 'queue://OTHER', 'ID:other', 1, 0, 0)",
         )
-        trap = proxy.cut_at(b"INSERT INTO", deliver=False)
+        trap = proxy.cut_at(ADDS, deliver=False)
         error = store.add_message(text_message(1)).exception(WAIT_S)
         assert trap.is_set()
         assert isinstance(error, DuplicateMessage)

@@ -30,6 +30,8 @@ class Recorder:
     def __init__(self) -> None:
         self.packets: list[str] = []
         self.notices: list[str] = []  # psycopg2 keeps warnings of the server there
+        self.has_prepared_add: bool | None = None
+        self.is_broken = False
 
     def cursor(self) -> Self:
         return self
@@ -42,6 +44,8 @@ class Recorder:
 
     def execute(self, statement: bytes) -> None:
         self.packets.append(statement.decode(errors="surrogateescape"))
+        if self.is_broken:
+            raise RuntimeError
 
     def copy_expert(self, statement: bytes, data: object, size: int) -> None:
         self.execute(statement)
@@ -54,8 +58,10 @@ class Recorder:
         return 0
 
 
-def packets(name: str, send: Callable[[Dialect, DBAPIConnection], object]) -> list[str]:
-    recorder = Recorder()
+def packets(
+    name: str, send: Callable[[Dialect, DBAPIConnection], object], recorder: Recorder | None = None
+) -> list[str]:
+    recorder = recorder or Recorder()
     send(dialect_for(name)(JdbcOptions(), Statements(""), has_page_index=True), cast(DBAPIConnection, recorder))
     return recorder.packets
 
@@ -98,6 +104,33 @@ def test_the_proof_of_every_batch_goes_out_in_one_packet_with_its_end(name: str,
     else:
         assert sent[-1].endswith(";COMMIT") or ";" not in sent[-1]  # one statement is one, too
     assert len(sent) == 1 or batch == "more than a packet"
+
+
+def add_one(dialect: Dialect, connection: DBAPIConnection) -> None:
+    dialect.write(connection, Batch([adds(1, 1)]), FENCE)
+
+
+def test_a_lone_message_is_added_by_a_statement_that_is_prepared_with_the_first() -> None:
+    recorder = Recorder()
+    packets("postgresql", add_one, recorder)
+    first, second = packets("postgresql", add_one, recorder)
+    assert second.startswith("EXECUTE jdbcstore_add(1,'ID:p',1,'queue://A',0,4,'\\x78")
+    assert second.endswith("78');EXECUTE jdbcstore_fence")
+    columns = "(ID, MSGID_PROD, MSGID_SEQ, CONTAINER, EXPIRATION, PRIORITY, MSG)"
+    insert = f"INSERT INTO ACTIVEMQ_MSGS {columns} VALUES ($1,$2,$3,$4,$5,$6,$7)"
+    assert first == f"PREPARE jdbcstore_add AS {insert};{second}"
+
+
+def test_after_a_failure_to_prepare_a_session_does_without() -> None:
+    """Whether the server had prepared it when it failed is not known."""
+    recorder = Recorder()
+    recorder.is_broken = True
+    with pytest.raises(RuntimeError):
+        packets("postgresql", add_one, recorder)
+    recorder.is_broken = False
+    _, second = packets("postgresql", add_one, recorder)
+    assert second.startswith("INSERT INTO ACTIVEMQ_MSGS ")
+    assert second.endswith(";EXECUTE jdbcstore_fence")
 
 
 @pytest.mark.parametrize("batch", [name for name in BATCHES if "purge" in name])

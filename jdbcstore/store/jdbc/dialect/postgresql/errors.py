@@ -37,6 +37,7 @@ KINDS: Final[Mapping[str, type[StoreError]]] = {
     "25P03": ConnectionLost,  # ended by the server's timeouts, as are the next two
     "25P04": ConnectionLost,
     "57P05": ConnectionLost,
+    "26000": ConnectionLost,  # what was prepared is gone (DISCARD ALL), and the session's settings are, too
     "25006": StoreReadOnly,
     "40": Deadlock,  # and a serialization failure
     "42P01": SchemaMismatch,  # no such table

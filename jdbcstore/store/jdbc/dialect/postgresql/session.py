@@ -20,7 +20,7 @@ from jdbcstore.store.jdbc.dialect.base.session import STILL_AT_WORK, Dialect
 from jdbcstore.store.jdbc.dialect.postgresql.errors import KINDS, code_of
 from jdbcstore.store.jdbc.dialect.postgresql.hosts import connected, target
 from jdbcstore.store.jdbc.dialect.postgresql.standbys import HISTORY, NEXT_TERM, replication
-from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements
+from jdbcstore.store.jdbc.dialect.postgresql.write import FENCE, PostgreSQLStatements, Session
 from jdbcstore.store.jdbc.fence import Fence, lock_session_name, session_name
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.replication import Level, Replication
@@ -85,7 +85,7 @@ class PostgreSQLDialect(PostgreSQLStatements):
 
     @classmethod
     def connect(cls, parameters: dict[str, Any], opened: Callable[[socket.socket], None]) -> DBAPIConnection:
-        raw: Any = connected(parameters)
+        raw: Any = connected({**parameters, "connection_factory": Session})
         try:
             opened(socket.socket(fileno=os.dup(raw.fileno())))
         except BaseException:

@@ -70,12 +70,12 @@ def mark_sessions(name: str) -> Callable[[Any, object], None]:
     """Let every database session say whose it is. Returns what listens for connections."""
 
     def mark(connection: Any, record: object) -> None:
-        driver = type(connection).__module__.partition(".")[0]
-        if driver == "sqlite3":
+        drivers = {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
+        if "sqlite3" in drivers:
             connection.create_function("chaos_broker", 0, lambda: name)
             return
         with connection.cursor() as cursor:
-            cursor.execute(f"SET chaos.broker = '{name}'" if driver == "psycopg2" else f"SET @chaos_broker = '{name}'")
+            cursor.execute(f"SET chaos.broker = '{name}'" if "psycopg2" in drivers else f"SET @chaos_broker = '{name}'")
         connection.commit()
 
     event.listen(Pool, "connect", mark)

@@ -372,6 +372,16 @@ def test_a_store_enlists_without_being_started(sqlite_url: str, stack: ExitStack
     assert waiting(sqlite_url) == 1
 
 
+def test_an_application_may_have_a_connection_class_of_its_own(sqlite_url: str) -> None:
+    class Own(sqlite3.Connection):
+        pass
+
+    with closing(sqlite3.connect(make_url(sqlite_url).database or "", factory=Own)) as connection:
+        jdbcstore.enlist(connection).send(SENT, "x")
+        connection.commit()
+    assert waiting(sqlite_url) == 1
+
+
 def test_the_database_tells_the_broker(postgresql_url: str) -> None:
     """Not the look that is taken each second, for which each of 20 messages would wait about as long."""
     engine = create_engine(postgresql_url)

@@ -111,9 +111,12 @@ def _is_djangos(connection: Any) -> bool:
 
 def _known_driver(connection: Any) -> tuple[str, str]:
     """Which database a driver's connection leads to, and the driver's placeholder."""
-    package = type(connection).__module__.partition(".")[0]
+    packages = [
+        kind.__module__.partition(".")[0] for kind in type(connection).__mro__
+    ]  # drivers let one derive a class
     known = {driver: (one.name, sign) for one in databases() for driver, sign in one.application_drivers.items()}
-    if package not in known or not hasattr(connection, "cursor"):
+    package = next((package for package in packages if package in known), None)
+    if package is None or not hasattr(connection, "cursor"):
         raise ConfigurationError(
             f"{type(connection).__qualname__} is no connection to enlist: it takes SQLAlchemy's Connection or Session"
             " (of an AsyncSession: await session.run_sync(...)), Django's connection, or a connection of"

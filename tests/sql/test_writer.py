@@ -298,7 +298,7 @@ def test_a_lone_message_meets_a_locked_table_first_of_all(postgresql_url: str) -
     engine = create_engine(store_url(postgresql_url))
     with engine.connect() as other:
         other.exec_driver_sql("LOCK TABLE ACTIVEMQ_MSGS IN SHARE MODE")
-        with opened(postgresql_url, query_timeout_s=1) as (adapter, store):
+        with opened(f"{postgresql_url}?options=-clock_timeout%3D200") as (adapter, store):
             assert isinstance(store.add_message(text_message(1)).exception(WAIT_S), TransientStoreError)
             other.rollback()
             store.add_message(text_message(2)).result(WAIT_S)

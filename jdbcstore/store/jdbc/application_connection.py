@@ -111,9 +111,8 @@ def _is_djangos(connection: Any) -> bool:
 
 def _known_driver(connection: Any) -> tuple[str, str]:
     """Which database a driver's connection leads to, and the driver's placeholder."""
-    packages = [
-        kind.__module__.partition(".")[0] for kind in type(connection).__mro__
-    ]  # drivers let one derive a class
+    # Drivers let an application derive a class.
+    packages = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
     known = {driver: (one.name, sign) for one in databases() for driver, sign in one.application_drivers.items()}
     package = next((package for package in packages if package in known), None)
     if package is None or not hasattr(connection, "cursor"):

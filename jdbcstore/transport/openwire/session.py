@@ -155,6 +155,10 @@ class OpenWireSession(Conversation[Event]):
         return data
 
     @property
+    def _has_output(self) -> bool:
+        return bool(self._frames)
+
+    @property
     def _is_said(self) -> bool:
         return self._is_closing or self._openwire.close_expected
 

@@ -559,6 +559,39 @@ def test_an_import_whose_answer_was_lost_is_stored_once(
     assert not list(tmp_path.glob("*.progress"))
 
 
+def test_a_file_that_was_imported_before_is_stored_again_only_if_it_is_wanted(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    lines = [json.dumps({"message": {"destination": "queue://A"}, "body": f"m{number}"}) for number in range(700)]
+    file.write_text("\n".join(lines) + "\n")
+
+    def depth(of: str) -> int:
+        rows = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", of).splitlines()]
+        return sum(row["depth"] for row in rows)
+
+    command(capsys, "import", str(file), "--store", url)
+    command(capsys, "purge", "A", "--yes", "--store", url)
+    file.touch()
+    told = command(capsys, "import", str(file), "--store", url, code=1)
+    assert "was imported into this store before: all of its 700 messages" in told
+    assert "--again" in told
+    assert depth(url) == 0
+    assert not list(tmp_path.glob("*.progress"))
+    command(capsys, "import", str(file), "--again", "--store", url)
+    assert depth(url) == 700
+    # What was begun in one store says nothing of another, and one with another target is another import.
+    other, progress = f"{url}-other", file.with_name("a.jsonl.progress")
+    command(capsys, "import", str(file), "--store", other)
+    assert depth(other) == 700
+    progress.write_text(json.dumps({"done": 500, "run": "r", "portion": 1, "target": "", "where": "elsewhere"}))
+    third = f"{url}-third"
+    command(capsys, "import", str(file), "--store", third)
+    assert depth(third) == 700
+    progress.write_text(json.dumps({"done": 500, "run": "r", "portion": 1, "target": "B", "where": "elsewhere"}))
+    assert "with --to B is not finished" in command(capsys, "import", str(file), "--store", third, code=2)
+
+
 @pytest.mark.parametrize("kind", ["sqlite:///", "kahadb:", "mkahadb:", "leveldb:"])
 def test_an_import_makes_a_store_and_who_reads_leaves_it_as_it_is(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

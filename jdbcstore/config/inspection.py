@@ -58,6 +58,10 @@ def check_url(url: str, writer: str = "") -> None:
         raise ConfigurationError(
             f"there is no file {file}{beside}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
+    if file is not None and file.is_dir():
+        raise ConfigurationError(
+            f"{file} is a directory, and a store of SQLite is a file: kahadb:{file} names a journal"
+        )
     if writer:
         store_location(url).options.require_primary(writer)
 

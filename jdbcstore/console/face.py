@@ -36,6 +36,7 @@ from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
 from jdbcstore.store.contract import PersistenceAdapter
+from jdbcstore.store.jdbc.options import JdbcOptions
 
 __all__ = [
     "CREDENTIALS",
@@ -55,6 +56,8 @@ __all__ = [
 _DEFAULT: Final = "http://127.0.0.1:8161"
 _TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.2
+#: How long to go on asking a store that cannot be reached: somebody is waiting, and sees nothing.
+_START_TIMEOUT_S: Final = 3.0
 
 
 class Face(Protocol):
@@ -185,7 +188,9 @@ class _LocalFace:
 @contextmanager
 def _local(store: PersistenceAdapter) -> Iterator[Face]:
     quiet = DestinationPolicy(expire_messages_period_ms=0)  # nothing is done but what is asked for
-    options = BrokerOptions(broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False)
+    options = BrokerOptions(
+        broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False, start_timeout_s=_START_TIMEOUT_S
+    )
     broker = Broker(store, options, open_spool, [quiet])
     desk = Desk(broker)
     broker.companions.append(desk)
@@ -249,7 +254,7 @@ def reading_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _existing(url: str) -> PersistenceAdapter:
     check_url(url)
-    return open_store(url)
+    return open_store(url, JdbcOptions(create_tables_on_startup=False))  # the database may be somebody else's
 
 
 def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from sqlalchemy import create_engine
 from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
+from jdbcstore.console import face
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
@@ -38,6 +40,7 @@ from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
 from tests.management.web import Site
+from tests.servers.server import free_port
 from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import wait_until
 
@@ -450,6 +453,31 @@ def test_without_the_token_nothing_is_changed(
 ) -> None:
     monkeypatch.delenv("JDBCSTORE_TOKEN")
     assert "give --token" in command(capsys, "purge", "queue://ORDERS", "--yes", code=1)
+
+
+@pytest.mark.parametrize("words", ["queues", "purge A --yes"])
+def test_a_store_that_cannot_be_reached_is_told_at_once(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face, "_START_TIMEOUT_S", 0.001)
+    url = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
+    assert "Connection refused" in command(capsys, *words.split(), "--store", url, code=1)
+
+
+def test_who_works_on_a_store_makes_no_tables_in_a_database_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE foo (a)")
+    for words in ("purge A --yes", "move A B", "retry", "transactions rollback 1:aa:bb"):
+        told = command(capsys, *words.split(), "--store", f"sqlite:///{file}", code=1)
+        assert "there are no tables yet. Run: jdbcstore schema upgrade" in told
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("foo",)]
+    for words in ("queues", "purge A --yes", "export A x.jsonl"):
+        told = command(capsys, *words.split(), "--store", f"sqlite:///{tmp_path}", code=2)
+        assert f"{tmp_path} is a directory" in told
 
 
 def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,8 @@ _EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0,
 @click.argument("destination")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--selector", "-s", default="", help="Only what this selector matches.")
-def export(face: Face, destination: str, file: Path, selector: str) -> None:
+@click.pass_context
+def export(context: click.Context, face: Face, destination: str, file: Path, selector: str) -> None:
     """Write the messages of DESTINATION to FILE. FILE must not be there yet; nothing is changed.
 
     FILE is JSON Lines; with a name that ends in .tar, .tar.gz or .tgz it is an archive as `activemq export` writes it,
@@ -65,6 +66,12 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
     if state is None and file.exists():
         raise ConfigurationError(f"{file} is there already: remove it, or give another name")
     place = parse_destination(destination)
+    asked = {"destination": str(place), "selector": selector, "where": _where(context)}
+    if state is not None and any(state.get(name, value) != value for name, value in asked.items()):
+        raise ConfigurationError(
+            f"another export to {file} is not finished, of {state.get('destination')}: finish it with the same command,"
+            f" or remove {file.name} and {file.name}.progress"
+        )
     if _is_archive(file) and not place.is_queue:
         raise ConfigurationError(f"an archive of ActiveMQ keeps what is in queues, {place} is a topic: use JSON Lines")
     after, count, left_out, records = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
@@ -91,12 +98,18 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
             if after is not None:
                 records = 0 if writer is None else writer.records
                 told = {"after": after, "count": count, "left_out": left_out, "records": records}
-                progress.write({**told, "bytes": out.tell()})
+                progress.write({**asked, **told, "bytes": out.tell()})
             page = ask(after=after) if after is not None else None
     progress.forget()
     click.echo(f"export: {count} messages of {destination} to {file}")
     if left_out:
         raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
+
+
+def _where(context: click.Context) -> str:
+    """What stands for the store or broker of a command, whose URL may have a password in it."""
+    where = str(context.params.get("store") or context.params["broker"])
+    return hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _check_name(file: Path) -> None:
@@ -160,9 +173,8 @@ def import_(
     if dry_run:
         count = sum(map(len, _portions(source, 0)))
     else:
-        where = str(context.params.get("store") or context.params["broker"])
         with opened() as face:
-            count = _store(face, file, source, target, where, is_again=again)
+            count = _store(face, file, source, target, _where(context), is_again=again)
     click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
     if source.left_out:
         told = "they were kept for durable subscriptions; --to QUEUE stores them in a queue"
@@ -183,15 +195,14 @@ def _store(face: Face, file: Path, source: _Source, target: str, where: str, *, 
             f"an import of {file} with --to {state['target'] or 'nothing'} is not finished: finish it with the same"
             f" command, or remove {file.name}.progress"
         )
-    place = hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()  # there may be a password in it
     # Elsewhere it begins anew: the same store by another address knows what it has.
-    goes_on = bool(state) and state.get("where", place) == place
+    goes_on = bool(state) and state.get("where", where) == where
     done, number = (int(state.get("done", 0)), int(state.get("portion", 0))) if goes_on else (0, 0)
     run = str(state.get("run") or (secrets.token_hex(16) if is_again else _name_of_import(file, target)))
     count = stored = 0
 
     def remember() -> None:
-        progress.write({"done": done, "run": run, "portion": number, "target": target, "where": place})
+        progress.write({"done": done, "run": run, "portion": number, "target": target, "where": where})
 
     for portion in _portions(source, done):
         if not number:

@@ -27,7 +27,7 @@ from sqlalchemy import create_engine
 from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
-from jdbcstore.console import face
+from jdbcstore.console import archives, face
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
@@ -462,6 +462,34 @@ def test_a_store_that_cannot_be_reached_is_told_at_once(
     monkeypatch.setattr(face, "_START_TIMEOUT_S", 0.001)
     url = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
     assert "Connection refused" in command(capsys, *words.split(), "--store", url, code=1)
+
+
+@pytest.mark.parametrize("other", ["B", "A --selector a=1", "A --store"])
+def test_an_export_that_was_stopped_is_not_gone_on_with_by_another(
+    other: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (url, f"{url}-other"):
+        with open_store(one) as store:
+            for number, queue in ((1, Queue("A")), (2, Queue("A")), (3, Queue("B"))):
+                store.queue_message_store(queue).add_message(text_message(number, destination=queue)).result(30)
+    monkeypatch.setattr(archives, "_PAGE", 1)
+    write = archives._Progress.write
+
+    def stopped(progress: archives._Progress, state: dict[str, Any]) -> None:
+        write(progress, state)
+        raise JdbcStoreError("stopped")
+
+    file = tmp_path / "a.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(archives._Progress, "write", stopped)
+        command(capsys, "export", "A", str(file), "--store", url, code=1)
+    destination, *options = other.split()
+    store_of = f"{url}-other" if options == ["--store"] else url
+    filtered = [] if options == ["--store"] else options
+    told = command(capsys, "export", destination, str(file), "--store", store_of, *filtered, code=2)
+    assert "another export to" in told
+    command(capsys, "export", "A", str(file), "--store", url)
+    assert len(file.read_text().splitlines()) == 2
 
 
 def test_who_works_on_a_store_makes_no_tables_in_a_database_of_others(

@@ -12,6 +12,7 @@ from jdbcstore.config.urls import open_store
 from jdbcstore.destination import Queue
 from jdbcstore.errors import StoreError
 from jdbcstore.testing import text_message
+from tests.servers.server import free_port
 
 
 @pytest.fixture
@@ -49,3 +50,11 @@ def test_a_write_and_a_read_that_fail_name_the_file(file: Path) -> None:
             queue.add_message(text_message(1, destination=Queue("A"))).result(30)
         with pytest.raises(StoreError, match=f"^{file}: no such table"):
             list(queue.recover())
+
+
+def test_an_error_of_another_database_names_no_file(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
+    assert run(["migrate", f"sqlite:///{file}", target, "--quiet"]) == 1
+    told = capfd.readouterr().err
+    assert "Connection refused [08000]" in told
+    assert str(file) not in told

@@ -457,7 +457,7 @@ class Dialect:
         sentence = lines[0] if lines else repr(error)
         kind = self._kind(code) or StoreError
         told = f"{sentence} [{code or type(error).__name__}]"
-        return kind(f"{self.file}: {told}" if self.file else told)
+        return kind(f"{self.file}: {told}" if self.file and code else told)  # without a code it is another driver's
 
     def _kind(self, code: str) -> type[StoreError] | None:
         kinds = self.error_kinds()

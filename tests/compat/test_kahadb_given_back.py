@@ -94,14 +94,21 @@ def killed(directory: Path, target: Path) -> Path:
 
 
 def is_trap(directory: Path) -> bool:
-    """Whether the next messages come behind copies, and the file that was copied is there."""
+    """Whether the next messages come behind copies, and the file that was copied is there.
+
+    All acknowledgements are there, too: Java does not wait for its journal with them, and a broker that is killed now
+    would deliver the messages again.
+    """
     try:
         journal = Journal(directory)
         last = max(journal.files)
-        markers = [one for where, one in journal.records() if where.file == last and isinstance(one, RewrittenDataFile)]
+        records = list(journal.records())
     except OSError:
         return False
-    return any(marker.source in journal.files for marker in markers)
+    busy = {one.message_id for _, one in records if isinstance(one, AddMessage) and one.destination == BUSY}
+    busy -= {one.message_id for _, one in records if isinstance(one, RemoveMessage)}
+    markers = [one for where, one in records if where.file == last and isinstance(one, RewrittenDataFile)]
+    return not busy and any(marker.source in journal.files for marker in markers)
 
 
 def stops_in_trap(activemq: ActiveMQ, directory: Path) -> bool:

@@ -27,7 +27,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
-from jdbcstore.config.inspection import check_url, view_of
+from jdbcstore.config.inspection import check_url, require_tables, view_of
 from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
@@ -36,7 +36,6 @@ from jdbcstore.management.desk import Desk
 from jdbcstore.management.management import Management
 from jdbcstore.management.values import Arguments, as_json
 from jdbcstore.store.contract import PersistenceAdapter
-from jdbcstore.store.jdbc.options import JdbcOptions
 
 __all__ = [
     "CREDENTIALS",
@@ -254,7 +253,8 @@ def reading_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _existing(url: str) -> PersistenceAdapter:
     check_url(url)
-    return open_store(url, JdbcOptions(create_tables_on_startup=False))  # the database may be somebody else's
+    require_tables(url)
+    return open_store(url)
 
 
 def running_broker_options(command: Callable[..., Any]) -> Callable[..., Any]:

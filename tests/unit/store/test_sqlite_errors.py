@@ -25,7 +25,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("start", "said"), [(0, "SQLITE_NOTADB"), (4096, "SQLITE_CORRUPT")])
-@pytest.mark.parametrize("command", ["queues --store", "stats", "schema status", "schema upgrade", "lock status"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "queues --store",
+        "schema status",
+        *(pytest.param(one, marks=pytest.mark.exhaustive) for one in ("stats", "schema upgrade", "lock status")),
+    ],
+)
 def test_a_damaged_file_is_named(
     start: int, said: str, command: str, file: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,7 +222,13 @@ def _store(face: Face, file: Path, source: _Source, target: str, where: str, *, 
 
 
 def _name_of_import(file: Path, target: str) -> str:
-    """The same for the same messages in the same portions. Raises ConfigurationError if they cannot be read."""
+    """The same for the same messages in the same portions; a new one for what can be read once only, as a pipe.
+
+    Raises:
+        ConfigurationError: they cannot be read.
+    """
+    if not file.is_file():
+        return secrets.token_hex(16)
     try:
         with file.open("rb") as source:
             digest = hashlib.file_digest(source, "sha256")

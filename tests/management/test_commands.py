@@ -648,6 +648,19 @@ def test_a_file_that_was_imported_before_is_stored_again_only_if_it_is_wanted(
     assert "with --to B is not finished" in command(capsys, "import", str(file), "--store", third, code=2)
 
 
+def test_what_comes_through_a_pipe_is_imported(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    line = '{"message": {"destination": "queue://A"}, "body": "text"}\n'
+    for number in (1, 2):
+        writer = threading.Thread(target=pipe.write_text, args=(line,), daemon=True)
+        writer.start()
+        assert "1 messages" in command(capsys, "import", str(pipe), "--store", url)
+        writer.join()
+        (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+        assert row["depth"] == number
+
+
 @pytest.mark.parametrize("kind", ["sqlite:///", "kahadb:", "mkahadb:", "leveldb:"])
 def test_an_import_makes_a_store_and_who_reads_leaves_it_as_it_is(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -114,6 +114,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the ``jdbcstore`` program."""
+    _open_standard_streams()
     if "_JDBCSTORE_COMPLETE" in os.environ:  # a shell asks what may come next
         cli.main(prog_name="jdbcstore")
     secrets = secrets_in(sys.argv)
@@ -124,6 +125,18 @@ def main() -> None:
             err=True,
         )
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_standard_streams() -> None:
+    """Open those that the caller has closed: else a file or a socket gets the number, what is printed goes there, and
+    libuv aborts the process when it closes it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115  # it is for ever
 
 
 def run(arguments: list[str]) -> int:

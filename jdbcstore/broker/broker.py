@@ -210,7 +210,7 @@ class Broker:
         self.dead_letter, self.dead_letter_arrival = router.dead_letter, router.dead_letter_arrival
         turns = Turns(self)
         self.awake, self.talking = turns.awake, turns.talking
-        self.turn, self.say_everything = turns.turn, turns.say_everything
+        self._promise_turn, self.turn, self.say_everything = turns.promise, turns.turn, turns.say_everything
         self._connections = self._delivery_stems = 0
         #: What the ids of connections begin with.
         self.id_stem = ""
@@ -228,7 +228,7 @@ class Broker:
             LockHeld: another broker is master and the store's ``fail_if_locked`` is set.
         """
         self.loop = asyncio.get_running_loop()
-        self.completions = CompletionBridge(self.loop, self.turn, self.store_failed)
+        self.completions = CompletionBridge(self.loop, self._promise_turn, self.turn, self.store_failed)
         self._reader = Reader(self.loop, lambda: self.is_running)
         self.slices = Slices(self.loop)
         self._router.begin()

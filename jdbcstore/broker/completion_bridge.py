@@ -32,18 +32,20 @@ class CompletionBridge:
 
     Args:
         loop: the event loop that all handlers run in.
-        after_burst: called once after the handlers of a burst; what they produced leaves the process then.
+        before_burst: called before the handlers of a burst.
+        after_burst: called once after them; what they produced leaves the process then.
         failed: told the error of a write that failed, before its handler is.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        before_burst: Callable[[], None],
         after_burst: Callable[[], None],
         failed: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self._loop = loop
-        self._after_burst = after_burst
+        self._before_burst, self._after_burst = before_burst, after_burst
         self._failed = failed
         self._finished: deque[Completion[Any]] = deque()
         self._waiting: dict[Completion[Any], tuple[Handler, Any]] = {}
@@ -79,21 +81,24 @@ class CompletionBridge:
         self._woken = False
         finished, waiting = self._finished, self._waiting
         deadline_s = perf_counter() + SLICE_S
-        while finished:
-            completion = finished.popleft()
-            handler, subject = waiting.pop(completion)
-            error = completion.error
-            try:
+        self._before_burst()
+        try:
+            while finished:
+                completion = finished.popleft()
+                handler, subject = waiting.pop(completion)
+                error = completion.error
                 try:
-                    if error is not None:
-                        self._failed(error)
-                finally:
-                    handler(subject, error)
-            except Exception:  # a defect must not cost the others their answers
-                log.exception("handler of a finished write failed")
-            if perf_counter() > deadline_s:
-                if finished and not self._woken:
-                    self._woken = True
-                    self._loop.call_soon(self._drain)
-                break
-        self._after_burst()
+                    try:
+                        if error is not None:
+                            self._failed(error)
+                    finally:
+                        handler(subject, error)
+                except Exception:  # a defect must not cost the others their answers
+                    log.exception("handler of a finished write failed")
+                if perf_counter() > deadline_s:
+                    if finished and not self._woken:
+                        self._woken = True
+                        self._loop.call_soon(self._drain)
+                    break
+        finally:
+            self._after_burst()

@@ -88,6 +88,8 @@ class Mastership:
         self._loss: LeaseLost | None = None
         #: Whether it has stood by or served: what hinders it from now on may be another broker's, and pass.
         self._is_settled = False
+        #: When it began to live.
+        self._began_s = 0.0
         #: Whether it gives mastership away, and for how long it does not want it back.
         self._is_resigning = False
         self._rest_s = 0.0
@@ -102,6 +104,7 @@ class Mastership:
             ListenError: the address cannot be listened on.
             LockError: another broker is master and that is to be the end.
         """
+        self._began_s = self._loop.time()
         try:
             while await self._stand_by():
                 await self._reign()
@@ -270,6 +273,9 @@ class Mastership:
             if self._lifecycle.state is State.RECOVERING:
                 self._change(State.SUSPENDED, f"the store cannot be opened: {error}")
             await self._service.abandon()
+            is_late = self._loop.time() - self._began_s > self._options.start_timeout_s
+            if is_late and not self._is_settled and isinstance(error, TransientStoreError):
+                raise
             return
         try:
             await self._listen(ended)

@@ -56,6 +56,10 @@ class Turns:
         if not self._is_scheduled:
             self._schedule_turn()
 
+    def promise(self) -> None:
+        """Who calls this calls `turn` before the loop goes on: nobody has to schedule it."""
+        self._is_scheduled = True
+
     def _schedule_turn(self) -> None:
         self._is_scheduled = True
         self._host.loop.call_soon(self.turn)

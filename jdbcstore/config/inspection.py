@@ -22,7 +22,7 @@ from jdbcstore.store.journal.leveldb.options import LevelDBOptions
 from jdbcstore.store.journal.mkahadb.directory_view import MKahaDBView, refuse_what_is_not_several
 from jdbcstore.store.journal.mkahadb.options import MKahaDBOptions
 
-__all__ = ["check_url", "is_journal", "looking_into", "view_of"]
+__all__ = ["check_url", "is_journal", "looking_into", "require_tables", "view_of"]
 
 
 def check_url(url: str, writer: str = "") -> None:
@@ -58,8 +58,34 @@ def check_url(url: str, writer: str = "") -> None:
         raise ConfigurationError(
             f"there is no file {file}{beside}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
+    if file is not None and file.is_dir():
+        raise ConfigurationError(
+            f"{file} is a directory, and a store of SQLite is a file: kahadb:{file} names a journal"
+        )
     if writer:
         store_location(url).options.require_primary(writer)
+
+
+def require_tables(url: str) -> None:
+    """Refuse a database that has no tables of a store yet: it may be somebody else's. A directory has none to have.
+
+    Args:
+        url: of the store, after `check_url`.
+
+    Raises:
+        SchemaMismatch: there are none.
+        StoreError: the database cannot be asked.
+    """
+    if is_journal_url(url):
+        return
+    from jdbcstore.store.jdbc.connection import opened
+    from jdbcstore.store.jdbc.schema import SchemaKind, inspect_schema, require_usable
+
+    location = store_location(url)
+    with opened(location) as looked:
+        report = inspect_schema(looked.connection, location.options.table_names)
+    if report.kind is SchemaKind.NONE:
+        require_usable(report)
 
 
 def is_journal(source: str) -> bool:

@@ -5,12 +5,14 @@ archive as ActiveMQ's own ``export`` writes it (`jdbcstore.management.activemq_a
 compressed. Both commands go page by page and remember beside the file, in ``FILE.progress``, how far they are, so that
 the same command goes on where it was stopped. A page is a compressed member of its own.
 
-An import is a producer that numbers its portions, so that each is stored once, however often it is sent.
+An import is a producer that numbers its portions, so that each is stored once, however often it is sent. Its name is
+made of what is in the file, so the store knows again a file that it has, whether or not the first import was finished.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import secrets
@@ -44,7 +46,8 @@ _EXPORT_BEGINS: Final[dict[str, Any]] = {"after": "", "count": 0, "left_out": 0,
 @click.argument("destination")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--selector", "-s", default="", help="Only what this selector matches.")
-def export(face: Face, destination: str, file: Path, selector: str) -> None:
+@click.pass_context
+def export(context: click.Context, face: Face, destination: str, file: Path, selector: str) -> None:
     """Write the messages of DESTINATION to FILE. FILE must not be there yet; nothing is changed.
 
     FILE is JSON Lines; with a name that ends in .tar, .tar.gz or .tgz it is an archive as `activemq export` writes it,
@@ -63,6 +66,12 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
     if state is None and file.exists():
         raise ConfigurationError(f"{file} is there already: remove it, or give another name")
     place = parse_destination(destination)
+    asked = {"destination": str(place), "selector": selector, "where": _where(context)}
+    if state is not None and any(state.get(name, value) != value for name, value in asked.items()):
+        raise ConfigurationError(
+            f"another export to {file} is not finished, of {state.get('destination')}: finish it with the same command,"
+            f" or remove {file.name} and {file.name}.progress"
+        )
     if _is_archive(file) and not place.is_queue:
         raise ConfigurationError(f"an archive of ActiveMQ keeps what is in queues, {place} is a topic: use JSON Lines")
     after, count, left_out, records = ((state or {}).get(name, first) for name, first in _EXPORT_BEGINS.items())
@@ -89,12 +98,18 @@ def export(face: Face, destination: str, file: Path, selector: str) -> None:
             if after is not None:
                 records = 0 if writer is None else writer.records
                 told = {"after": after, "count": count, "left_out": left_out, "records": records}
-                progress.write({**told, "bytes": out.tell()})
+                progress.write({**asked, **told, "bytes": out.tell()})
             page = ask(after=after) if after is not None else None
     progress.forget()
     click.echo(f"export: {count} messages of {destination} to {file}")
     if left_out:
         raise click.ClickException(f"{left_out} messages of {destination} could not be read and are not in {file}")
+
+
+def _where(context: click.Context) -> str:
+    """What stands for the store or broker of a command, whose URL may have a password in it."""
+    where = str(context.params.get("store") or context.params["broker"])
+    return hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _check_name(file: Path) -> None:
@@ -129,14 +144,24 @@ def _packed(file: Path, data: bytes) -> bytes:
 @creating_face_options
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--to", "target", default="", metavar="DESTINATION", help="Where to, instead of where they were.")
+@click.option("--again", is_flag=True, help="Store them also if this file was imported before.")
 @click.option("--dry-run", is_flag=True, help="Read the file, count, and store nothing.")
-def import_(opened: Callable[[], AbstractContextManager[Face]], file: Path, target: str, dry_run: bool) -> None:
+@click.pass_context
+def import_(
+    context: click.Context,
+    opened: Callable[[], AbstractContextManager[Face]],
+    file: Path,
+    target: str,
+    again: bool,
+    dry_run: bool,
+) -> None:
     """Store the messages of FILE with the ids that they had: JSON Lines as `export` writes them, or an archive of
     `activemq export` or `activemq backup`.
 
     Stopped, it goes on with the same command: each portion is stored in one commit, and once, however often it is
-    sent. A store that --store names and that is not there is made, as a broker makes it. Of an archive the messages in
-    queues are stored; those of durable subscriptions are counted, and stored only with --to.
+    sent. A file that was imported into the store before is refused with code 1, unless --again is given. A store that
+    --store names and that is not there is made, as a broker makes it. Of an archive the messages in queues are stored;
+    those of durable subscriptions are counted, and stored only with --to.
 
     \b
     Examples:
@@ -149,29 +174,68 @@ def import_(opened: Callable[[], AbstractContextManager[Face]], file: Path, targ
         count = sum(map(len, _portions(source, 0)))
     else:
         with opened() as face:
-            count = _store(face, file, source, target)
+            count = _store(face, file, source, target, _where(context), is_again=again)
     click.echo(f"import: {count} messages of {file}" + (" can be read; nothing was done" if dry_run else " are stored"))
     if source.left_out:
         told = "they were kept for durable subscriptions; --to QUEUE stores them in a queue"
         click.echo(f"import: {source.left_out} messages of {file} are left out: {told}")
 
 
-def _store(face: Face, file: Path, source: _Source, target: str) -> int:
-    """Store what was not stored before the command was stopped. Returns how many messages that were."""
+def _store(face: Face, file: Path, source: _Source, target: str, where: str, *, is_again: bool) -> int:
+    """Store what was not stored before the command was stopped. Returns how many messages that were.
+
+    Raises:
+        ClickException: the store has had all of them.
+        ConfigurationError: the file cannot be read, or what was begun is another import.
+    """
     progress = _Progress(file)
     state = progress.read() or {}
-    done, number, count = int(state.get("done", 0)), int(state.get("portion", 0)), 0
-    run = str(state.get("run") or secrets.token_hex(16))
+    if state.get("target", target) != target:
+        raise ConfigurationError(
+            f"an import of {file} with --to {state['target'] or 'nothing'} is not finished: finish it with the same"
+            f" command, or remove {file.name}.progress"
+        )
+    # Elsewhere it begins anew: the same store by another address knows what it has.
+    goes_on = bool(state) and state.get("where", where) == where
+    done, number = (int(state.get("done", 0)), int(state.get("portion", 0))) if goes_on else (0, 0)
+    run = str(state.get("run") or (secrets.token_hex(16) if is_again else _name_of_import(file, target)))
+    count = stored = 0
+
+    def remember() -> None:
+        progress.write({"done": done, "run": run, "portion": number, "target": target, "where": where})
+
     for portion in _portions(source, done):
-        count += len(portion)
         if not number:
-            progress.write({"done": 0, "run": run, "portion": 0})  # before any of it is stored
-        number += 1
-        face.act("import", lines=portion, target=target, run=run, portion=number)
+            remember()  # before any of it is stored
+        count += len(portion)
         done += len(portion)
-        progress.write({"done": done, "run": run, "portion": number})
+        number += 1
+        stored += int(face.act("import", lines=portion, target=target, run=run, portion=number)["stored"])
+        remember()
     progress.forget()
+    if count and not stored and not goes_on:
+        raise click.ClickException(
+            f"{file} was imported into this store before: all of its {count} messages were stored then, and none was"
+            " stored now. If they are wanted once more, because they were consumed since, say, give --again"
+        )
     return count
+
+
+def _name_of_import(file: Path, target: str) -> str:
+    """The same for the same messages in the same portions; a new one for what can be read once only, as a pipe.
+
+    Raises:
+        ConfigurationError: they cannot be read.
+    """
+    if not file.is_file():
+        return secrets.token_hex(16)
+    try:
+        with file.open("rb") as source:
+            digest = hashlib.file_digest(source, "sha256")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}") from error
+    digest.update(f"\n{target}\n{_PAGE} {_IMPORT_BYTES}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
 
 
 class _Source:

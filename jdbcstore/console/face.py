@@ -27,7 +27,7 @@ from jdbcstore.broker.broker import Broker
 from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.runner import BrokerThread
-from jdbcstore.config.inspection import check_url, view_of
+from jdbcstore.config.inspection import check_url, require_tables, view_of
 from jdbcstore.config.urls import open_spool, open_store
 from jdbcstore.console.passcode import PASSCODE_OPTIONS, given_passcode
 from jdbcstore.errors import ConfigurationError, JdbcStoreError, LockHeld
@@ -55,6 +55,8 @@ __all__ = [
 _DEFAULT: Final = "http://127.0.0.1:8161"
 _TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.2
+#: How long to go on asking a store that cannot be reached: somebody is waiting, and sees nothing.
+_START_TIMEOUT_S: Final = 3.0
 
 
 class Face(Protocol):
@@ -185,7 +187,9 @@ class _LocalFace:
 @contextmanager
 def _local(store: PersistenceAdapter) -> Iterator[Face]:
     quiet = DestinationPolicy(expire_messages_period_ms=0)  # nothing is done but what is asked for
-    options = BrokerOptions(broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False)
+    options = BrokerOptions(
+        broker_name=f"jdbcstore-command-{os.getpid()}", scheduler_support=False, start_timeout_s=_START_TIMEOUT_S
+    )
     broker = Broker(store, options, open_spool, [quiet])
     desk = Desk(broker)
     broker.companions.append(desk)
@@ -249,6 +253,7 @@ def reading_face_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _existing(url: str) -> PersistenceAdapter:
     check_url(url)
+    require_tables(url)
     return open_store(url)
 
 

@@ -79,8 +79,13 @@ def _spark(
 @pipeline.command()
 @click.argument("source")
 @click.option("--output", required=True, type=click.Path(file_okay=False), help="The folder to write to.")
+@click.option(
+    "--dead-letter-queue", "dead", multiple=True, metavar="NAME", help="Where dead letters are. [default: ActiveMQ's]"
+)
 @_job
-def report(source: str, output: str, master: str | None, settings: tuple[str, ...], quiet: bool) -> None:
+def report(
+    source: str, output: str, dead: tuple[str, ...], master: str | None, settings: tuple[str, ...], quiet: bool
+) -> None:
     """Write what is in the store SOURCE as an HTML page and Parquet tables. Nothing in the store is changed.
 
     Depth, bytes, ages, sizes, priorities, producers, redeliveries, expired messages, causes of dead letters, the lag of
@@ -89,15 +94,16 @@ def report(source: str, output: str, master: str | None, settings: tuple[str, ..
     \b
     Examples:
         jdbcstore pipeline report sqlite:///data/jdbcstore.db --output report
-        jdbcstore pipeline report /var/lib/activemq/kahadb --output report
+        jdbcstore pipeline report /var/lib/activemq/kahadb --output report --dead-letter-queue "DEAD.>"
     """
     from jdbcstore.config.inspection import is_journal
 
     is_journal(source)
     with _spark(master, settings, quiet, is_short=True) as (spark, watch):
+        from jdbcstore.pipeline.destinations import DEAD_LETTER_QUEUES
         from jdbcstore.pipeline.report import report as make
 
-        figures = make(spark, source, output, watch)
+        figures = make(spark, source, output, watch, dead or DEAD_LETTER_QUEUES)
     depth = figures.total("destinations", "depth")
     places = len(figures.rows("destinations"))
     click.echo(
@@ -155,7 +161,8 @@ def archive(
         check_url(url, "who removes messages" if remove else "")
     with _spark(master, settings, quiet) as (spark, watch):
         from jdbcstore.pipeline.archive import archive as run
-        from jdbcstore.pipeline.archive.selection import DEAD_LETTER_QUEUES, Selection
+        from jdbcstore.pipeline.archive.selection import Selection
+        from jdbcstore.pipeline.destinations import DEAD_LETTER_QUEUES
 
         selection = Selection(cast(Any, what), destinations, dead or DEAD_LETTER_QUEUES, selector)
         done = run(spark, url, output, selection, watch, is_dry=dry_run, removes=remove)

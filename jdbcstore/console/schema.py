@@ -23,7 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from jdbcstore.config.urls import store_file, store_options
 from jdbcstore.errors import JdbcStoreError, LockError
 from jdbcstore.store.disk import make_directory
+from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.line_watch import engine_for
+from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.schema import Remedy, SchemaReport, inspect_schema, schema_sql, upgrade_schema
 from jdbcstore.store.jdbc.table_names import TableNames
 
@@ -129,7 +131,8 @@ def _engine(text: str, *, creates: bool) -> Iterator[tuple[Engine, TableNames]]:
             make_directory(file.parent)
         engine = engine_for(url, replace(options, query_timeout_s=_STATEMENT_TIMEOUT_S))
     try:
-        yield engine, options.table_names
+        with mapped(dialect_for(url.get_backend_name()).for_questions(options, url)):
+            yield engine, options.table_names
     finally:
         engine.dispose()
 
@@ -164,6 +167,5 @@ def _errors() -> Iterator[None]:
         click.echo(f"jdbcstore: {error}", err=True)
         raise SystemExit(3 if isinstance(error, LockError) else 2) from error
     except SQLAlchemyError as error:
-        cause = str(getattr(error, "orig", None) or error).strip().splitlines()
-        click.echo(f"jdbcstore: the database says: {cause[0] if cause else type(error).__name__}", err=True)
+        click.echo(f"jdbcstore: {error}", err=True)
         raise SystemExit(2) from error

@@ -21,9 +21,11 @@ from sqlalchemy import text
 from jdbcstore.errors import LockHeld, StoreError
 from jdbcstore.migration.locations import PATIENT_S, require_empty
 from jdbcstore.store.jdbc.connection import opened
+from jdbcstore.store.jdbc.dialect import dialect_for
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import engine_for
 from jdbcstore.store.jdbc.location import StoreLocation
+from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.replication import Level
 from jdbcstore.store.jdbc.schema import create_tables, inspect_schema, require_usable
 
@@ -68,7 +70,8 @@ def hold(source: str, location: StoreLocation) -> MigrationLease:
     holder = f"{name}-{secrets.token_hex(6)}"  # of this run: what an earlier one still writes proves another
     engine = engine_for(location.url, location.options)
     try:
-        create_tables(engine, names)
+        with mapped(dialect_for(location.url.get_backend_name()).for_questions(location.options, location.url)):
+            create_tables(engine, names)
     finally:
         engine.dispose()
     with opened(location) as store:

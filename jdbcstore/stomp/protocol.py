@@ -177,6 +177,11 @@ class StompConnection:
                 self.send_error(str(error), advice, parser.headers.get("receipt"), fatal=error.fatal)
         return events
 
+    @property
+    def has_output(self) -> bool:
+        """Whether `data_to_send` has anything."""
+        return bool(self._output)
+
     def data_to_send(self) -> bytes:
         """Everything that waits to be written, once; empty when there is nothing."""
         data = b"".join(self._output)

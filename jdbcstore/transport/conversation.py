@@ -117,6 +117,11 @@ class Conversation(ABC, Generic[E]):
 
     @property
     @abstractmethod
+    def _has_output(self) -> bool:
+        """Whether there is anything to say."""
+
+    @property
+    @abstractmethod
     def _is_said(self) -> bool:
         """Whether the socket closes when everything is written."""
 
@@ -175,7 +180,9 @@ class Conversation(ABC, Generic[E]):
             self._listen_again()
         if (held := self._core.held_bytes) or self._unfinished_bytes or self._unheard:
             self._count_unfinished(held)
-        self.talk()
+        # A turn of the loop costs: one that would write nothing is left out, unless somebody waits for memory.
+        if self._has_output or self._is_said or self._memory.has_waiting:
+            self.talk()
 
     def _count_unfinished(self, held: int) -> None:
         """Of what the client has sent so many bytes are here and are no frame yet; others wait to be heard."""

@@ -31,6 +31,7 @@ class OpenWireClient:
         is_open: whether it says who it is.
         is_fault_tolerant: whether it would send again what it heard no answer for.
         cache: slots of its cache; without a cache by default.
+        max_frame_size: the largest frame that it takes, in bytes; 0 for any.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class OpenWireClient:
         is_open: bool = True,
         is_fault_tolerant: bool = False,
         cache: int = 0,
+        max_frame_size: int = 0,
     ) -> None:
         self.name = name or f"ID:test-{next(_numbers)}"
         self._socket = socket.create_connection(address, timeout=60)
@@ -51,7 +53,11 @@ class OpenWireClient:
         #: What came while something else was waited for.
         self.came: list[object] = []
         wanted = WireFormat(
-            tight_encoding_enabled=False, stack_trace_enabled=False, cache_enabled=cache > 0, cache_size=cache
+            tight_encoding_enabled=False,
+            stack_trace_enabled=False,
+            cache_enabled=cache > 0,
+            cache_size=cache,
+            max_frame_size=max_frame_size,
         )
         self.write(wanted.info())
         info = self.read()

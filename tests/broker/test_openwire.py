@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from contextlib import ExitStack
 from dataclasses import replace
@@ -471,6 +472,38 @@ def test_the_more_connections_there_are_the_less_each_may_cache(
         offered = stack.enter_context(OpenWireClient(address)).offered
         assert offered.cache_enabled is (slots > 0)
         assert not slots or offered.cache_size == slots
+
+
+def test_an_acknowledgement_of_a_type_that_does_not_exist_takes_nothing_away(address: Address) -> None:
+    with OpenWireClient(address) as client:
+        client.send(A, "m")
+        client.subscribe(A)
+        delivery = client.dispatch()
+        for kind in (-1, 7, 99):
+            assert "there is no type" in error_of(client.acknowledge(delivery, delivery, kind))[1]
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        assert client.text() == "m"
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_who_takes_no_frame_that_large_is_closed_and_told_in_the_log(
+    address: Address, is_asked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with OpenWireClient(address) as client, OpenWireClient(address, max_frame_size=100) as small:
+        small.subscribe(A)
+        with caplog.at_level(logging.WARNING):
+            if is_asked:
+                info = c.ConsumerInfo(consumer_id=small.consumer_id(2), destination=A, selector="no selector at all")
+                info.response_required = True
+                small.write(info)
+            else:
+                client.send(A, "x" * 1000, persistent=False)
+            assert small.read() is None
+        (record,) = [one for one in caplog.records if "cannot be answered" in one.getMessage()]
+        assert "the client takes 100" in record.getMessage()
+        assert not [one for one in caplog.records if one.name == "asyncio"]
+        assert isinstance(client.send(A, "m"), c.Response)
 
 
 def test_nothing_can_be_asked_before_the_connection_is_open(address: Address) -> None:

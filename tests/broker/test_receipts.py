@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from jdbcstore import PersistenceAdapter, Queue, TransientStoreError, faults
+from jdbcstore.broker.turns import Turns
 from tests.broker.client import Client, Frame
 from tests.broker.conftest import OpenClient, StartBroker
 from tests.waiting import wait_until
@@ -52,6 +53,31 @@ def test_no_receipt_comes_before_the_commit(durable: Client) -> None:
         assert durable.is_silent(0.5)
         release.set()
         assert [durable.frame().headers["receipt-id"] for _ in range(2)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("is_persistent", [True, False], ids=["persistent", "non-persistent"])
+def test_a_message_that_is_alone_takes_one_turn_of_the_loop(
+    is_persistent: bool,
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns, turn = 0, Turns.turn
+
+    def counting(self: Turns) -> None:
+        nonlocal turns
+        turns += 1
+        turn(self)
+
+    monkeypatch.setattr(Turns, "turn", counting)
+    client = open_client(start_broker(sqlite_store))
+    persistent = str(is_persistent).lower()
+    client.done("SEND", {"destination": "/queue/A", "persistent": persistent}, "0")
+    turns = 0
+    for number in range(20):
+        client.done("SEND", {"destination": "/queue/A", "persistent": persistent}, str(number))
+    assert 20 <= turns < 30  # a few may be somebody else's
 
 
 def test_a_non_persistent_message_does_not_wait_for_the_store(durable: Client) -> None:

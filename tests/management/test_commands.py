@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from sqlalchemy import create_engine
 from jdbcstore import Broker, BrokerOptions, enlist, open_store
 from jdbcstore.cli import run
 from jdbcstore.config.urls import open_spool
+from jdbcstore.console import archives, face
 from jdbcstore.console.face import _local, _LocalFace
 from jdbcstore.destination import Queue
 from jdbcstore.errors import JdbcStoreError
@@ -38,6 +40,7 @@ from tests.management.desk import beside
 from tests.management.test_operations import fill
 from tests.management.test_web import Served, served
 from tests.management.web import Site
+from tests.servers.server import free_port
 from tests.sql.test_outbox import driver_url, waiting
 from tests.waiting import wait_until
 
@@ -452,6 +455,59 @@ def test_without_the_token_nothing_is_changed(
     assert "give --token" in command(capsys, "purge", "queue://ORDERS", "--yes", code=1)
 
 
+@pytest.mark.parametrize("words", ["queues", "purge A --yes"])
+def test_a_store_that_cannot_be_reached_is_told_at_once(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face, "_START_TIMEOUT_S", 0.001)
+    url = f"postgresql://nobody@127.0.0.1:{free_port()}/x"
+    assert "Connection refused" in command(capsys, *words.split(), "--store", url, code=1)
+
+
+@pytest.mark.parametrize("other", ["B", "A --selector a=1", "A --store"])
+def test_an_export_that_was_stopped_is_not_gone_on_with_by_another(
+    other: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (url, f"{url}-other"):
+        with open_store(one) as store:
+            for number, queue in ((1, Queue("A")), (2, Queue("A")), (3, Queue("B"))):
+                store.queue_message_store(queue).add_message(text_message(number, destination=queue)).result(30)
+    monkeypatch.setattr(archives, "_PAGE", 1)
+    write = archives._Progress.write
+
+    def stopped(progress: archives._Progress, state: dict[str, Any]) -> None:
+        write(progress, state)
+        raise JdbcStoreError("stopped")
+
+    file = tmp_path / "a.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(archives._Progress, "write", stopped)
+        command(capsys, "export", "A", str(file), "--store", url, code=1)
+    destination, *options = other.split()
+    store_of = f"{url}-other" if options == ["--store"] else url
+    filtered = [] if options == ["--store"] else options
+    told = command(capsys, "export", destination, str(file), "--store", store_of, *filtered, code=2)
+    assert "another export to" in told
+    command(capsys, "export", "A", str(file), "--store", url)
+    assert len(file.read_text().splitlines()) == 2
+
+
+def test_who_works_on_a_store_makes_no_tables_in_a_database_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.db"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE foo (a)")
+    for words in ("purge A --yes", "move A B", "retry", "transactions rollback 1:aa:bb"):
+        told = command(capsys, *words.split(), "--store", f"sqlite:///{file}", code=1)
+        assert "there are no tables yet. Run: jdbcstore schema upgrade" in told
+    with closing(sqlite3.connect(file)) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("foo",)]
+    for words in ("queues", "purge A --yes", "export A x.jsonl"):
+        told = command(capsys, *words.split(), "--store", f"sqlite:///{tmp_path}", code=2)
+        assert f"{tmp_path} is a directory" in told
+
+
 def test_the_store_is_worked_on_while_nobody_is_master(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with served(open_store(url)) as broker, Client(broker.address) as client:
         client.connect()
@@ -557,6 +613,52 @@ def test_an_import_whose_answer_was_lost_is_stored_once(
     (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
     assert row["depth"] == 698
     assert not list(tmp_path.glob("*.progress"))
+
+
+def test_a_file_that_was_imported_before_is_stored_again_only_if_it_is_wanted(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    lines = [json.dumps({"message": {"destination": "queue://A"}, "body": f"m{number}"}) for number in range(700)]
+    file.write_text("\n".join(lines) + "\n")
+
+    def depth(of: str) -> int:
+        rows = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", of).splitlines()]
+        return sum(row["depth"] for row in rows)
+
+    command(capsys, "import", str(file), "--store", url)
+    command(capsys, "purge", "A", "--yes", "--store", url)
+    file.touch()
+    told = command(capsys, "import", str(file), "--store", url, code=1)
+    assert "was imported into this store before: all of its 700 messages" in told
+    assert "--again" in told
+    assert depth(url) == 0
+    assert not list(tmp_path.glob("*.progress"))
+    command(capsys, "import", str(file), "--again", "--store", url)
+    assert depth(url) == 700
+    # What was begun in one store says nothing of another, and one with another target is another import.
+    other, progress = f"{url}-other", file.with_name("a.jsonl.progress")
+    command(capsys, "import", str(file), "--store", other)
+    assert depth(other) == 700
+    progress.write_text(json.dumps({"done": 500, "run": "r", "portion": 1, "target": "", "where": "elsewhere"}))
+    third = f"{url}-third"
+    command(capsys, "import", str(file), "--store", third)
+    assert depth(third) == 700
+    progress.write_text(json.dumps({"done": 500, "run": "r", "portion": 1, "target": "B", "where": "elsewhere"}))
+    assert "with --to B is not finished" in command(capsys, "import", str(file), "--store", third, code=2)
+
+
+def test_what_comes_through_a_pipe_is_imported(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    line = '{"message": {"destination": "queue://A"}, "body": "text"}\n'
+    for number in (1, 2):
+        writer = threading.Thread(target=pipe.write_text, args=(line,), daemon=True)
+        writer.start()
+        assert "1 messages" in command(capsys, "import", str(pipe), "--store", url)
+        writer.join()
+        (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+        assert row["depth"] == number
 
 
 @pytest.mark.parametrize("kind", ["sqlite:///", "kahadb:", "mkahadb:", "leveldb:"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import logging
 import socket
 import subprocess
 import sys
@@ -162,6 +163,20 @@ def test_a_body_of_no_announced_length_is_bounded(
             connection.request("POST", path, iter(parts), headers, encode_chunked=True)
         assert connection.getresponse().status == 413
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/purge", "/api/jolokia/"])
+def test_who_goes_in_the_middle_of_a_request_is_no_defect(
+    path: str, broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = broker.operator.headers["Authorization"]
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n"
+    with socket.create_connection(broker.operator.address, timeout=60) as client:
+        client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1000) == b""
+    assert broker.operator.get("/api/v1/session").status == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_a_wrong_token_is_refused_and_soon_not_even_looked_at(broker: Served) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from jdbcstore.config.urls import open_store
 from jdbcstore.console.command_line import secrets_in
 from tests.broker_process import PROGRAM, BrokerProcess
 from tests.waiting import wait_until
@@ -28,6 +30,14 @@ from tests.waiting import wait_until
 )
 def test_secrets_are_found(arguments: list[str], secrets: list[str]) -> None:
     assert secrets_in(arguments) == secrets
+
+
+def test_a_program_whose_standard_streams_are_closed_works_as_any(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}"):
+        pass
+    arguments = (*PROGRAM, "queues", "--store", f"sqlite:///{tmp_path / 'store.db'}")
+    closed = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *arguments], timeout=120)
+    assert closed.returncode == 0
 
 
 def test_a_running_broker_shows_no_secret(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from sqlalchemy import text
 
-from jdbcstore.destination import Destination, parse_destination
+from jdbcstore.destination import parse_destination
 from jdbcstore.errors import ConfigurationError
+from jdbcstore.pipeline.destinations import DEAD_LETTER_QUEUES, chooser
 from jdbcstore.pipeline.directories import has_journal, path_of
 from jdbcstore.pipeline.stores import looking_into_sql
 from jdbcstore.selector import Selector
@@ -20,14 +21,12 @@ from jdbcstore.store.jdbc.statements import text_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DEAD_LETTER_QUEUES", "KINDS", "Kind", "Selection"]
+__all__ = ["KINDS", "Kind", "Selection"]
 
 #: ``expired``: past their expiration. ``dead``: in a dead-letter queue. ``acknowledged``: of topics, all durable
 #: subscriptions are done with them, and nobody has removed them yet. ``all``: every message.
 Kind: TypeAlias = Literal["all", "expired", "dead", "acknowledged"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-#: ActiveMQ's default, and what its strategy with a queue for each destination calls them.
-DEAD_LETTER_QUEUES: Final = ("ActiveMQ.DLQ", "ActiveMQ.DLQ.>", "DLQ.>")
 
 
 @dataclass(frozen=True)
@@ -126,14 +125,5 @@ class Selection:
             asked.append(self.dead_letter_queues)
         if not asked:
             return None
-        patterns = [[parse_destination(name) for name in names] for names in asked]
-        return lambda name: all(any(_covers(pattern, name) for pattern in some) for some in patterns)
-
-
-def _covers(pattern: Destination, name: str) -> bool:
-    if pattern.qualified_name == name:
-        return True
-    try:
-        return pattern.matches(parse_destination(name))
-    except ConfigurationError:  # no broker makes such a name
-        return False
+        choosers = [chooser(names) for names in asked]
+        return lambda name: all(chosen(name) for chosen in choosers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
@@ -19,7 +20,14 @@ __all__ = ["of_journal"]
 _CLIENTS_SHOWN = 1000
 
 
-def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, watch: Watch) -> None:
+def of_journal(
+    spark: SparkSession,
+    path: str,
+    figures: Figures,
+    now_s: float,
+    watch: Watch,
+    is_dead_letter_queue: Callable[[str], bool],
+) -> None:
     """Fill in what a directory tells.
 
     Args:
@@ -28,6 +36,7 @@ def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, w
         figures: to be filled.
         now_s: from when ages count; epoch seconds.
         watch: shows how far it is.
+        is_dead_letter_queue: whether a destination is one.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -39,7 +48,7 @@ def of_journal(spark: SparkSession, path: str, figures: Figures, now_s: float, w
     everything = reader.options(columns=columns, includePrepared="true", onCorrupt="column").load(path)
     messages = everything.where(F.col("topic").isNotNull()).persist()
     try:
-        tables = watch.run("reading messages", lambda: measured(messages, now_s))
+        tables = watch.run("reading messages", lambda: measured(messages, now_s, is_dead_letter_queue))
         counted = watch.run("counting", lambda: _counted(messages, now_s))
         figures.tables["producers"] = watch.run("counting producers", lambda: _producers(messages))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
@@ -31,8 +32,6 @@ AGES: Final = (
 )
 #: Where a broker says why a message is a dead letter.
 CAUSE: Final = "dlqDeliveryFailureCause"
-#: Where brokers put dead letters unless told otherwise; those that came there another way have no cause.
-_DEAD_LETTER_QUEUE: Final = r"^queue://(ActiveMQ\.)?DLQ(\.|$)"
 _CAUSE_CHARS: Final = 300
 _CAUSES_MAX: Final = 1000
 _PERCENTILES: Final = (0.5, 0.9, 0.99)
@@ -40,12 +39,13 @@ _PERCENTILES: Final = (0.5, 0.9, 0.99)
 _ACCURACY: Final = 10_000
 
 
-def measured(messages: DataFrame, now_s: float) -> dict[str, list[Row]]:
+def measured(messages: DataFrame, now_s: float, is_dead_letter_queue: Callable[[str], bool]) -> dict[str, list[Row]]:
     """Tables of `figures`: ``destinations`` without what the database counts, and all that is counted by destination.
 
     Args:
         messages: with `COLUMNS`.
         now_s: from when ages count; epoch seconds.
+        is_dead_letter_queue: whether a destination is one; what is there is dead, also without a cause.
     """
     sent = F.coalesce(F.col("timestamp"), F.col("brokerInTime"))
     age = F.greatest(F.lit(now_s) - sent.cast("double"), F.lit(0.0))
@@ -67,26 +67,28 @@ def measured(messages: DataFrame, now_s: float) -> dict[str, list[Row]]:
         F.col("_corrupt").isNotNull().alias("unreadable"),
     ).persist()
     try:
-        return _grouped(narrow)
+        return _grouped(narrow, is_dead_letter_queue)
     finally:
         narrow.unpersist()
 
 
-def _grouped(narrow: DataFrame) -> dict[str, list[Row]]:
+def _grouped(narrow: DataFrame, is_dead_letter_queue: Callable[[str], bool]) -> dict[str, list[Row]]:
     power = F.floor(F.log2(F.greatest(F.col("bytes"), F.lit(1)))).cast("int")
     by = narrow.groupBy("destination")
     count = F.count("*").alias("messages")
-    is_dead = F.col("cause").isNotNull() | F.col("destination").rlike(_DEAD_LETTER_QUEUE)
+    destinations = _rows(
+        by.agg(
+            *_percentiles("bytes"),
+            *_percentiles("age_s"),
+            F.max("age_s").alias("age_s_max"),
+            F.sum(F.col("unreadable").cast("bigint")).alias("unreadable"),
+        ).orderBy("destination")
+    )
+    names = [row["destination"] for row in destinations if is_dead_letter_queue(str(row["destination"]))]
+    is_dead = F.col("cause").isNotNull() | F.col("destination").isin(names)
     dead = narrow.where(is_dead).groupBy("destination", "original_destination", "cause")
     return {
-        "destinations": _rows(
-            by.agg(
-                *_percentiles("bytes"),
-                *_percentiles("age_s"),
-                F.max("age_s").alias("age_s_max"),
-                F.sum(F.col("unreadable").cast("bigint")).alias("unreadable"),
-            ).orderBy("destination")
-        ),
+        "destinations": destinations,
         "ages": _rows(narrow.groupBy("destination", "age", "place").agg(count).orderBy("destination", "place")),
         "sizes": _rows(
             narrow.groupBy("destination", F.pow(F.lit(2), power).cast("bigint").alias("bytes_from"))

@@ -139,7 +139,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         try:
             self._fence = self._mastership.proof()
             if self._fence is not None and self._fence.history:
-                dialect = dialect_for(self.url.get_backend_name()).for_questions(self.options)
+                dialect = dialect_for(self.url.get_backend_name()).for_questions(self.options, self.url)
                 bind(engine, dialect, self._fence.history)
             self._open(engine)
             lines.require_uncut()
@@ -163,7 +163,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
             recover_loads(self.url, self.options, self._fence)
             report = usable_schema(engine, self.options)  # indexes may have been made
-        with mapped(dialect.for_questions(self.options)):
+        with mapped(dialect.for_questions(self.options, self.url)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)
@@ -171,7 +171,9 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
             fitting = replace(
                 self.options, message_bytes_max=min(self.options.message_bytes_max, report.message_bytes_max)
             )
-            self.dialect = dialect(fitting, self.statements, has_page_index=report.has_paging_index)
+            self.dialect = dialect(
+                fitting, self.statements, has_page_index=report.has_paging_index, file=dialect.file_of(self.url)
+            )
             self._vacuum = Vacuum(engine, self.dialect, self.options, self._message_count)
             self.registry = Registry(
                 self.statements, has_table=report.has_acked, has_level_rows=set(report.acks_key) != _KEY_WITHOUT_LEVEL

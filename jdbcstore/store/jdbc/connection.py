@@ -94,7 +94,7 @@ def opened(location: StoreLocation) -> Iterator[Opened]:
     Raises:
         StoreError: the database cannot be reached, or what it said.
     """
-    dialect = dialect_for(location.url.get_backend_name()).for_questions(location.options)
+    dialect = dialect_for(location.url.get_backend_name()).for_questions(location.options, location.url)
     engine = engine_for(location.url, location.options)
     try:
         with engine.connect() as connection:

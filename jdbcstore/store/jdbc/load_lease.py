@@ -222,7 +222,7 @@ class LoadLease:
     @contextmanager
     def _connected(self, timeout_s: float) -> Iterator[tuple[Connection, Dialect]]:
         options = replace(self._options, query_timeout_s=timeout_s)
-        dialect = dialect_for(self._url.get_backend_name()).for_questions(options)
+        dialect = dialect_for(self._url.get_backend_name()).for_questions(options, self._url)
         engine, _ = watched_engine(self._url, options, poolclass=NullPool)
         try:
             try:

@@ -62,8 +62,10 @@ def acknowledge(
         Whether `request` is going to be completed; if not, everything is done.
 
     Raises:
-        ProtocolError: the client has no such consumer or no such message, or there is no such transaction.
+        ProtocolError: the client has no such consumer or no such message, or there is no such transaction or type.
     """
+    if not c.ACK_DELIVERED <= ack.ack_type <= c.ACK_EXPIRED:
+        raise ProtocolError(f"Invalid acknowledgment: there is no type {ack.ack_type}")
     consumer = consumers.by_key.get(str(ack.consumer_id))
     if consumer is None:
         if is_reconnected:

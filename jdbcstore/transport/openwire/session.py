@@ -25,7 +25,7 @@ from jdbcstore.broker.security.login import Credentials
 from jdbcstore.broker.statistics import STATISTICS_PREFIX
 from jdbcstore.broker.watchdog import subject
 from jdbcstore.destination import Destination
-from jdbcstore.errors import JdbcStoreError, LockError, ProtocolError, StoreClosed
+from jdbcstore.errors import CodecError, JdbcStoreError, LockError, ProtocolError, StoreClosed
 from jdbcstore.identifiers import (
     BrokerId,
     ConnectionId,
@@ -155,6 +155,10 @@ class OpenWireSession(Conversation[Event]):
         return data
 
     @property
+    def _has_output(self) -> bool:
+        return bool(self._frames)
+
+    @property
     def _is_said(self) -> bool:
         return self._is_closing or self._openwire.close_expected
 
@@ -170,9 +174,19 @@ class OpenWireSession(Conversation[Event]):
 
     def _say(self, command: Command) -> None:
         """Queue a command for the client."""
-        self._frames.append(self._openwire.send(command))
+        try:
+            frame = self._openwire.send(command)
+        except CodecError as error:  # whoever says something has others to say it to
+            self._cannot_say(error)
+            return
+        self._frames.append(frame)
         if not self._is_talking:
             self.talk()
+
+    def _cannot_say(self, error: CodecError) -> None:
+        """What the client has to hear it cannot be told, so the connection cannot go on."""
+        log.warning("client cannot be answered, closing peer=%s error=%r", self.peer, str(error))
+        self._end()
 
     def beat(self) -> None:
         """Send a sign of life."""
@@ -232,15 +246,20 @@ class OpenWireSession(Conversation[Event]):
         )
         message.broker_out_time = self._broker.now_ms()
         message_id = delivery.message_id
-        if message_id.broker_sequence_id or delivery.lane is None:
-            data = self._openwire.send(dispatch)
-        else:  # clients say by this number how far they have come, and the store gave it none
-            message.message_id = message_id.copy()
-            message.message_id.broker_sequence_id = number_of(delivery)
-            try:
+        try:
+            if message_id.broker_sequence_id or delivery.lane is None:
                 data = self._openwire.send(dispatch)
-            finally:
-                message.message_id = message_id  # others have the message, too
+            else:  # clients say by this number how far they have come, and the store gave it none
+                message.message_id = message_id.copy()
+                message.message_id.broker_sequence_id = number_of(delivery)
+                try:
+                    data = self._openwire.send(dispatch)
+                finally:
+                    message.message_id = message_id  # others have the message, too
+        except CodecError as error:
+            if self._openwire.close_expected:
+                self._cannot_say(error)
+            raise
         self._frames.append(data)
         self._delivered(len(data))
 

@@ -106,6 +106,10 @@ class StompSession(Conversation[Event]):
         return self._stomp.data_to_send()
 
     @property
+    def _has_output(self) -> bool:
+        return self._stomp.has_output
+
+    @property
     def _is_said(self) -> bool:
         return self._stomp.close_expected
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -68,7 +70,8 @@ class Guard:
         if not announced.isdigit() or len(announced) > 15 or int(announced) > body_bytes_max:
             await PlainTextResponse("the request is too large\n", 413)(scope, receive, send)
             return
-        await self._application(scope, _limited(receive, body_bytes_max), _with_headers(send))
+        with suppress(ClientDisconnect):  # in the middle of its request: there is nobody to be told, and nothing wrong
+            await self._application(scope, _limited(receive, body_bytes_max), _with_headers(send))
 
     def _knows(self, host: str) -> bool:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host

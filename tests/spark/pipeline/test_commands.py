@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -30,7 +32,16 @@ def test_commands_one_after_the_other(spark: SparkSession, tmp_path: Path, capfd
         assert "Traceback" not in told.err
         return told.out.splitlines()
 
-    assert output("report", url, "--output", str(folder)) == [f"32 messages in 4 destinations: {folder}/report.html"]
+    asked = ["--dead-letter-queue", "ORD*.>", "--dead-letter-queue", "ORDERS"]
+    assert output("report", url, "--output", str(folder), *asked) == [
+        f"32 messages in 4 destinations: {folder}/report.html"
+    ]
+    dead = pq.read_table(folder / "tables" / "dead_letters.parquet").to_pylist()
+    counts: Counter[str] = Counter()
+    for row in dead:
+        counts[row["destination"]] += row["messages"]
+    # Of those in the usual queue the three with a cause.
+    assert counts == {"queue://ORDERS": 20, "queue://ActiveMQ.DLQ": 3}
     archive = str(tmp_path / "archive")
     dry = output("archive", url, "--output", archive, "--dry-run", "--quiet")
     assert dry[-1].startswith("32 messages of ")

@@ -77,6 +77,7 @@ def test_a_report_on_a_journal_says_what_keeps_its_files(spark: SparkSession, tm
     depths = {row["destination"]: row["depth"] for row in figures.rows("destinations")}
     expected = {name: len(found["messages"]) for name, found in store["replay"]["destinations"].items()}
     assert depths == {name: count for name, count in expected.items() if count}
+    assert not figures.rows("dead_letters")
     files = pq.read_table(tmp_path / "out" / "tables" / "files.parquet").to_pylist()
     assert {row["file"] for row in files} == {
         int(path.stem[3:]) for path in (tmp_path / store["path"]).glob("db-*.log")

@@ -26,7 +26,7 @@ def test_a_burst_from_another_thread_wakes_the_loop_once() -> None:
             if len(answered) == 500:
                 finished.set()
 
-        bridge = CompletionBridge(loop, burst)
+        bridge = CompletionBridge(loop, lambda: None, burst)
         completions: list[Completion[Any]] = [Completion() for _ in range(500)]
         for number, completion in enumerate(completions):
             bridge.expect(completion, lambda subject, error: answered.append(subject), number)
@@ -58,7 +58,7 @@ def test_errors_reach_their_handler_and_a_defect_costs_only_its_own() -> None:
     seen: list[object] = []
 
     async def scenario() -> None:
-        bridge = CompletionBridge(asyncio.get_running_loop(), lambda: None)
+        bridge = CompletionBridge(asyncio.get_running_loop(), lambda: None, lambda: None)
         error = TransientStoreError("x")
 
         def defective(subject: object, error: BaseException | None) -> None:
@@ -82,7 +82,9 @@ def test_a_completion_after_the_end_of_the_loop_is_no_error() -> None:
     completion: Completion[Any] = Completion()
 
     async def scenario() -> None:
-        CompletionBridge(asyncio.get_running_loop(), lambda: None).expect(completion, lambda subject, error: None, None)
+        CompletionBridge(asyncio.get_running_loop(), lambda: None, lambda: None).expect(
+            completion, lambda subject, error: None, None
+        )
 
     asyncio.run(scenario())
     completion.resolve(None)

@@ -152,7 +152,7 @@ class World:
         )
         self.broker = Broker(Adapter(), options, policies=[DestinationPolicy(prioritized_messages=prioritized)])
         self.broker.loop = asyncio.get_running_loop()
-        self.broker.completions = CompletionBridge(self.broker.loop, self.broker.turn)
+        self.broker.completions = CompletionBridge(self.broker.loop, lambda: None, self.broker.turn)
         self.broker.is_running = True
         self.broker.read = self._read  # type: ignore[method-assign]  # pages without threads, at moments of our choice
         self._read_early = read_early

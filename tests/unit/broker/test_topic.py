@@ -67,7 +67,7 @@ def test_after_the_commit_and_in_order() -> None:
 
         broker = Broker(Adapter(), BrokerOptions())
         broker.loop = asyncio.get_running_loop()
-        broker.completions = CompletionBridge(broker.loop, broker.turn)
+        broker.completions = CompletionBridge(broker.loop, lambda: None, broker.turn)
         client, answers = Client(broker), list[tuple[int, bool]]()
         topic = broker.topic(NAME)
         key = SubscriptionKey("ann", "news")

@@ -22,3 +22,8 @@ from jdbcstore.store.jdbc.options import JdbcOptions
 )
 def test_a_line_that_broke_is_told_from_what_the_server_says(error: Exception, kind: type[Exception]) -> None:
     assert type(dialect_for("mysql").for_questions(JdbcOptions()).map_error(error)) is kind
+
+
+def test_an_error_is_told_as_a_sentence_with_its_code() -> None:
+    told = dialect_for("mysql").for_questions(JdbcOptions()).map_error(pymysql.err.OperationalError(1146, "no table"))
+    assert str(told) == "no table [1146]"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -41,6 +41,7 @@ class Dialect:
         options: of the store.
         has_page_index: whether our index is there; without it pages are worded so that they work, not so that they
         stay flat.
+        file: the database, where it is a file; errors name it, since its library does not.
     """
 
     #: How one level of ``{priority}`` is asked for; ``=`` unless the planner needs another wording.
@@ -81,8 +82,9 @@ class Dialect:
     #: that is held would keep ourselves out.
     row_lock = ""
 
-    def __init__(self, options: JdbcOptions, statements: Statements, *, has_page_index: bool) -> None:
+    def __init__(self, options: JdbcOptions, statements: Statements, *, has_page_index: bool, file: str = "") -> None:
         self.options = options
+        self.file = file
         self.statements = statements
         self.has_page_index = has_page_index
         #: `index_hint` with the name filled in, empty while the index is not there.
@@ -91,13 +93,24 @@ class Dialect:
         self.message_bytes_max = options.message_bytes_max
 
     @classmethod
-    def for_questions(cls, options: JdbcOptions) -> Self:
-        """The dialect of who asks the database beside the store: no page of messages is read with it."""
+    def for_questions(cls, options: JdbcOptions, url: URL | None = None) -> Self:
+        """The dialect of who asks the database beside the store: no page of messages is read with it.
+
+        Args:
+            options: of the store.
+            url: of the database, so that errors name it where it is a file.
+        """
         return cls(
             options,
             Statements(options.table_names, epoch_ms=cls.epoch_ms, next_term=cls.next_term),
             has_page_index=False,
+            file="" if url is None else cls.file_of(url),
         )
+
+    @classmethod
+    def file_of(cls, url: URL) -> str:
+        """The file that a database is, empty if a server has it, or memory."""
+        return "" if cls.has_server else (url.database or "")
 
     @classmethod
     def engine_arguments(cls, options: JdbcOptions, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,12 +453,11 @@ class Dialect:
         error = _driver_error(error)
         if isinstance(error, StoreError):
             return error
-        code, sentence = (
-            self.error_code(error),
-            str(error).strip().splitlines()[0] if str(error).strip() else repr(error),
-        )
+        code, lines = self.error_code(error), self.error_text(error).strip().splitlines()
+        sentence = lines[0] if lines else repr(error)
         kind = self._kind(code) or StoreError
-        return kind(f"{sentence} [{code or type(error).__name__}]")
+        told = f"{sentence} [{code or type(error).__name__}]"
+        return kind(f"{self.file}: {told}" if self.file and code else told)  # without a code it is another driver's
 
     def _kind(self, code: str) -> type[StoreError] | None:
         kinds = self.error_kinds()
@@ -454,6 +466,10 @@ class Dialect:
     def error_code(self, error: BaseException) -> str:
         """The database's own code of an error, as text."""
         return ""
+
+    def error_text(self, error: BaseException) -> str:
+        """What a driver's error says, without its code."""
+        return str(error)
 
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         """Which of our errors a code (or its first two characters) stands for."""

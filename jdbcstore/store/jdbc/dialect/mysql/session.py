@@ -241,6 +241,12 @@ class MySQLDialect(MySQLStatements):
     def error_code(self, error: BaseException) -> str:
         return code_of(error)
 
+    def error_text(self, error: BaseException) -> str:
+        # PyMySQL's are pairs of a number and a text, and shown as such.
+        if isinstance(error, pymysql.err.Error) and len(error.args) > 1:
+            return str(error.args[1])
+        return super().error_text(error)
+
     def error_kinds(self) -> Mapping[str, type[StoreError]]:
         return KINDS
 

@@ -59,9 +59,8 @@ def check_url(url: str, writer: str = "") -> None:
             f"there is no file {file}{beside}; a path from the root takes four slashes: {parsed.get_backend_name()}:////"
         )
     if file is not None and file.is_dir():
-        raise ConfigurationError(
-            f"{file} is a directory, and a store of SQLite is a file: kahadb:{file} names a journal"
-        )
+        scheme = parsed.get_backend_name()
+        raise ConfigurationError(f"{file} is a directory, and {scheme}: names a file; kahadb:{file} names a journal")
     if writer:
         store_location(url).options.require_primary(writer)
 

@@ -251,8 +251,8 @@ def test_a_port_for_openwire_is_told_from_one_that_is_broken(start_broker: Start
 
 def test_what_is_no_store_is_named_and_not_shown_as_an_empty_one(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "notes.txt").touch()
-    assert run(["stats", f"sqlite:///{tmp_path}"]) == 1
-    assert f"cannot open {tmp_path}: Is a directory" in capsys.readouterr().err
+    assert run(["stats", f"sqlite:///{tmp_path}"]) == 2
+    assert f"{tmp_path} is a directory, and sqlite: names a file" in capsys.readouterr().err
     assert run(["stats", f"kahadb:{tmp_path}"]) == 2
     assert f"{tmp_path} is no KahaDB store: it holds no journal" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -3,11 +3,11 @@ in a transaction. It is used for single statements only, and stays the program's
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, text
-from sqlalchemy.orm import Session
 
 from jdbcstore.errors import ConfigurationError, SchemaMismatch
 from jdbcstore.store.jdbc.dialect import database_for, databases
@@ -35,7 +35,9 @@ class ApplicationConnection:
         self._alchemy: Connection | None = None
         self._driver: Any = connection
         self._placeholder = _DJANGO_PLACEHOLDER
-        if isinstance(connection, Session):
+        # Who has a session has imported it. No broker needs it, and it is a third of SQLAlchemy's import.
+        orm = sys.modules.get("sqlalchemy.orm")
+        if orm is not None and isinstance(connection, orm.Session):
             connection = connection.connection()
         if isinstance(connection, Connection):
             self._alchemy, self.database = connection, connection.dialect.name

@@ -42,6 +42,9 @@ holds for each alone. Between them one rule is enough: a lower lane is served on
 its window, and none in the store only (`is_behind`). How many messages each has is not known at first: each then takes
 all for its own, and its first page puts that right.
 
+**How long the window is.** Pages keep it as long as consumers need it. What has just come may make it longer (rule 1),
+since it need not be read again then: as long as the account of memory shows that nobody else is short of it.
+
 With *concurrent store and dispatch* a message of rule 1 may be delivered before its commit; without, it waits in its
 place, and so do those behind it. Writes are committed in order, so they do not wait long.
 """
@@ -128,6 +131,7 @@ class Lane:
         "_level",
         "_memory_first",
         "_open_store",
+        "_paged_max",
         "_pending",
         "_picked",
         "_position",
@@ -139,7 +143,6 @@ class Lane:
         "_unpaged",
         "_window_bytes",
         "_window_bytes_max",
-        "_window_half",
         "in_flight",
         "in_flight_bytes",
         "is_closed",
@@ -175,7 +178,9 @@ class Lane:
         #: Whether another lane has taken its place: what comes for this one is too late.
         self.is_closed = False
         self._window_bytes = 0
-        self._window_half = broker.options.window_messages_max // 2
+        #: So long a window is kept by pages, which are read when it is half as long. With what has just come it may be
+        #: longer.
+        self._paged_max = min(broker.options.window_messages_max, 4 * broker.options.page_messages_max)
         limit_bytes = queue.policy.memory_limit_bytes or broker.options.window_bytes_max
         self._window_bytes_max = min(limit_bytes, broker.options.window_bytes_max)
         self._position = 0
@@ -361,16 +366,22 @@ class Lane:
             self.queue.wake()
 
     def _has_room(self, message: Message) -> bool:
-        options, size = self._broker.options, message.size
+        size = message.size
         if self._store is None and not self._memory_first:
             self.store  # noqa: B018  # opening it finds out how long the tail is
         return (
             not self._unpaged
             and not self._reading
-            and len(self.window) < options.window_messages_max
+            and (len(self.window) < self._paged_max or self._may_keep_more(size))
             and (self._window_bytes + size <= self._window_bytes_max or not self.window)
             and self.memory.has_room(size)
         )
+
+    def _may_keep_more(self, size: int) -> bool:
+        """Whether a message may stay in memory that a page could bring as well: nobody else is short of it then, and
+        nobody takes messages out of the middle of a long window."""
+        is_long = len(self.window) >= self._broker.options.window_messages_max
+        return not is_long and not self.queue.selections and self.memory.has_plenty(size)
 
     def _waits_for_spool(self) -> bool:
         """Whether a message that finds no room stays in memory, since the spool is only just being opened: nobody else
@@ -411,7 +422,7 @@ class Lane:
     @property
     def is_crowded(self) -> bool:
         """Whether the window is too full for another page."""
-        return len(self.window) > self._window_half or self._window_bytes > self._window_bytes_max // 2
+        return len(self.window) > self._paged_max // 2 or self._window_bytes > self._window_bytes_max // 2
 
     @property
     def position(self) -> int:
@@ -482,14 +493,14 @@ class Lane:
         """Take any delivery out of the window."""
         self.window.remove(delivery)
         self._window_bytes -= delivery.size
-        if self._unpaged and len(self.window) <= self._window_half:
+        if self._unpaged and len(self.window) <= self._paged_max // 2:
             self.page()
 
     def pop(self) -> Delivery:
         """Take the first delivery out of the window."""
         delivery = self.window.popleft()
         self._window_bytes -= delivery.size
-        if self._unpaged and len(self.window) <= self._window_half:
+        if self._unpaged and len(self.window) <= self._paged_max // 2:
             self.page()
         return delivery
 
@@ -537,7 +548,7 @@ class Lane:
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def page(self) -> None:
-        """Read the next page if there is one and the window is half empty, in a thread (rule 2)."""
+        """Read the next page if there is one and the window has room for it, in a thread (rule 2)."""
         options, memory = self._broker.options, self.memory
         if (
             self.is_closed

@@ -148,6 +148,10 @@ class Memory:
         """Whether queues may keep so many bytes more."""
         return self.used + self.reading + size <= self.messages_max
 
+    def has_plenty(self, size: int) -> bool:
+        """Whether messages take less than a quarter of their part, with so many bytes more."""
+        return 4 * (self.used + self.reading + size) <= self.messages_max
+
     @property
     def is_short(self) -> bool:
         """Whether messages take more than their part."""

@@ -101,7 +101,8 @@ class BrokerOptions(WireOptions):
             served, and those that nobody uses are forgotten before anybody is refused.
 
         window_messages_max, window_bytes_max: what one queue keeps ready in memory of its persistent, and again of its
-            non-persistent messages; the rest stays in the store.
+            non-persistent messages; the rest stays in the store. More than four pages are kept only of what has just
+            come, and while there is plenty of memory.
         page_messages_max, page_bytes_max: what one read of the store fetches.
         memory_bytes_max: what clients can make the broker keep in memory: messages, a half; open transactions,
             subscriptions and unfinished frames, a quarter; what is on its way to the store, a quarter. At the limit who
@@ -199,7 +200,7 @@ class BrokerOptions(WireOptions):
     composite_parts_max: int = 100
     destinations_max: int = 20_000
 
-    window_messages_max: int = 2000
+    window_messages_max: int = 10_000
     window_bytes_max: int = 16 * _MIB
     page_messages_max: int = 500
     page_bytes_max: int = 4 * _MIB

@@ -15,10 +15,12 @@ from jdbcstore.errors import StoreError
 from jdbcstore.message import Message
 from jdbcstore.store.contract import MessageStore
 
-__all__ = ["PREPARED_LEAST", "Prepared"]
+__all__ = ["PLACED_LEAST", "PREPARED_LEAST", "Prepared"]
 
 #: A commit of fewer messages is short enough.
 PREPARED_LEAST: Final = 500
+#: A commit of so many takes its places ahead, too. Its messages have to be read again then, as those behind them.
+PLACED_LEAST: Final = 2000
 
 _NOT_SUBMITTED: Final = StoreError("the message was not submitted")
 

@@ -16,7 +16,7 @@ from jdbcstore.broker.destination_policy import DestinationPolicy
 from jdbcstore.broker.durable import SubscriptionStore, settlements
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.lane import Lane
-from jdbcstore.broker.prepared import Prepared
+from jdbcstore.broker.prepared import PLACED_LEAST, Prepared
 from jdbcstore.broker.publications import FollowedAnswer, Publications
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.region_host import NOTHING
@@ -185,7 +185,7 @@ class Router:
                     if (target := self._keeper(one)) is not None:
                         taker = _note_taker(target, one)
                         prepared.prepare(_store_of(taker), one)
-                        if isinstance(taker, Lane):
+                        if isinstance(taker, Lane) and len(sends) >= PLACED_LEAST:
                             prepared.take_place(taker, one)
                 except Exception:  # noqa: BLE001  # it goes wrong again in the commit, which answers
                     return

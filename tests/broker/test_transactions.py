@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from jdbcstore import Broker, PersistenceAdapter, Queue
-from jdbcstore.broker import slices
+from jdbcstore.broker import router, slices
 from jdbcstore.broker.client import Client as BrokerClient
 from jdbcstore.broker.prepared import PREPARED_LEAST
 from jdbcstore.store.completion import Completion
@@ -190,6 +190,7 @@ def texts(client: Client, count: int) -> list[str]:
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    monkeypatch.setattr(router, "PLACED_LEAST", PREPARED_LEAST)
 
 
 @pytest.mark.usefixtures("short_slices")

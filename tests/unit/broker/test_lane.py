@@ -136,6 +136,8 @@ class World:
         stored: int,
         prioritized: bool = False,
         is_counted: bool = True,
+        page: int | None = None,
+        memory_bytes: int = 256 << 20,
     ) -> None:
         self.store = ScriptedStore(prioritized=prioritized)
         self.store.is_counted = is_counted
@@ -147,7 +149,8 @@ class World:
 
         options = BrokerOptions(
             window_messages_max=window,
-            page_messages_max=max(window // 2, 1),
+            page_messages_max=page or max(window // 2, 1),
+            memory_bytes_max=memory_bytes,
             concurrent_store_and_dispatch_queues=concurrent,
         )
         self.broker = Broker(Adapter(), options, policies=[DestinationPolicy(prioritized_messages=prioritized)])
@@ -161,13 +164,15 @@ class World:
         self.acknowledged: list[int] = []
         self.first_seen: list[int] = []
         self.places: list[Lane] = []
+        self.pages = 0
         for _ in range(stored):
             self.store.add_message(self._message())
         self.store.commit(stored)
         self.queue = BrokerQueue(self.broker, NAME)
-        self.consumer = self._subscribe(3)
+        self.consumer = self.subscribe(3)
 
     def _read(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        self.pages += 1
         future = self.broker.loop.create_future()
         if self._read_early:
             future.set_result(function(*arguments))
@@ -182,7 +187,7 @@ class World:
         producer_id = ProducerId("ID:test", 1, 1)
         return text_message(self.sent, destination=NAME, producer_id=producer_id, priority=priority(self.sent))
 
-    def _subscribe(self, prefetch: int) -> Consumer:
+    def subscribe(self, prefetch: int) -> Consumer:
         consumer = Consumer(cast(Receiver, Client(self.broker)), "1", NAME, AcknowledgeMode.INDIVIDUAL, prefetch)
         consumer.queues[self.queue] = None
         self.queue.add_consumer(consumer)
@@ -240,7 +245,7 @@ class World:
     def reconnect(self) -> None:
         self.note()
         self.consumer.close()
-        self.consumer = self._subscribe(3)
+        self.consumer = self.subscribe(3)
 
     def note(self) -> None:
         client = cast(Client, self.consumer.client)
@@ -318,12 +323,29 @@ async def run(world: World, steps: list[tuple[str, int]]) -> None:
     read_early=st.booleans(),
     stored=st.integers(0, 7),
     is_counted=st.booleans(),
+    page=st.sampled_from([None, 1, 3]),
+    memory_bytes=st.sampled_from([64 << 10, 256 << 20]),
 )
 def test_nothing_is_lost_doubled_or_overtaken(
-    steps: list[tuple[str, int]], window: int, concurrent: bool, read_early: bool, stored: int, is_counted: bool
+    steps: list[tuple[str, int]],
+    window: int,
+    concurrent: bool,
+    read_early: bool,
+    stored: int,
+    is_counted: bool,
+    page: int | None,
+    memory_bytes: int,
 ) -> None:
     async def scenario() -> World:
-        world = World(window=window, concurrent=concurrent, read_early=read_early, stored=stored, is_counted=is_counted)
+        world = World(
+            window=window,
+            concurrent=concurrent,
+            read_early=read_early,
+            stored=stored,
+            is_counted=is_counted,
+            page=page and min(page, window),
+            memory_bytes=memory_bytes,
+        )
         await run(world, steps)
         return world
 
@@ -426,5 +448,29 @@ def test_a_full_window_pages_the_rest_without_reading_more_than_it_needs(concurr
         assert len(lane.window) <= 10 + 5
         await world.finish()
         assert sorted(world.acknowledged) == list(range(1, 101))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "kept"),
+    [(256 << 20, 80), (64 << 10, 20)],
+    ids=["plenty", "little"],
+)
+def test_what_has_just_come_stays_in_memory_where_there_is_plenty(memory_bytes: int, kept: int) -> None:
+    async def scenario() -> None:
+        world = World(window=80, concurrent=False, read_early=False, stored=0, page=5, memory_bytes=memory_bytes)
+        world.consumer.close()
+        for _ in range(100):
+            world.add()
+        world.store.commit(100)
+        await world.settle()
+        [lane] = world.queue.lanes()
+        assert len(lane.window) == kept
+        assert world.pages == 0
+        world.consumer = world.subscribe(3)
+        await world.finish()
+        assert sorted(world.acknowledged) == list(range(1, 101))
+        assert world.pages >= (100 - kept) // 5
 
     asyncio.run(scenario())

@@ -26,10 +26,18 @@ class SelectingWorld(World):
     """Consumers with selectors beside, or without, the plain one. Message n has the priority n % 3."""
 
     def __init__(
-        self, *, window: int, concurrent: bool, read_early: bool, stored: int, plain: bool, is_slow: bool = False
+        self,
+        *,
+        window: int,
+        concurrent: bool,
+        read_early: bool,
+        stored: int,
+        plain: bool,
+        is_slow: bool = False,
+        page: int | None = None,
     ) -> None:
         self.is_slow = is_slow
-        super().__init__(window=window, concurrent=concurrent, read_early=read_early, stored=stored)
+        super().__init__(window=window, concurrent=concurrent, read_early=read_early, stored=stored, page=page)
         self.plain = plain
         if not plain:
             self.consumer.close()
@@ -168,6 +176,22 @@ def test_memory_stays_bounded_and_the_store_is_read_once(plain: bool) -> None:
         assert not lane._picked
         assert len(world.acknowledged) == (600 if plain else 400)
         assert pages < 600 / 5 * (len(set(SELECTORS)) + 1) * 1.2
+
+    asyncio.run(scenario())
+
+
+def test_a_window_of_which_not_everybody_wants_everything_stays_short() -> None:
+    """Whoever takes messages out of its middle would pass over all the others each time."""
+
+    async def scenario() -> None:
+        world = SelectingWorld(window=80, concurrent=True, read_early=False, stored=0, plain=False, page=5)
+        for _ in range(100):
+            world.add()
+        [lane] = world.queue.lanes()
+        assert len(lane.window) == 20
+        world.store.commit(1000)
+        await world.finish()
+        assert len(world.acknowledged) == 67
 
     asyncio.run(scenario())
 

@@ -555,8 +555,8 @@ class Lane:
             or self._unpaged <= self._pending
             or self._reading
             or self._retry_s > 0
-            or not self.queue.has_consumers
             or self.is_crowded
+            or not self.queue.has_consumers
         ):
             return
         messages_max, bytes_max = options.page_messages_max, min(options.page_bytes_max, self._window_bytes_max)

@@ -66,6 +66,11 @@ class ClientTransactions:
     def __contains__(self, name: str) -> bool:
         return self._open.get(name) is not None
 
+    def has_acknowledged(self, name: str, delivery_name: str) -> bool:
+        """Whether there is such a transaction, and a delivery of this name is acknowledged in it."""
+        transaction = self._open.get(name)
+        return transaction is not None and transaction.has_acknowledged(delivery_name)
+
     def commit(self, name: str, request: object) -> bool:
         """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
 

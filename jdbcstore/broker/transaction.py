@@ -43,6 +43,8 @@ class Transaction:
         "_bytes",
         "_held",
         "_kept",
+        "_named",
+        "_names",
         "_options",
         "_producers",
         "acknowledged",
@@ -82,6 +84,9 @@ class Transaction:
         #: Those that do not make room for others.
         self._held: list[ProducerId] = []
         self._kept = TRANSACTION_BYTES + len(name)
+        #: The names of the first acknowledged ones, and how many those are.
+        self._names: set[str] = set()
+        self._named = 0
 
     def send(self, messages: Sequence[Message]) -> None:
         """Keep what a SEND has become until COMMIT, all of it or nothing.
@@ -110,6 +115,15 @@ class Transaction:
         self._account.count(size)
         self._kept += size
         self.acknowledged.extend(deliveries)
+
+    def has_acknowledged(self, name: str) -> bool:
+        """Whether a delivery of this name (`Delivery.key`) is acknowledged in it.
+
+        That is a look into a set, which has first to be told what was acknowledged since the last time.
+        """
+        self._names.update([delivery.key for delivery in self.acknowledged[self._named :]])
+        self._named = len(self.acknowledged)
+        return name in self._names
 
     def number(self, producer_id: ProducerId, number: int) -> None:
         """Keep the number of a message that is being sent. Raises ProtocolError when it comes after a higher one."""

@@ -186,6 +186,7 @@ class Broker:
         self._memberships = Memberships(self)
         self.subscribing, self.unsubscribing = self._memberships.subscribing, self._memberships.unsubscribing
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
+        self.subscribers_of_wildcards = self._memberships.subscribers_of_wildcards
         self._destinations = there = DestinationMap(self, self._memberships)
         self.authorization = None if authorization is None else Authorization(authorization, there.is_there)
         self.queues, self.topics, self.pinned = there.queues, there.topics, there.pinned

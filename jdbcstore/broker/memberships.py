@@ -70,6 +70,16 @@ class Memberships:
         """Whether very many wait for a topic of this name."""
         return self._wildcards.are_many(destination)
 
+    def subscribers_of_wildcards(self, destination: Destination) -> list[TopicConsumer]:
+        """Who would take part in a topic of this name, if there were one."""
+        return [
+            consumer
+            for consumer in self._wildcards.covering(destination)
+            if isinstance(consumer, TopicConsumer)
+            and not consumer.is_closed
+            and consumer.client.access.may_receive(destination)
+        ]
+
     def topic_appearing(self, topic: Topic) -> Iterator[None]:
         """The same of a topic, as a job."""
         for consumer in self._wildcards.covering(topic.destination):

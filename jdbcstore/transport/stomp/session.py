@@ -151,8 +151,8 @@ class StompSession(Conversation[Event]):
             else:  # as nearly always; the broker made it, there is nothing to escape
                 more = b"ack:%s\n%s" % (delivery.key.encode(), more)
         body, has_length = stomp_body(message)
-        if consumer.tag is not None and not has_length:
-            transformed = transform(message, str(consumer.tag), headers)
+        if not has_length and (consumer.tag is not None or message.data_structure is not None):
+            transformed = transform(message, None if consumer.tag is None else str(consumer.tag), headers)
             body = body if transformed is None else transformed
         self._stomp.send_message(headers, body, more, has_length=has_length)
         self._delivered(len(body))

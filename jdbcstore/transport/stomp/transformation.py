@@ -19,7 +19,7 @@ from jdbcstore.java_text import java_text
 from jdbcstore.message import MapMessage, Message
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value, java_type
 
-__all__ = ["transformed_body", "untransformed"]
+__all__ = ["transformed_body", "untransformed", "xml_bytes"]
 
 _XML_FORMS: Final = frozenset({"jms-xml", "jms-map-xml", "jms-object-xml"})
 _JSON_FORMS: Final = frozenset({"jms-json", "jms-map-json", "jms-object-json"})
@@ -46,7 +46,7 @@ def transformed_body(message: Message, form: str) -> tuple[bytes | None, str]:
     if not isinstance(message, MapMessage):
         return None, form
     if form in _XML_FORMS:
-        return _xml(message.body), _MAP_FORM.get(form, form)
+        return xml_bytes(_element(message.body)), _MAP_FORM.get(form, form)
     if form in _JSON_FORMS:
         return _json(message.body), _MAP_FORM.get(form, form)
     return None, form
@@ -139,8 +139,8 @@ def _element(value: Value) -> ET.Element:
 _CONTROLS: Final = {code: f"&#x{code:x};" for code in range(0x20) if code not in (0x09, 0x0A)}
 
 
-def _xml(entries: Mapping[str, Value]) -> bytes:
-    element = _element(entries)
+def xml_bytes(element: ET.Element) -> bytes:
+    """An element as XML, indented as ActiveMQ does, in UTF-8."""
     ET.indent(element)
     text = ET.tostring(element, encoding="unicode").replace(" />", "/>")  # in a text there is no bare >
     return text.translate(_CONTROLS).encode("utf-8", "replace")

@@ -108,6 +108,11 @@ class ClientTransactions:
 
     # -- distributed transactions ------------------------------------------------------------------------------------
 
+    def gather(self, transaction_id: XATransactionId) -> None:
+        """Before a distributed transaction has its outcome: what other clients have done in it is this one's from now
+        on. Raises ProtocolError as `OpenTransactions.gather`."""
+        self._open.gather(transaction_id)
+
     def is_read_only(self, name: str) -> bool:
         """Whether nothing was done in a transaction, so that it need not be prepared: `abort` it. Raises
         ProtocolError if there is none."""
@@ -207,7 +212,9 @@ class ClientTransactions:
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+            return TransactionRolledBack(
+                f"Transaction {transaction.name} is rolled back: a message in it was refused, or who began it is gone"
+            )
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:

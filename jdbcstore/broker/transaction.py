@@ -1,4 +1,10 @@
-"""The open transactions of one client: what it sent and acknowledged in them, until COMMIT."""
+"""The open transactions of one client: what it sent and acknowledged in them, until COMMIT.
+
+Several clients may take part in a distributed transaction before it is prepared: a transaction manager that meets one
+broker behind two connections starts the branch on one, joins it with the other, and tells only one of them the outcome.
+What the others have done is that one's from then on (`OpenTransactions.gather`). One that joined may go before, and
+what it has done stays. If the one that began goes nothing of the branch takes effect, as with ActiveMQ.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,10 @@ from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 
-__all__ = ["OpenTransactions", "Transaction"]
+__all__ = ["Branches", "OpenTransactions", "Transaction"]
 
 
 class Rememberer(Protocol):
@@ -143,6 +149,15 @@ class Transaction:
         self.is_incomplete = True
         self._release()
 
+    def absorb(self, other: Transaction) -> None:
+        """Take over what another client has done in the same distributed transaction, which that closes then."""
+        self.sends += other.sends
+        self.acknowledged += other.acknowledged
+        self.is_incomplete |= other.is_incomplete
+        self._bytes += other._bytes
+        self._account.count(other._kept)
+        self._kept += other._kept
+
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
         self._account.give_up(self._kept)
@@ -183,6 +198,30 @@ class Transaction:
         return ProtocolError(f"Transaction {self.name} is full: transaction_messages_max is {most}. Commit earlier")
 
 
+class Branches:
+    """The open distributed transactions of a broker, and the clients that take part in them."""
+
+    __slots__ = ("_clients",)
+
+    def __init__(self) -> None:
+        self._clients: dict[XATransactionId, dict[OpenTransactions, None]] = {}
+
+    def enter(self, transaction_id: XATransactionId, client: OpenTransactions) -> None:
+        """A client takes part."""
+        self._clients.setdefault(transaction_id, {})[client] = None
+
+    def leave(self, transaction_id: XATransactionId, client: OpenTransactions) -> None:
+        """A client does not any more."""
+        clients = self._clients[transaction_id]
+        del clients[client]
+        if not clients:
+            del self._clients[transaction_id]
+
+    def of(self, transaction_id: XATransactionId) -> list[OpenTransactions]:
+        """Who takes part, in the order in which they came: the first one has begun it."""
+        return list(self._clients.get(transaction_id, ()))
+
+
 class OpenTransactions:
     """Those of one client, by the names that it gave them.
 
@@ -191,13 +230,20 @@ class OpenTransactions:
         options: how many there may be, and how much each may hold.
         account: what the connection keeps, which they are part of.
         producers: as for `Transaction`.
+        branches: knows in which ones others take part.
     """
 
-    __slots__ = ("_account", "_by_name", "_connection_id", "_count", "_options", "_producers")
+    __slots__ = ("_account", "_branches", "_by_name", "_connection_id", "_count", "_options", "_producers")
 
     def __init__(
-        self, connection_id: str, options: BrokerOptions, account: ClientAccount, producers: Rememberer
+        self,
+        connection_id: str,
+        options: BrokerOptions,
+        account: ClientAccount,
+        producers: Rememberer,
+        branches: Branches,
     ) -> None:
+        self._branches = branches
         self._by_name: dict[str, Transaction] = {}
         self._connection_id = connection_id
         self._count = 0
@@ -230,6 +276,24 @@ class OpenTransactions:
             transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
         self._account.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
         self._by_name[name] = Transaction(name, transaction_id, options, self._account, self._producers)
+        if isinstance(transaction_id, XATransactionId):
+            self._branches.enter(transaction_id, self)
+
+    def gather(self, transaction_id: XATransactionId) -> None:
+        """A distributed transaction is about to have its outcome: what other clients have done in it is this one's.
+
+        Raises:
+            ProtocolError: this one takes no part in it yet, and has too many.
+        """
+        name = transaction_id.name
+        for other in self._branches.of(transaction_id):
+            if other is self:
+                continue
+            if name not in self._by_name:
+                self.begin(name, transaction_id)
+            theirs = other.named(name)
+            self._by_name[name].absorb(theirs)
+            other.end(theirs)
 
     def get(self, name: str | None) -> Transaction | None:
         """The one of this name, if there is one."""
@@ -245,13 +309,30 @@ class OpenTransactions:
     def end(self, transaction: Transaction) -> None:
         """It is committed or rolled back: nothing is kept for it."""
         del self._by_name[transaction.name]
-        transaction.close()
+        self._close(transaction)
 
     def end_all(self) -> list[Delivery]:
-        """The client is gone. Returns what was acknowledged in them."""
+        """The client is gone. Returns what was acknowledged in them, and is acknowledged no more."""
         acknowledged: list[Delivery] = []
         for transaction in self._by_name.values():
-            acknowledged += transaction.acknowledged
-            transaction.close()
+            if not self._is_left_to_others(transaction):
+                acknowledged += transaction.acknowledged
+            self._close(transaction)
         self._by_name.clear()
         return acknowledged
+
+    def _is_left_to_others(self, transaction: Transaction) -> bool:
+        if not isinstance(transaction.transaction_id, XATransactionId):
+            return False
+        first, *others = self._branches.of(transaction.transaction_id)
+        if first is not self:
+            first.named(transaction.name).absorb(transaction)
+            return True
+        for other in others:
+            other.named(transaction.name).refuse()
+        return False
+
+    def _close(self, transaction: Transaction) -> None:
+        if isinstance(transaction.transaction_id, XATransactionId):
+            self._branches.leave(transaction.transaction_id, self)
+        transaction.close()

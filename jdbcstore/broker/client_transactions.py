@@ -212,9 +212,7 @@ class ClientTransactions:
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return TransactionRolledBack(
-                f"Transaction {transaction.name} is rolled back: a message in it was refused, or who began it is gone"
-            )
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:

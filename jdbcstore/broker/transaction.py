@@ -55,6 +55,7 @@ class Transaction:
         "_producers",
         "acknowledged",
         "is_incomplete",
+        "lacks",
         "name",
         "numbers",
         "prepared",
@@ -81,6 +82,8 @@ class Transaction:
         self.refused: list[tuple[ProducerId, int]] = []
         #: Whether something is missing in it that its client may believe to be there: it cannot be committed.
         self.is_incomplete = False
+        #: What that is.
+        self.lacks = ""
         #: What was done ahead for its COMMIT.
         self.prepared: Prepared | None = None
         self._options = options
@@ -144,16 +147,17 @@ class Transaction:
             self._held.append(producer_id)
             self._producers.hold(producer_id)
 
-    def refuse(self) -> None:
-        """A message of it was refused: it cannot be committed."""
-        self.is_incomplete = True
+    def refuse(self, lacks: str = "a message in it was refused") -> None:
+        """A message of it was refused, or something else is missing: it cannot be committed."""
+        self.is_incomplete, self.lacks = True, lacks
         self._release()
 
     def absorb(self, other: Transaction) -> None:
         """Take over what another client has done in the same distributed transaction, which that closes then."""
         self.sends += other.sends
         self.acknowledged += other.acknowledged
-        self.is_incomplete |= other.is_incomplete
+        if other.is_incomplete:
+            self.refuse(other.lacks)
         self._bytes += other._bytes
         self._account.count(other._kept)
         self._kept += other._kept
@@ -329,7 +333,7 @@ class OpenTransactions:
             first.named(transaction.name).absorb(transaction)
             return True
         for other in others:
-            other.named(transaction.name).refuse()
+            other.named(transaction.name).refuse("who began it is gone")
         return False
 
     def _close(self, transaction: Transaction) -> None:

@@ -343,7 +343,11 @@ def test_after_a_rollback_each_has_still_what_it_has_acknowledged_in_a_branch(ad
     assert rest_of(address, "A", "B") == []
 
 
-def test_who_has_joined_a_branch_may_go_before_it_is_decided(address: Address) -> None:
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_who_has_joined_a_branch_may_go_before_it_is_decided(
+    address: Address, is_prepared: bool, is_committed: bool
+) -> None:
     xid = XATransactionId(1, b"joined", b"branch")
     with OpenWireClient(address) as beginner:
         works_in(beginner, xid, "A")
@@ -351,9 +355,12 @@ def test_who_has_joined_a_branch_may_go_before_it_is_decided(address: Address) -
             works_in(joiner, xid, "B")
             joiner.ask(c.RemoveInfo(object_id=ConnectionId(joiner.name)))
         assert rest_of(address, "B") == []
-        assert isinstance(beginner.ask(c.TransactionInfo(transaction_id=xid, type=1)), c.IntegerResponse)
-        assert type(beginner.ask(c.TransactionInfo(transaction_id=xid, type=3))) is c.Response
-    assert rest_of(address, "ALL", "A", "B") == ["by A", "by B"]
+        if is_prepared:
+            prepare = c.TransactionInfo(transaction_id=xid, type=_STEPS["prepare"])
+            assert isinstance(beginner.ask(prepare), c.IntegerResponse)
+        outcome = ("commit" if is_prepared else "one phase") if is_committed else "rollback"
+        assert type(beginner.ask(c.TransactionInfo(transaction_id=xid, type=_STEPS[outcome]))) is c.Response
+    assert rest_of(address, "ALL", "A", "B") == (["by A", "by B"] if is_committed else ["for A", "for B"])
 
 
 def test_a_branch_ends_with_who_has_begun_it(address: Address) -> None:
@@ -365,7 +372,7 @@ def test_a_branch_ends_with_who_has_begun_it(address: Address) -> None:
             beginner.ask(c.RemoveInfo(object_id=ConnectionId(beginner.name)))
         assert rest_of(address, "A") == ["for A"]
         kind, text = error_of(joiner.ask(c.TransactionInfo(transaction_id=xid, type=1)))
-        assert (kind, "who began it is gone" in text) == ("javax.transaction.xa.XAException", True)
+        assert (kind, "is rolled back: who began it is gone" in text) == ("javax.transaction.xa.XAException", True)
     assert rest_of(address, "ALL", "B") == ["for B"]
 
 

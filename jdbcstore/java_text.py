@@ -41,8 +41,15 @@ def _decimal(value: float) -> str:
         plain = format(Decimal(shortest), "f")
         return plain if "." in plain else plain + ".0"
     sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    if len(digits) == 1:
+        sign, digits, exponent = _two_digits(value).normalize().as_tuple()
     first, rest = digits[0], "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{first}.{rest}E{int(exponent) + len(digits) - 1}"
+
+
+def _two_digits(value: float) -> Decimal:
+    """The decimal of two digits next to a number for which one digit would do: the smallest are that far apart."""
+    return Decimal(f"{float(value):.1e}")
 
 
 def _shortest_single(value: Float) -> str:

@@ -93,6 +93,9 @@ class AdvisoryHost(Host, Protocol):
     def has_to_open(self, destination: Destination) -> bool:
         """Whether a topic is not there yet, and many wait for it."""
 
+    def subscribers_of_wildcards(self, destination: Destination) -> list[TopicConsumer]:
+        """Who would take part in a topic of this name, if there were one."""
+
     def policy_for(self, destination: Destination) -> DestinationPolicy:
         """The policy of a destination."""
 
@@ -233,11 +236,7 @@ class Advisories:
         if policy.advisory_for_delivery:
             self._tell_of("MessageDelivered", message, source, partial(_origin, message, source))
         if policy.send_advisory_if_no_consumers and not (is_attended or message.persistent or source.is_advisory):
-            topic = _of("NoConsumer", source)
-            if self._is_heard(topic):
-                shown = message.copy()
-                shown.destination, shown.transaction_id = topic, None
-                self._host.publish(shown, None, _told)
+            self._publish(topic := _of("NoConsumer", source), partial(_shown, message, topic))
 
     def consumed(self, message: Message, source: Destination) -> None:
         """A consumer is done with a message, and its policy wants that to be told."""
@@ -288,11 +287,22 @@ class Advisories:
     # -- the messages ------------------------------------------------------------------------------------------------
 
     def _tell(self, topic: Topic, make: Callable[[], _Subject], properties: Callable[[], _Properties] = dict) -> None:
-        if self._is_heard(topic):
-            self._host.publish(self._advisory(topic, make(), properties()), None, _told)
+        self._publish(topic, lambda: self._advisory(topic, make(), properties()))
 
-    def _is_heard(self, topic: Topic) -> bool:
-        return self._host.is_running and (topic in self._host.topics or self._host.has_to_open(topic))
+    def _publish(self, topic: Topic, make: Callable[[], Message]) -> None:
+        """Tell who listens. Where only wildcards cover a topic it is not made: of those that name a temporary
+        destination there would be more and more."""
+        host = self._host
+        if not host.is_running:
+            return
+        if topic in host.topics or host.has_to_open(topic):
+            host.publish(make(), None, _told)
+            return
+        subscribers = host.subscribers_of_wildcards(topic)
+        if subscribers:
+            advisory = make()
+            for subscriber in subscribers:
+                subscriber.publish(advisory, None)
 
     def _tell_of(
         self, kind: str, message: Message, source: Destination, properties: Callable[[], _Properties] = dict
@@ -369,6 +379,12 @@ def _info(destination: Destination, connection_id: str | None, *, is_removed: bo
 
 def _origin(message: Message, source: Destination) -> _Properties:
     return {"orignalMessageId": str(message.message_id), "orignalDestination": source.qualified_name}
+
+
+def _shown(message: Message, topic: Topic) -> Message:
+    shown = message.copy()
+    shown.destination, shown.transaction_id = topic, None
+    return shown
 
 
 def _told(error: BaseException | None) -> None:

@@ -51,6 +51,7 @@ from jdbcstore.broker.spool import Spool
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
 from jdbcstore.broker.tracing import Tracing
+from jdbcstore.broker.transaction import Branches
 from jdbcstore.broker.turns import Turns
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.watchdog import Watchdog
@@ -140,6 +141,7 @@ class Broker:
         )
         self.memory = Memory(self.options.memory_bytes_max)
         self.producers = Producers(self)
+        self.branches = Branches()
         self.redeliveries = Redeliveries(self)
         self.scheduler = Scheduler(self)
         self.intake = Intake(self)
@@ -186,6 +188,7 @@ class Broker:
         self._memberships = Memberships(self)
         self.subscribing, self.unsubscribing = self._memberships.subscribing, self._memberships.unsubscribing
         self.reconsider, self.covered = self._memberships.reconsider, self._memberships.covered
+        self.subscribers_of_wildcards = self._memberships.subscribers_of_wildcards
         self._destinations = there = DestinationMap(self, self._memberships)
         self.authorization = None if authorization is None else Authorization(authorization, there.is_there)
         self.queues, self.topics, self.pinned = there.queues, there.topics, there.pinned

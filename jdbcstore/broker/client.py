@@ -120,7 +120,9 @@ class Client(ClientRequests):
     def __init__(self, broker: ClientHost, callbacks: ClientCallbacks, names: DeliveryNames | None = None) -> None:
         super().__init__(broker, callbacks)
         self.account = ClientAccount(self, broker.memory, broker.options, broker.loop)
-        open_ones = OpenTransactions(self.connection_id, broker.options, self.account, broker.producers)
+        open_ones = OpenTransactions(
+            self.connection_id, broker.options, self.account, broker.producers, broker.branches
+        )
         self.producer: ClientProducer
         self.consumers: ClientConsumers
         self.transactions: ClientTransactions

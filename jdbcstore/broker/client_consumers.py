@@ -411,16 +411,21 @@ class ClientConsumers:
             lane.queue.removal.refuse(delivery, answer)
 
     def restore(self, deliveries: Iterable[Delivery]) -> None:
-        """Their acknowledgement failed or was rolled back: the client has them still."""
+        """Their acknowledgement failed or was rolled back: the client has them still, or another one that took part."""
         lost: list[Delivery] = []
         for delivery in deliveries:
             consumer = delivery.consumer
-            if self._client.is_closed or consumer is None or consumer.is_closed:
+            if consumer is None or not consumer.client.has_still(consumer, delivery):
                 lost.append(delivery)
-            else:
-                self._pending_acks.put_back(consumer, delivery)
         if lost:
             self._broker.slices.run(giving_back(lost))
+
+    def has_still(self, consumer: Consumer, delivery: Delivery) -> bool:
+        """As `jdbcstore.broker.delivery.Receiver`."""
+        if self._client.is_closed or consumer.is_closed:
+            return False
+        self._pending_acks.put_back(consumer, delivery)
+        return True
 
     # -- flow control ----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from jdbcstore.broker.security.authentication import Authentication
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.statistics import Statistics
 from jdbcstore.broker.takeover import Contender
+from jdbcstore.broker.transaction import Branches
 from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.destination import Destination
 from jdbcstore.message import Message
@@ -81,6 +82,10 @@ class ClientHost(RegionHost, Protocol):
     @property
     def producers(self) -> Producers:
         """Those that number their messages."""
+
+    @property
+    def branches(self) -> Branches:
+        """Distributed transactions that are not prepared yet."""
 
     @property
     def in_doubt(self) -> InDoubt:

@@ -44,6 +44,7 @@ class ClientProducer:
         self._transactions = transactions
         self._division = MessageDivision(broker)
         self._statistics = broker.statistics if broker.options.statistics_support else None
+        self._names_user = broker.options.populate_jmsx_user_id
         self._producer = ProducerId(client.connection_id, 1, -1)
         self._sent = 0
         #: Makes the answer to a message.
@@ -108,6 +109,8 @@ class ClientProducer:
         if destination is None:
             raise ValueError("a message needs a destination before it can be sent")
         self._check_send(destination)
+        if self._names_user:
+            self._name_user(message)
         if self._broker.scheduler.is_management(destination):
             if transaction is not None:
                 raise ProtocolError(f"Messages to {destination} are orders: send them outside of transactions")
@@ -183,6 +186,8 @@ class ClientProducer:
             self._check_send(destination)
             if self._broker.scheduler.is_management(destination):
                 raise ProtocolError(f"Messages to {destination} are orders: send them without a number")
+            if self._names_user:
+                self._name_user(message)
             singles = self._division.singles(message, destination)
             if transaction is not None:
                 among = self._transactions.named(transaction)
@@ -205,6 +210,11 @@ class ClientProducer:
             else:
                 commit()
         return True
+
+    def _name_user(self, message: Message) -> None:
+        """The message says who has sent it."""
+        user = self._access.principal
+        message.user_id = None if user is None else user.name
 
     def _check_send(self, destination: Destination) -> None:
         if not self._broker.gate.is_open:

@@ -66,6 +66,11 @@ class ClientTransactions:
     def __contains__(self, name: str) -> bool:
         return self._open.get(name) is not None
 
+    def has_acknowledged(self, name: str, delivery_name: str) -> bool:
+        """Whether there is such a transaction, and a delivery of this name is acknowledged in it."""
+        transaction = self._open.get(name)
+        return transaction is not None and transaction.has_acknowledged(delivery_name)
+
     def commit(self, name: str, request: object) -> bool:
         """Let everything in a transaction take effect, or nothing. If that fails, it is rolled back.
 
@@ -102,6 +107,11 @@ class ClientTransactions:
         return True
 
     # -- distributed transactions ------------------------------------------------------------------------------------
+
+    def gather(self, transaction_id: XATransactionId) -> None:
+        """Before a distributed transaction has its outcome: what other clients have done in it is this one's from now
+        on. Raises ProtocolError as `OpenTransactions.gather`."""
+        self._open.gather(transaction_id)
 
     def is_read_only(self, name: str) -> bool:
         """Whether nothing was done in a transaction, so that it need not be prepared: `abort` it. Raises
@@ -202,7 +212,7 @@ class ClientTransactions:
     def _refusal_of(self, transaction: Transaction) -> ProtocolError | None:
         """Why a transaction cannot be committed."""
         if transaction.is_incomplete:
-            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: a message in it was refused")
+            return TransactionRolledBack(f"Transaction {transaction.name} is rolled back: {transaction.lacks}")
         if self._broker.virtual_topics.has_queues:  # some may have come since the messages
             takes = self._broker.scheduler.takes
             try:

@@ -177,6 +177,9 @@ class Receiver(Protocol):
     def browsing_failed(self, consumer: Consumer, error: BaseException) -> None:
         """A browser cannot go on."""
 
+    def has_still(self, consumer: Consumer, delivery: Delivery) -> bool:
+        """What it has acknowledged did not take effect: it has that still. Returns whether it does, or is gone."""
+
 
 class Delivery:
     """A message that waits in a window, or is with a consumer that has not acknowledged it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 from jdbcstore.broker.delivery import Consumer
@@ -10,8 +11,10 @@ from jdbcstore.broker.durable import DurableConsumer
 from jdbcstore.broker.host import Host
 from jdbcstore.broker.queue import Queue
 from jdbcstore.broker.topic import Topic, TopicConsumer
+from jdbcstore.broker.virtual_topics import VirtualTopics
 from jdbcstore.broker.wildcards import Wildcards
 from jdbcstore.destination import Destination
+from jdbcstore.errors import NotAuthorized
 
 __all__ = ["KnownDestinations", "Memberships"]
 
@@ -35,6 +38,10 @@ class KnownDestinations(Host, Protocol):
 
     def opening(self, destination: Destination) -> Iterator[None]:
         """Make the topic of this name, unless it is there; a job, after which `topic` takes no time."""
+
+    @property
+    def virtual_topics(self) -> VirtualTopics:
+        """Knows the queues that virtual topics feed."""
 
 
 class Memberships:
@@ -70,6 +77,16 @@ class Memberships:
         """Whether very many wait for a topic of this name."""
         return self._wildcards.are_many(destination)
 
+    def subscribers_of_wildcards(self, destination: Destination) -> list[TopicConsumer]:
+        """Who would take part in a topic of this name, if there were one."""
+        return [
+            consumer
+            for consumer in self._wildcards.covering(destination)
+            if isinstance(consumer, TopicConsumer)
+            and not consumer.is_closed
+            and consumer.client.access.may_receive(destination)
+        ]
+
     def topic_appearing(self, topic: Topic) -> Iterator[None]:
         """The same of a topic, as a job."""
         for consumer in self._wildcards.covering(topic.destination):
@@ -82,6 +99,8 @@ class Memberships:
         for element in consumer.destination.elements():
             if element.is_wildcard:
                 self._wildcards.add(element, consumer)
+                if element.is_queue:
+                    self._host.virtual_topics.subscribed(consumer, element, partial(_may_have, consumer))
                 known: Iterable[Destination] = self._host.queues if element.is_queue else self._host.topics
                 for name in list(known):
                     if _covers(element, name):
@@ -108,6 +127,7 @@ class Memberships:
         for element in consumer.destination.elements():
             if element.is_wildcard:
                 self._wildcards.discard(element, consumer)
+        self._host.virtual_topics.unsubscribed(consumer)
         return consumer.closing()
 
     def reconsider(self, consumer: Consumer) -> None:
@@ -147,6 +167,15 @@ def _join_queue(consumer: Consumer, queue: Queue) -> None:
     ):
         consumer.queues[queue] = None
         queue.add_consumer(consumer)
+
+
+def _may_have(consumer: Consumer, queue: Destination) -> bool:
+    """Whether a consumer's client might have subscribed to a queue that is not there."""
+    try:
+        consumer.client.access.check_receive(queue)
+    except NotAuthorized:
+        return False
+    return True
 
 
 def _covers(wildcard: Destination, name: Destination) -> bool:

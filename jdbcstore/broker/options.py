@@ -139,6 +139,9 @@ class BrokerOptions(WireOptions):
 
         use_virtual_topics: copy what is published to ``VirtualTopic.X`` to every known queue
             ``Consumer.*.VirtualTopic.X`` (ActiveMQ: ``useVirtualTopics``).
+        populate_jmsx_user_id: each message that a client sends says who has sent it, in ``JMSXUserID``: the user that
+            has logged in, whatever the client writes there; nobody where nobody has to log in (ActiveMQ:
+            ``populateJMSXUserID``).
 
         dead_letter_queue: where refused (NACK) and expired persistent messages go.
 
@@ -227,6 +230,7 @@ class BrokerOptions(WireOptions):
     offline_durable_subscriber_task_schedule_s: float = 300.0
 
     use_virtual_topics: bool = True
+    populate_jmsx_user_id: bool = False
 
     dead_letter_queue: str = "ActiveMQ.DLQ"
 

@@ -1,4 +1,10 @@
-"""The open transactions of one client: what it sent and acknowledged in them, until COMMIT."""
+"""The open transactions of one client: what it sent and acknowledged in them, until COMMIT.
+
+Several clients may take part in a distributed transaction before it is prepared: a transaction manager that meets one
+broker behind two connections starts the branch on one, joins it with the other, and tells only one of them the outcome.
+What the others have done is that one's from then on (`OpenTransactions.gather`). One that joined may go before, and
+what it has done stays. If the one that began goes nothing of the branch takes effect, as with ActiveMQ.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,10 @@ from jdbcstore.broker.memory import DELIVERY_BYTES, TRANSACTION_BYTES
 from jdbcstore.broker.options import BrokerOptions
 from jdbcstore.broker.prepared import Prepared
 from jdbcstore.errors import ProtocolError
-from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId
+from jdbcstore.identifiers import ConnectionId, LocalTransactionId, ProducerId, TransactionId, XATransactionId
 from jdbcstore.message import Message
 
-__all__ = ["OpenTransactions", "Transaction"]
+__all__ = ["Branches", "OpenTransactions", "Transaction"]
 
 
 class Rememberer(Protocol):
@@ -43,10 +49,13 @@ class Transaction:
         "_bytes",
         "_held",
         "_kept",
+        "_named",
+        "_names",
         "_options",
         "_producers",
         "acknowledged",
         "is_incomplete",
+        "lacks",
         "name",
         "numbers",
         "prepared",
@@ -73,6 +82,8 @@ class Transaction:
         self.refused: list[tuple[ProducerId, int]] = []
         #: Whether something is missing in it that its client may believe to be there: it cannot be committed.
         self.is_incomplete = False
+        #: What that is.
+        self.lacks = ""
         #: What was done ahead for its COMMIT.
         self.prepared: Prepared | None = None
         self._options = options
@@ -82,6 +93,9 @@ class Transaction:
         #: Those that do not make room for others.
         self._held: list[ProducerId] = []
         self._kept = TRANSACTION_BYTES + len(name)
+        #: The names of the first acknowledged ones, and how many those are.
+        self._names: set[str] = set()
+        self._named = 0
 
     def send(self, messages: Sequence[Message]) -> None:
         """Keep what a SEND has become until COMMIT, all of it or nothing.
@@ -111,6 +125,15 @@ class Transaction:
         self._kept += size
         self.acknowledged.extend(deliveries)
 
+    def has_acknowledged(self, name: str) -> bool:
+        """Whether a delivery of this name (`Delivery.key`) is acknowledged in it.
+
+        That is a look into a set, which has first to be told what was acknowledged since the last time.
+        """
+        self._names.update([delivery.key for delivery in self.acknowledged[self._named :]])
+        self._named = len(self.acknowledged)
+        return name in self._names
+
     def number(self, producer_id: ProducerId, number: int) -> None:
         """Keep the number of a message that is being sent. Raises ProtocolError when it comes after a higher one."""
         numbers = self.numbers.setdefault(producer_id, [])
@@ -124,10 +147,20 @@ class Transaction:
             self._held.append(producer_id)
             self._producers.hold(producer_id)
 
-    def refuse(self) -> None:
-        """A message of it was refused: it cannot be committed."""
-        self.is_incomplete = True
+    def refuse(self, lacks: str = "a message in it was refused") -> None:
+        """A message of it was refused, or something else is missing: it cannot be committed."""
+        self.is_incomplete, self.lacks = True, lacks
         self._release()
+
+    def absorb(self, other: Transaction) -> None:
+        """Take over what another client has done in the same distributed transaction, which that closes then."""
+        self.sends += other.sends
+        self.acknowledged += other.acknowledged
+        if other.is_incomplete:
+            self.refuse(other.lacks)
+        self._bytes += other._bytes
+        self._account.count(other._kept)
+        self._kept += other._kept
 
     def close(self) -> None:
         """It has come to its end: nothing is kept for it."""
@@ -169,6 +202,30 @@ class Transaction:
         return ProtocolError(f"Transaction {self.name} is full: transaction_messages_max is {most}. Commit earlier")
 
 
+class Branches:
+    """The open distributed transactions of a broker, and the clients that take part in them."""
+
+    __slots__ = ("_clients",)
+
+    def __init__(self) -> None:
+        self._clients: dict[XATransactionId, dict[OpenTransactions, None]] = {}
+
+    def enter(self, transaction_id: XATransactionId, client: OpenTransactions) -> None:
+        """A client takes part."""
+        self._clients.setdefault(transaction_id, {})[client] = None
+
+    def leave(self, transaction_id: XATransactionId, client: OpenTransactions) -> None:
+        """A client does not any more."""
+        clients = self._clients[transaction_id]
+        del clients[client]
+        if not clients:
+            del self._clients[transaction_id]
+
+    def of(self, transaction_id: XATransactionId) -> list[OpenTransactions]:
+        """Who takes part, in the order in which they came: the first one has begun it."""
+        return list(self._clients.get(transaction_id, ()))
+
+
 class OpenTransactions:
     """Those of one client, by the names that it gave them.
 
@@ -177,13 +234,20 @@ class OpenTransactions:
         options: how many there may be, and how much each may hold.
         account: what the connection keeps, which they are part of.
         producers: as for `Transaction`.
+        branches: knows in which ones others take part.
     """
 
-    __slots__ = ("_account", "_by_name", "_connection_id", "_count", "_options", "_producers")
+    __slots__ = ("_account", "_branches", "_by_name", "_connection_id", "_count", "_options", "_producers")
 
     def __init__(
-        self, connection_id: str, options: BrokerOptions, account: ClientAccount, producers: Rememberer
+        self,
+        connection_id: str,
+        options: BrokerOptions,
+        account: ClientAccount,
+        producers: Rememberer,
+        branches: Branches,
     ) -> None:
+        self._branches = branches
         self._by_name: dict[str, Transaction] = {}
         self._connection_id = connection_id
         self._count = 0
@@ -216,6 +280,24 @@ class OpenTransactions:
             transaction_id = LocalTransactionId(self._count, ConnectionId(self._connection_id))
         self._account.keep(TRANSACTION_BYTES + len(name), f"Transaction {name}", "Commit or abort one first")
         self._by_name[name] = Transaction(name, transaction_id, options, self._account, self._producers)
+        if isinstance(transaction_id, XATransactionId):
+            self._branches.enter(transaction_id, self)
+
+    def gather(self, transaction_id: XATransactionId) -> None:
+        """A distributed transaction is about to have its outcome: what other clients have done in it is this one's.
+
+        Raises:
+            ProtocolError: this one takes no part in it yet, and has too many.
+        """
+        name = transaction_id.name
+        for other in self._branches.of(transaction_id):
+            if other is self:
+                continue
+            if name not in self._by_name:
+                self.begin(name, transaction_id)
+            theirs = other.named(name)
+            self._by_name[name].absorb(theirs)
+            other.end(theirs)
 
     def get(self, name: str | None) -> Transaction | None:
         """The one of this name, if there is one."""
@@ -231,13 +313,30 @@ class OpenTransactions:
     def end(self, transaction: Transaction) -> None:
         """It is committed or rolled back: nothing is kept for it."""
         del self._by_name[transaction.name]
-        transaction.close()
+        self._close(transaction)
 
     def end_all(self) -> list[Delivery]:
-        """The client is gone. Returns what was acknowledged in them."""
+        """The client is gone. Returns what was acknowledged in them, and is acknowledged no more."""
         acknowledged: list[Delivery] = []
         for transaction in self._by_name.values():
-            acknowledged += transaction.acknowledged
-            transaction.close()
+            if not self._is_left_to_others(transaction):
+                acknowledged += transaction.acknowledged
+            self._close(transaction)
         self._by_name.clear()
         return acknowledged
+
+    def _is_left_to_others(self, transaction: Transaction) -> bool:
+        if not isinstance(transaction.transaction_id, XATransactionId):
+            return False
+        first, *others = self._branches.of(transaction.transaction_id)
+        if first is not self:
+            first.named(transaction.name).absorb(transaction)
+            return True
+        for other in others:
+            other.named(transaction.name).refuse("who began it is gone")
+        return False
+
+    def _close(self, transaction: Transaction) -> None:
+        if isinstance(transaction.transaction_id, XATransactionId):
+            self._branches.leave(transaction.transaction_id, self)
+        transaction.close()

@@ -4,21 +4,29 @@ So the subscribers of a topic can be groups of consumers that share the work, an
 queue is known from the moment somebody subscribes or sends to it, until its destination is removed; the store remembers
 it while it is empty (`PersistenceAdapter.destinations`). The copies and, if it is durable, the topic's own message are
 stored in one commit. Names are those of ActiveMQ's default.
+
+Who subscribes to ``Consumer.NAME.VirtualTopic.>``, or to any wildcard that begins with ``Consumer.NAME.``, makes the
+queue of each topic known that it covers, with the first message that comes to that while somebody is subscribed so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from jdbcstore.broker.memory import WRITE_BYTES
-from jdbcstore.destination import Destination, Topic
+from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.message import Message
 from jdbcstore.store.contract import VIRTUAL_TOPIC_CONSUMERS
 
 __all__ = ["VirtualTopics"]
 
 _VIRTUAL_TOPICS: Final = Topic("VirtualTopic.>")
+_WILDCARDS: Final = frozenset({"*", ">"})
+#: Topics that are remembered to have made known all that they make known.
+_MET_MAX: Final = 10_000
+#: Queues with longer names cannot be stored; what is published must not be refused because of a wildcard.
+_QUALIFIED_NAME_MAX: Final = 250
 
 
 class VirtualTopics:
@@ -31,6 +39,40 @@ class VirtualTopics:
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
         self._queues: dict[Destination, dict[Destination, None]] = {}
+        #: By whoever subscribed to wildcards over such queues: those, and whether a queue may be made for him.
+        self._wildcards: dict[Hashable, tuple[dict[Destination, None], Callable[[Destination], bool]]] = {}
+        self._met: set[Destination] = set()
+
+    def subscribed(self, who: Hashable, pattern: Destination, may_have: Callable[[Destination], bool]) -> None:
+        """Somebody has subscribed to a wildcard over queues.
+
+        Args:
+            who: the subscriber.
+            pattern: the wildcard.
+            may_have: tells whether a queue may be made for him.
+        """
+        first, *others = pattern.physical_name.split(".")
+        if self._is_on and first == "Consumer" and len(others) > 1 and others[0] not in _WILDCARDS:
+            self._wildcards.setdefault(who, ({}, may_have))[0][pattern] = None
+            self._met.clear()
+
+    def unsubscribed(self, who: Hashable) -> None:
+        """Somebody has unsubscribed, or is gone."""
+        self._wildcards.pop(who, None)
+
+    def _meet(self, topic: Destination) -> None:
+        """Something is published for the first time: wildcards make queues of its topic known."""
+        if len(self._met) >= _MET_MAX:
+            self._met.clear()
+        self._met.add(topic)
+        if not _VIRTUAL_TOPICS.matches(topic):
+            return
+        for patterns, may_have in list(self._wildcards.values()):
+            for pattern in patterns:
+                _, name, _ = pattern.physical_name.split(".", 2)
+                queue = Queue.decoded(f"Consumer.{name}.{topic.physical_name}")
+                if len(queue.qualified_name) <= _QUALIFIED_NAME_MAX and pattern.matches(queue) and may_have(queue):
+                    self.appeared(queue)
 
     def feeds(self, queue: Destination) -> bool:
         """Whether a queue gets copies, and so has to stay known when it is empty."""
@@ -58,15 +100,17 @@ class VirtualTopics:
     def forget(self) -> None:
         """Somebody else was master in between."""
         self._queues.clear()
+        self._wildcards.clear()
+        self._met.clear()
 
     @property
     def has_queues(self) -> bool:
         """Whether anything that is published may get copies."""
-        return bool(self._queues)
+        return bool(self._queues or self._wildcards)
 
     def copied_bytes(self, messages: Iterable[Message]) -> int:
         """What the copies of messages take on their way to the store, beside the messages themselves."""
-        if not self._queues:
+        if not self.has_queues:
             return 0
         size = 0
         for message in messages:
@@ -76,7 +120,7 @@ class VirtualTopics:
 
     def count(self, messages: Iterable[Message], *, is_persistent: bool) -> int:
         """How many copies those messages have that are persistent, or that are not."""
-        if not self._queues:
+        if not self.has_queues:
             return 0
         return sum(
             len(queues)
@@ -85,12 +129,16 @@ class VirtualTopics:
         )
 
     def _queues_of(self, topic: Destination | None) -> dict[Destination, None] | None:
-        queues = None if topic is None else self._queues.get(topic)
-        return queues if queues and topic is not None and _VIRTUAL_TOPICS.matches(topic) else None
+        if topic is None:
+            return None
+        if self._wildcards and topic not in self._met:
+            self._meet(topic)
+        queues = self._queues.get(topic)
+        return queues if queues and _VIRTUAL_TOPICS.matches(topic) else None
 
     def with_copies(self, message: Message) -> list[Message]:
         """A message and its copies."""
-        return [message, *self.copies(message)] if self._queues else [message]
+        return [message, *self.copies(message)] if self.has_queues else [message]
 
     def copies(self, message: Message) -> Iterator[Message]:
         """The copies of a message."""

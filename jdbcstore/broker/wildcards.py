@@ -74,7 +74,9 @@ class Wildcards(Generic[T]):
     def covering(self, name: Destination) -> list[T]:
         """Those whose patterns cover a destination, each once."""
         root = self._roots.get((name.is_queue, name.is_temporary))
-        nodes = [] if root is None else [root]
+        if root is None:
+            return []
+        nodes = [root]
         found: dict[T, None] = {}
         for part in name.physical_name.split("."):
             below: list[_Node[T]] = []

@@ -148,6 +148,12 @@ def read_subscribe(headers: dict[str, str], body: bytes, version: str) -> Subscr
     destination = headers.get("destination", "")
     if not destination or destination.isspace():
         raise _empty_destination()
+    is_browser = headers.get("browser", "").strip().lower() == "true"
+    if is_browser and version == "1.0":
+        raise Refusal(
+            "Queue Browser feature only valid for Stomp v1.1+ clients!",
+            "Connect with accept-version:1.1 or 1.2: this subscription would have taken what it was to look at.",
+        )
     return Subscribe(
         headers=headers,
         destination=destination,
@@ -155,7 +161,7 @@ def read_subscribe(headers: dict[str, str], body: bytes, version: str) -> Subscr
         ack=_ACK_MODES.get(headers.get("ack", ""), AckMode.AUTO),
         selector=headers.get("selector", "").strip() or None,
         prefetch=_parse_prefetch(headers.get("activemq.prefetchSize")),
-        browser=version != "1.0" and headers.get("browser", "").strip().lower() == "true",
+        browser=is_browser,
         subscription_name=headers.get("activemq.subscriptionName"),
         receipt=headers.get("receipt"),
     )

@@ -16,8 +16,9 @@ suffer. For the same reason the headers of CONNECT are unescaped, in the way of 
 Stricter than ActiveMQ:
 
 - A line without a colon or without a name is an error; it would be a header nobody meant.
-- What would break the frame is never written raw: a newline in a value is ``\\n`` in 1.0 too, a newline or colon in a
-  name is escaped, and a NUL anywhere becomes U+FFFD. Otherwise one client could forge frames for another.
+- What would break the frame is never written raw: in 1.0, which has no escapes, a newline in a value is a blank, a
+  newline or colon in a name is escaped, and a NUL anywhere becomes U+FFFD. Otherwise one client could forge frames for
+  another.
 
 Lines repeat (``destination:/queue/A`` in every SEND), so each dialect remembers the ones it decoded. That memory is
 bounded and shared by all connections; the lines of a CONNECT, which carry passwords, never get there.
@@ -81,11 +82,7 @@ class Dialect:
         self._unescaped = {"\\" + letter: character for letter, character in letters.items()}
         self._escapes = str.maketrans(
             {"\0": _REPLACEMENT}
-            | (
-                {"\n": "\\n"}
-                if version == "1.0"
-                else {character: "\\" + letter for letter, character in letters.items()}
-            )
+            | ({"\n": " "} if version == "1.0" else {character: "\\" + letter for letter, character in letters.items()})
         )
         self._escape_sequence = re.compile(r"\\[" + re.escape("".join(letters)) + "]")
         #: Header line without its newline → (name, value). Raises ProtocolError.

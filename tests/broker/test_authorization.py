@@ -36,6 +36,8 @@ AUTHORIZATION = AuthorizationMap(
         entry("topic://VirtualTopic.>", write="users"),
         entry("queue://FREE.>", "users", "users", "users"),
         entry("topic://FREE.>", "users", "users", "users"),
+        entry("queue://Consumer.MAKES.>", read="users", admin="users"),
+        entry("queue://Consumer.READS.>", read="users"),
     ),
     temporary=entry("", "temps", "temps", "temps"),
 )
@@ -138,6 +140,15 @@ def test_a_wildcard_gives_what_may_be_read_and_nothing_else(client_of: As) -> No
         for kind in ("queue", "topic"):
             admin.publish(f"/{kind}/{name}", f"{kind} {name}")
     assert {bob.message().text, bob.message().text} == {"queue READ.NEW", "topic READ.NEW"}
+    assert bob.is_silent()
+
+
+def test_a_wildcard_makes_queues_of_virtual_topics_only_for_who_may_create_them(client_of: As) -> None:
+    bob, admin = client_of("bob"), client_of("admin")
+    bob.subscribe("/queue/Consumer.READS.>", id="r")
+    bob.subscribe("/queue/Consumer.MAKES.>", id="m")
+    admin.publish("/topic/VirtualTopic.X", "x")
+    assert bob.message().headers["destination"] == "/queue/Consumer.MAKES.VirtualTopic.X"
     assert bob.is_silent()
 
 

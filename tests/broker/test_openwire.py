@@ -160,7 +160,9 @@ def test_only_what_the_application_has_seen_counts_as_redelivered(
             last = message.message_id.broker_sequence_id
         client.ask(c.RemoveInfo(object_id=client.session_id, last_delivered_sequence_id=last))
         client.subscribe(A, number=2)
-        assert [client.dispatch().redelivery_counter for _ in range(3)] == counts
+        again = [client.dispatch() for _ in range(3)]
+        assert [dispatch.redelivery_counter for dispatch in again] == counts
+        assert [dispatch.message.redelivery_counter for dispatch in again if dispatch.message is not None] == counts
 
 
 def test_a_poison_acknowledgement_makes_a_dead_letter_that_tells_why(address: Address) -> None:
@@ -273,6 +275,105 @@ def test_a_branch_without_work_has_no_second_phase(address: Address) -> None:
         assert isinstance(recovered, c.DataArrayResponse)
         assert not recovered.data
         assert "XAException" in str(error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=3)))[0])
+
+
+def works_in(client: OpenWireClient, xid: XATransactionId, name: str) -> c.MessageDispatch:
+    """Acknowledge the one message of a queue in a branch, and send one to the queue of all."""
+    client.send(Queue(name), f"for {name}")
+    client.subscribe(Queue(name))
+    delivery = client.dispatch()
+    client.ask(c.TransactionInfo(transaction_id=xid, type=0))
+    client.acknowledge(delivery, delivery, transaction_id=xid)
+    message = client.message(Queue("ALL"), f"by {name}")
+    message.persistent, message.transaction_id = True, xid
+    client.ask(message)
+    client.ask(c.TransactionInfo(transaction_id=xid, type=7))
+    return delivery
+
+
+def rest_of(address: Address, *queues: str) -> list[str | None]:
+    """What is in queues, one after the other."""
+    found: list[str | None] = []
+    with OpenWireClient(address) as client:
+        for number, queue in enumerate(queues):
+            client.send(Queue(queue), "last")
+            client.subscribe(Queue(queue), number=number)
+            while (text := client.text()) != "last":
+                found.append(text)
+    return found
+
+
+_STEPS = {"prepare": 1, "one phase": 2, "commit": 3, "rollback": 4}
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_committed"),
+    [
+        (["prepare", "commit"], True),
+        (["prepare", "rollback"], False),
+        (["one phase"], True),
+        (["rollback"], False),
+    ],
+)
+@pytest.mark.parametrize("decides", ["beginner", "joiner", "third"])
+def test_who_decides_a_branch_decides_for_all_that_have_joined_it(
+    address: Address, steps: list[str], is_committed: bool, decides: str
+) -> None:
+    xid = XATransactionId(1, b"joined", b"branch")
+    with OpenWireClient(address) as beginner, OpenWireClient(address) as joiner, OpenWireClient(address) as third:
+        works_in(beginner, xid, "A")
+        works_in(joiner, xid, "B")
+        decider = {"beginner": beginner, "joiner": joiner, "third": third}[decides]
+        for step in steps:
+            answer = decider.ask(c.TransactionInfo(transaction_id=xid, type=_STEPS[step]))
+            assert type(answer) in (c.Response, c.IntegerResponse), error_of(answer)
+        for client in (beginner, joiner):
+            assert "has not been started" in error_of(client.ask(c.TransactionInfo(transaction_id=xid, type=2)))[1]
+    assert sorted(map(str, rest_of(address, "ALL"))) == (["by A", "by B"] if is_committed else [])
+    assert rest_of(address, "A", "B") == ([] if is_committed else ["for A", "for B"])
+
+
+def test_after_a_rollback_each_has_still_what_it_has_acknowledged_in_a_branch(address: Address) -> None:
+    xid = XATransactionId(1, b"joined", b"branch")
+    with OpenWireClient(address) as beginner, OpenWireClient(address) as joiner:
+        had = [(client, works_in(client, xid, name)) for client, name in ((beginner, "A"), (joiner, "B"))]
+        beginner.ask(c.TransactionInfo(transaction_id=xid, type=_STEPS["rollback"]))
+        for client, delivery in had:
+            client.acknowledge(delivery, delivery)
+    assert rest_of(address, "A", "B") == []
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_who_has_joined_a_branch_may_go_before_it_is_decided(
+    address: Address, is_prepared: bool, is_committed: bool
+) -> None:
+    xid = XATransactionId(1, b"joined", b"branch")
+    with OpenWireClient(address) as beginner:
+        works_in(beginner, xid, "A")
+        with OpenWireClient(address) as joiner:
+            works_in(joiner, xid, "B")
+            joiner.ask(c.RemoveInfo(object_id=ConnectionId(joiner.name)))
+        assert rest_of(address, "B") == []
+        if is_prepared:
+            prepare = c.TransactionInfo(transaction_id=xid, type=_STEPS["prepare"])
+            assert isinstance(beginner.ask(prepare), c.IntegerResponse)
+        outcome = ("commit" if is_prepared else "one phase") if is_committed else "rollback"
+        assert type(beginner.ask(c.TransactionInfo(transaction_id=xid, type=_STEPS[outcome]))) is c.Response
+    assert rest_of(address, "ALL", "A", "B") == (["by A", "by B"] if is_committed else ["for A", "for B"])
+
+
+def test_a_branch_ends_with_who_has_begun_it(address: Address) -> None:
+    xid = XATransactionId(1, b"joined", b"branch")
+    with OpenWireClient(address) as joiner:
+        with OpenWireClient(address) as beginner:
+            works_in(beginner, xid, "A")
+            works_in(joiner, xid, "B")
+            beginner.ask(c.RemoveInfo(object_id=ConnectionId(beginner.name)))
+        assert rest_of(address, "A") == ["for A"]
+        kind, text = error_of(joiner.ask(c.TransactionInfo(transaction_id=xid, type=1)))
+        assert (kind, "is rolled back: who began it is gone" in text) == ("javax.transaction.xa.XAException", True)
+    assert rest_of(address, "ALL", "B") == ["for B"]
 
 
 @pytest.mark.parametrize("is_by_hand", [False, True], ids=["by a client", "by hand"])
@@ -479,6 +580,7 @@ def test_an_acknowledgement_of_a_type_that_does_not_exist_takes_nothing_away(add
         client.send(A, "m")
         client.subscribe(A)
         delivery = client.dispatch()
+        assert type(client.acknowledge(delivery, delivery, c.ACK_UNMATCHED)) is c.Response
         for kind in (-1, 7, 99):
             assert "there is no type" in error_of(client.acknowledge(delivery, delivery, kind))[1]
     with OpenWireClient(address) as client:

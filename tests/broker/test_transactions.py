@@ -77,6 +77,27 @@ def test_an_abort_makes_the_acknowledgement_possible_again(client: Client) -> No
     client.done("ACK", client.named(message))
 
 
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_message_may_be_acknowledged_again_in_its_transaction(
+    address: Address, open_client: OpenClient, version: str, mode: str
+) -> None:
+    client = open_client(address, version)
+    for text in ("a", "b"):
+        client.publish("/queue/A", text)
+    client.subscribe("/queue/A", mode)
+    first, second = client.message(), client.message()
+    client.done("BEGIN", {"transaction": "t"})
+    for message in (second, first, second):
+        client.done("ACK", {**client.named(message), "transaction": "t"})
+    assert client.request("ACK", {**client.named(first), "transaction": "none"}).command == "ERROR"
+    assert client.request("ACK", client.named(first)).command == "ERROR"
+    client.done("COMMIT", {"transaction": "t"})
+    assert client.request("ACK", {**client.named(first), "transaction": "t"}).command == "ERROR"
+    client.drop()
+    assert open_client(address).rest_of("/queue/A") == []
+
+
 def test_a_lost_connection_rolls_back(address: Address, open_client: OpenClient) -> None:
     client = open_client(address)
     client.publish("/queue/A", "a")

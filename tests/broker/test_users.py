@@ -7,17 +7,21 @@ import os
 import ssl
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jdbcstore import Broker, BrokerOptions, ConfigurationError
 from jdbcstore.broker.security.authorization import AuthorizationEntry, AuthorizationMap
 from jdbcstore.broker.security.passcodes import hash_passcode, is_right
-from jdbcstore.destination import parse_destination
+from jdbcstore.destination import Queue, parse_destination
+from jdbcstore.identifiers import ConnectionId
+from jdbcstore.openwire import commands as c
 from jdbcstore.store.memory import MemoryPersistenceAdapter
 from jdbcstore.transport.tls import TlsOptions
 from tests.broker.client import Address, Client
 from tests.broker.conftest import OpenClient, StartBroker
+from tests.broker.openwire_client import OpenWireClient
 from tests.certificates import Authority, Identity
 from tests.waiting import wait_until
 
@@ -232,3 +236,30 @@ def start_broker_of_subjects(start_broker: StartBroker, authority: Authority, se
             client_certificate="required",
         ),
     )
+
+
+@pytest.mark.parametrize("has_users", [True, False])
+def test_a_message_says_who_has_sent_it_and_not_who_its_client_says(
+    start_broker: StartBroker, open_client: OpenClient, has_users: bool
+) -> None:
+    # No users at all, not even an empty set of them: the broker asks nobody who they are.
+    options: dict[str, Any] = {"users": {"joe": "secret"}} if has_users else {}
+    address = start_broker(populate_jmsx_user_id=True, bind="auto://127.0.0.1:0", **options)
+    client = open_client(address, login="joe", passcode="secret")
+    client.subscribe("/queue/A")
+    client.publish("/queue/A", JMSXUserID="ann")
+    client.publish("/queue/A", JMSXUserID="ann", producer_id="till", producer_sequence="1")
+    client.done("BEGIN", {"transaction": "t"})
+    client.done("SEND", {"destination": "/queue/A", "transaction": "t", "JMSXUserID": "ann"})
+    client.done("COMMIT", {"transaction": "t"})
+    with OpenWireClient(address, is_open=False) as other:
+        other.ask(
+            c.ConnectionInfo(
+                connection_id=ConnectionId(other.name), client_id="other", user_name="joe", password="secret"
+            )
+        )
+        message = other.message(Queue("A"), "x")
+        message.user_id = "ann"
+        assert type(other.ask(message)) is c.Response
+    said = [client.message().headers.get("JMSXUserID") for _ in range(4)]
+    assert said == ["joe" if has_users else None] * 4

@@ -49,6 +49,36 @@ def test_every_group_of_consumers_gets_a_copy(either: Address, open_client: Open
     assert plain.is_silent(0.1)
 
 
+@pytest.mark.parametrize("persistent", ["true", "false"])
+@pytest.mark.parametrize(
+    "pattern", ["Consumer.A.VirtualTopic.>", "Consumer.A.*.FOO,Consumer.A.VirtualTopic.*", "Consumer.A.>"]
+)
+def test_a_wildcard_makes_queues_known(either: Address, open_client: OpenClient, pattern: str, persistent: str) -> None:
+    sender, consumer, other = (open_client(either) for _ in range(3))
+    sender.publish(TOPIC, "before", persistent=persistent)
+    consumer.subscribe(f"/queue/{pattern}")
+    other.subscribe("/queue/Consumer.*.VirtualTopic.>")  # nobody's name: it makes none
+    for text in ("1", "2"):
+        sender.publish(TOPIC, text, persistent=persistent)
+    came = [client.message() for client in (consumer, other)]
+    assert sorted(message.text for message in came) == ["1", "2"]
+    assert {message.headers["destination"] for message in came} == {"/queue/Consumer.A.VirtualTopic.FOO"}
+    for client in (consumer, other):
+        client.done("UNSUBSCRIBE", {"id": "1"})
+    sender.publish(TOPIC, "kept", persistent=persistent)
+    sender.publish("/topic/VirtualTopic.LATER", "lost", persistent=persistent)
+    assert sender.rest_of("/queue/Consumer.A.VirtualTopic.FOO") == ["kept"]
+    sender.done("UNSUBSCRIBE", {"id": "1"})
+    assert sender.rest_of("/queue/Consumer.A.VirtualTopic.LATER") == []
+
+
+def test_a_wildcard_refuses_nobody_a_long_name(either: Address, open_client: OpenClient) -> None:
+    sender, consumer = open_client(either), open_client(either)
+    consumer.subscribe("/queue/Consumer.A.VirtualTopic.>")
+    sender.publish(f"/topic/VirtualTopic.{'x' * 225}", "for the topic alone")
+    assert consumer.is_silent(0.1)
+
+
 def test_copies_are_part_of_transactions(either: Address, open_client: OpenClient) -> None:
     client, consumer = open_client(either), open_client(either)
     consumer.subscribe(QUEUE)

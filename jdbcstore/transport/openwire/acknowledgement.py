@@ -8,7 +8,7 @@ poison     each is a dead letter, which tells the client's cause
 standard   they are acknowledged
 redelivered nothing: the client has given them to its application again
 individual the last one is acknowledged
-unmatched  as standard: the client did not want them
+unmatched  nothing: the client did not want them
 expired    each is a dead letter, as expired messages are
 ========== =================================================================================================
 
@@ -81,7 +81,7 @@ def acknowledge(
         if consumer.prefetch:
             consumer.extend(len(deliveries))
         return False
-    if ack.ack_type == c.ACK_REDELIVERED:
+    if ack.ack_type in (c.ACK_REDELIVERED, c.ACK_UNMATCHED):
         return False
     if ack.ack_type in (c.ACK_POISON, c.ACK_EXPIRED):
         _reject(consumers, consumer, deliveries, ack, request)

@@ -245,7 +245,8 @@ class OpenWireSession(Conversation[Event]):
             redelivery_counter=delivery.redeliveries,
         )
         message.broker_out_time = self._broker.now_ms()
-        message_id = delivery.message_id
+        message_id, before = delivery.message_id, message.redelivery_counter
+        message.redelivery_counter = delivery.redeliveries
         try:
             if message_id.broker_sequence_id or delivery.lane is None:
                 data = self._openwire.send(dispatch)
@@ -260,6 +261,8 @@ class OpenWireSession(Conversation[Event]):
             if self._openwire.close_expected:
                 self._cannot_say(error)
             raise
+        finally:
+            message.redelivery_counter = before  # as above
         self._frames.append(data)
         self._delivered(len(data))
 

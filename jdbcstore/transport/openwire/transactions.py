@@ -155,6 +155,8 @@ def _distributed(
         return False
     request = XaRequest(info.command_id if info.response_required else None)
     try:
+        if is_outcome:
+            transactions.gather(transaction_id)
         if is_outcome and is_reconnected and not transactions.is_in_doubt(transaction_id):
             if transactions.has_to_learn_outcome(transaction_id):
                 return False

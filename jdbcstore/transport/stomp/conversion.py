@@ -21,6 +21,7 @@ from jdbcstore.identifiers import MessageId, ProducerId
 from jdbcstore.java_text import java_text
 from jdbcstore.message import BytesMessage, Message, TextMessage
 from jdbcstore.primitives import Long, Value, encode_map
+from jdbcstore.transport.stomp.advisory_body import advisory_body
 from jdbcstore.transport.stomp.destination import (
     OwnTemporary,
     destination_header,
@@ -454,8 +455,22 @@ def stomp_body(message: Message) -> tuple[bytes, bool]:
     return b"", False
 
 
-def transform(message: Message, form: str, headers: dict[str, str]) -> bytes | None:
-    """The body in the form that a subscription asked for, None if there is none; the form is noted in `headers`."""
-    body, used = transformed_body(message, form)
-    headers["transformation"] = used
-    return body
+def transform(message: Message, form: str | None, headers: dict[str, str]) -> bytes | None:
+    """The body in the form that a subscription asked for, or that an advisory has anyway.
+
+    Args:
+        message: what is delivered.
+        form: what the subscription asked for; None for nothing.
+        headers: of the MESSAGE frame; the form is noted in them.
+
+    Returns:
+        None if the message has no other body than its own.
+    """
+    told = None if message.data_structure is None else advisory_body(message, form)
+    if told is not None:
+        body, headers["transformation"] = told
+        return body
+    if form is None:
+        return None
+    transformed, headers["transformation"] = transformed_body(message, form)
+    return transformed

@@ -151,8 +151,8 @@ class StompSession(Conversation[Event]):
             else:  # as nearly always; the broker made it, there is nothing to escape
                 more = b"ack:%s\n%s" % (delivery.key.encode(), more)
         body, has_length = stomp_body(message)
-        if consumer.tag is not None and not has_length:
-            transformed = transform(message, str(consumer.tag), headers)
+        if not has_length and (consumer.tag is not None or message.data_structure is not None):
+            transformed = transform(message, None if consumer.tag is None else str(consumer.tag), headers)
             body = body if transformed is None else transformed
         self._stomp.send_message(headers, body, more, has_length=has_length)
         self._delivered(len(body))
@@ -302,8 +302,24 @@ class StompSession(Conversation[Event]):
 
     def _on_ack(self, event: Ack) -> None:
         client = self.client
-        delivery, consumer = self._names.find(event, client.consumers.by_key)
+        try:
+            delivery, consumer = self._names.find(event, client.consumers.by_key)
+        except ProtocolError:
+            if not self._is_said_again(event):
+                raise
+            self._done(event.receipt)
+            return
         client.consumers.acknowledge(consumer, delivery, event.receipt, event.transaction)
+
+    def _is_said_again(self, event: Ack) -> bool:
+        """Whether an ACK means what its transaction has acknowledged already.
+
+        Before 1.2 clients may acknowledge each message of a transaction, in any order, with ActiveMQ too: also in mode
+        client, where the first ACK may have covered the others.
+        """
+        if event.transaction is None or event.id is not None or event.message_id is None:
+            return False
+        return self.client.transactions.has_acknowledged(event.transaction, event.message_id)
 
     def _on_acks(self, event: Acks) -> None:
         """As so many ACKs; those of one subscription that are each for a message alone are done together."""

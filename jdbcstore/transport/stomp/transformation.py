@@ -19,10 +19,15 @@ from jdbcstore.java_text import java_text
 from jdbcstore.message import MapMessage, Message
 from jdbcstore.primitives import Byte, Char, Float, Long, Short, Value, java_type
 
-__all__ = ["transformed_body", "untransformed"]
+__all__ = ["transformed_body", "untransformed", "xml_bytes"]
 
 _XML_FORMS: Final = frozenset({"jms-xml", "jms-map-xml", "jms-object-xml"})
 _JSON_FORMS: Final = frozenset({"jms-json", "jms-map-json", "jms-object-json"})
+
+#: What a SEND may say.
+_SENT_FORMS: Final = frozenset({"jms-map-xml", "jms-map-json", "jms-object-xml", "jms-object-json"})
+#: What only a SUBSCRIBE may say.
+_RECEIVED_FORMS: Final = frozenset({"jms-xml", "jms-json", "jms-byte", "jms-advisory-xml", "jms-advisory-json"})
 
 #: What a general form is called once it is applied to a map.
 _MAP_FORM: Final = {"jms-xml": "jms-map-xml", "jms-json": "jms-map-json"}
@@ -41,16 +46,17 @@ def transformed_body(message: Message, form: str) -> tuple[bytes | None, str]:
     if not isinstance(message, MapMessage):
         return None, form
     if form in _XML_FORMS:
-        return _xml(message.body), _MAP_FORM.get(form, form)
+        return xml_bytes(_element(message.body)), _MAP_FORM.get(form, form)
     if form in _JSON_FORMS:
         return _json(message.body), _MAP_FORM.get(form, form)
     return None, form
 
 
 def untransformed(message: Message, properties: dict[str, str], body: bytes) -> Message:
-    """The map message that a SEND with a ``transformation`` header means; `message` itself if it names no map form.
+    """The map message that a SEND with a ``transformation`` header means; `message` itself if it names no form.
 
-    A body that is no map stays a text, and a property ``transformation-error`` says so, as in ActiveMQ.
+    A body that is no map stays a text, and a property ``transformation-error`` says so, as in ActiveMQ; so it is with
+    a form in which only subscriptions can ask for messages.
 
     Args:
         message: the text message made of the frame.
@@ -58,7 +64,9 @@ def untransformed(message: Message, properties: dict[str, str], body: bytes) -> 
         body: the frame's body.
     """
     form = properties["transformation"]
-    if form not in {"jms-map-xml", "jms-map-json", "jms-object-xml", "jms-object-json"}:
+    if form in _RECEIVED_FORMS:
+        properties["transformation-error"] = f"{form} is for SUBSCRIBE: a SEND says jms-map-json or jms-map-xml"
+    if form not in _SENT_FORMS:
         return message
     try:
         entries = _read_xml(body) if form.endswith("xml") else _read_json(body)
@@ -72,7 +80,7 @@ def untransformed(message: Message, properties: dict[str, str], body: bytes) -> 
         )
         transformed.body = entries
     except (ValueError, TypeError, KeyError, RecursionError, ET.ParseError, CodecError, binascii.Error):
-        properties["transformation-error"] = ""
+        properties["transformation-error"] = f"the body is no map in the form {form}"
         return message
     return transformed
 
@@ -127,10 +135,15 @@ def _element(value: Value) -> ET.Element:
     return element
 
 
-def _xml(entries: Mapping[str, Value]) -> bytes:
-    element = _element(entries)
+#: What XML needs escaped: a raw CR would be another line end when it is read, and the others would be errors.
+_CONTROLS: Final = {code: f"&#x{code:x};" for code in range(0x20) if code not in (0x09, 0x0A)}
+
+
+def xml_bytes(element: ET.Element) -> bytes:
+    """An element as XML, indented as ActiveMQ does, in UTF-8."""
     ET.indent(element)
-    return ET.tostring(element, encoding="unicode").encode("utf-8", "replace")
+    text = ET.tostring(element, encoding="unicode").replace(" />", "/>")  # in a text there is no bare >
+    return text.translate(_CONTROLS).encode("utf-8", "replace")
 
 
 def _read_xml(body: bytes) -> dict[str, Value]:

@@ -68,6 +68,19 @@ def test_xml_is_activemqs() -> None:
     assert body == b"<map>\n  <entry>\n    <string>i</string>\n    <int>3</int>\n  </entry>\n</map>"
 
 
+def test_xml_says_what_a_parser_would_not_take_or_change() -> None:
+    body, _ = transformed_body(map_message({"k": "a\r\n\tb\x01", "nothing": None}), "jms-map-xml")
+    assert body is not None
+    assert b"<string>a&#xd;\n\tb&#x1;</string>" in body
+    assert b"<null/>" in body
+    assert isinstance(read("jms-map-xml", body.replace(b"&#x1;", b"")), MapMessage)
+
+
+@pytest.mark.parametrize("form", ["jms-xml", "jms-json", "jms-byte", "jms-advisory-xml", "jms-advisory-json"])
+def test_a_form_of_subscriptions_is_an_error_in_a_send(form: str) -> None:
+    assert isinstance(read(form, b'{"map":""}'), TextMessage)
+
+
 @pytest.mark.parametrize("form", ["jms-map-xml", "jms-map-json"])
 def test_an_empty_map_is_one(form: str) -> None:
     body, _ = transformed_body(map_message({}), form)

@@ -127,8 +127,12 @@ _BROKER: Final = {
     "useVirtualDestSubs": ignored("it is for networks of brokers", "false", "false"),
     "useVirtualDestSubsOnCreation": ignored("it is for networks of brokers", "false", "false"),
     "useTempMirroredQueues": ignored("no copies of queues are made", "true"),
-    "populateJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),
-    "useAuthenticatedPrincipalForJMSXUserID": ignored("JMSXUserID is not set", "false", "false"),
+    "populateJMSXUserID": used(
+        "`broker.populate_jmsx_user_id`", "false", option="broker.populate_jmsx_user_id", read=boolean
+    ),
+    "useAuthenticatedPrincipalForJMSXUserID": ignored(
+        "JMSXUserID is always the user that has logged in", "false", "true"
+    ),
     "enableStatistics": ignored("counting costs nothing here and is not turned off", "true", "true"),
     "schedulePeriodForDestinationPurge": ignored(
         "empty queues leave memory after broker.idle_queue_timeout_s; nothing else of them is kept", "0"

@@ -41,7 +41,7 @@ from jdbcstore.store.contract import (
     TransactionStore,
 )
 from jdbcstore.store.jdbc.cleanup import Cleanup
-from jdbcstore.store.jdbc.dialect import Dialect, dialect_for, raw_connection
+from jdbcstore.store.jdbc.dialect import Dialect, dialect_at, dialect_for, raw_connection
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.history import bind
 from jdbcstore.store.jdbc.intake import JdbcIntakeStore
@@ -139,8 +139,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         try:
             self._fence = self._mastership.proof()
             if self._fence is not None and self._fence.history:
-                dialect = dialect_for(self.url.get_backend_name()).for_questions(self.options, self.url)
-                bind(engine, dialect, self._fence.history)
+                bind(engine, dialect_at(self.url, self.options), self._fence.history)
             self._open(engine)
             lines.require_uncut()
         except BaseException:
@@ -163,7 +162,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
             recover_loads(self.url, self.options, self._fence)
             report = usable_schema(engine, self.options)  # indexes may have been made
-        with mapped(dialect.for_questions(self.options, self.url)):
+        with mapped(dialect_at(self.url, self.options)):
             if not report.has_paging_index:
                 log.warning("schema is not adopted: pages get slower as queues grow; run: jdbcstore schema upgrade URL")
             container = dialect.container_expression(collation_is_binary=report.collation_is_binary)

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, NullPool, text
 from sqlalchemy.exc import DBAPIError
 
-from jdbcstore.store.jdbc.dialect import dialect_for
+from jdbcstore.store.jdbc.dialect import dialect_at
 from jdbcstore.store.jdbc.fence import Fence
 from jdbcstore.store.jdbc.line_watch import watched_engine
 from jdbcstore.store.jdbc.loads import Loads
@@ -37,7 +37,7 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
     Raises:
         SchemaMismatch: it is not; the text says what to run.
     """
-    with mapped(dialect_for(engine.url.get_backend_name()).for_questions(options, engine.url)):
+    with mapped(dialect_at(engine.url, options)):
         with engine.connect() as connection:
             found = inspect_schema(connection, options.table_names)
         report = _completed(engine, options, found) if options.create_tables_on_startup else found
@@ -81,7 +81,7 @@ def is_up_to_date(connection: Connection, options: JdbcOptions) -> bool:
 
 def has_unfinished_loads(engine: Engine, options: JdbcOptions) -> bool:
     """Whether bulk loads have left something that was never committed."""
-    dialect = dialect_for(engine.url.get_backend_name()).for_questions(options, engine.url)
+    dialect = dialect_at(engine.url, options)
     with mapped(dialect), engine.connect() as connection:
         return bool(Loads(connection, dialect, options.table_names).unfinished())
 
@@ -92,7 +92,7 @@ def recover_loads(url: URL, options: JdbcOptions, fence: Fence | None) -> None:
     That may take long, so it is done in a session that has the patience.
     """
     patient = replace(options, query_timeout_s=max(options.query_timeout_s, _INDEX_S))
-    dialect = dialect_for(url.get_backend_name()).for_questions(patient, url)
+    dialect = dialect_at(url, patient)
     engine, _ = watched_engine(url, patient, poolclass=NullPool)
     try:
         with mapped(dialect), engine.connect() as connection:

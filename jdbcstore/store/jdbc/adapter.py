@@ -82,9 +82,12 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         options: limits and names.
         fence: a mastership that the caller has, and keeps until the adapter is stopped; the locker of the options is
             ``none`` then.
+        must_exist: refuse at the start a database without a store's tables: it may be somebody else's.
     """
 
-    def __init__(self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None) -> None:
+    def __init__(
+        self, url: URL, options: JdbcOptions | None = None, fence: Fence | None = None, *, must_exist: bool = False
+    ) -> None:
         self.url: Final = url
         self.options: Final = options or JdbcOptions()
         if self.options.locker != "none" or fence is not None:
@@ -114,7 +117,8 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
         self._jobs: JdbcJobStore
         self._intake: JdbcIntakeStore | None = None
         self._fence: Fence | None = None
-        self._mastership = Mastership(url, self.options, fence)
+        self._must_exist = must_exist
+        self._mastership = Mastership(url, self.options, fence, must_exist=must_exist)
 
     # -- mastership ----------------------------------------------------------------------------------------------
 
@@ -158,7 +162,7 @@ class JdbcPersistenceAdapter(PersistenceAdapter):
     def _open(self, engine: Engine) -> None:
         dialect = dialect_for(self.url.get_backend_name())
         names = self.options.table_names
-        report = usable_schema(engine, self.options)
+        report = usable_schema(engine, self.options, must_exist=self._must_exist)
         if report.has_loads and self.options.locker != "none" and has_unfinished_loads(engine, self.options):
             recover_loads(self.url, self.options, self._fence)
             report = usable_schema(engine, self.options)  # indexes may have been made

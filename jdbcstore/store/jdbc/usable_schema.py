@@ -16,6 +16,7 @@ from jdbcstore.store.jdbc.mapped_errors import mapped
 from jdbcstore.store.jdbc.migration import known_revisions
 from jdbcstore.store.jdbc.options import JdbcOptions
 from jdbcstore.store.jdbc.schema import (
+    SchemaKind,
     SchemaReport,
     create_own_tables,
     create_tables,
@@ -31,8 +32,14 @@ __all__ = ["has_unfinished_loads", "is_up_to_date", "recover_loads", "usable_sch
 _INDEX_S: Final = 3600.0
 
 
-def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
+def usable_schema(engine: Engine, options: JdbcOptions, *, must_exist: bool = False) -> SchemaReport:
     """The schema, created if there is none, and good enough for the options.
+
+    Args:
+        engine: of the database.
+        options: of the store.
+        must_exist: refuse a database without a store's tables: it may be somebody else's. Ours are still created
+            beside those of a Java broker.
 
     Raises:
         SchemaMismatch: it is not; the text says what to run.
@@ -40,7 +47,8 @@ def usable_schema(engine: Engine, options: JdbcOptions) -> SchemaReport:
     with mapped(dialect_at(engine.url, options)):
         with engine.connect() as connection:
             found = inspect_schema(connection, options.table_names)
-        report = _completed(engine, options, found) if options.create_tables_on_startup else found
+        is_created = options.create_tables_on_startup and not (must_exist and found.kind is SchemaKind.NONE)
+        report = _completed(engine, options, found) if is_created else found
         if report is not found:
             engine.dispose()  # its sessions have other timeouts than ours
     require_usable(report)

@@ -665,6 +665,28 @@ def test_an_import_goes_on_where_it_was_stopped(url: str, tmp_path: Path, capsys
     assert row["depth"] == 700
 
 
+@pytest.mark.parametrize("count", [3, 600])
+def test_an_import_that_was_stopped_is_not_gone_on_with_from_another_file(
+    count: int, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines(text: str, count: int) -> str:
+        message = {"destination": "queue://A"}
+        return "".join(f"{json.dumps({'message': message, 'body': f'{text}{n}'})}\n" for n in range(count))
+
+    file = tmp_path / "a.jsonl"
+    file.write_text(lines("m", 600) + "{broken\n")
+    command(capsys, "import", str(file), "--store", url, code=2)
+    file.write_text(lines("other", count))
+    told = command(capsys, "import", str(file), "--store", url, code=2)
+    assert "was stopped when 500 messages were stored, and the file does not begin with these any more" in told
+    file.write_text(lines("m", 600))
+    assert "100 messages" in command(capsys, "import", str(file), "--store", url)
+    file.write_text(lines("other", count))
+    assert f"{count} messages" in command(capsys, "import", str(file), "--store", url)
+    (row,) = [json.loads(shown) for shown in command(capsys, "queues", "--json", "--store", url).splitlines()]
+    assert row["depth"] == 600 + count
+
+
 def test_an_import_whose_answer_was_lost_is_stored_once(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,8 @@ def _check_destination(broker: ClientHost, client: Subscriber, wanted: Subscript
         raise ProtocolError(f"Cannot subscribe to queues and topics at once: {wanted.label}")
     for element in elements:
         broker.check_room_for(element)
+        if not element.is_storable:
+            broker.check_name(element)
         if element.is_temporary and not broker.knows_temporary(element):
             raise NoSuchDestination(str(element))
         if element.is_temporary and not element.physical_name.startswith(f"{client.connection_id}:"):

@@ -18,7 +18,7 @@ from jdbcstore.broker.region_host import RegionHost
 from jdbcstore.broker.security.authorization import Authorization
 from jdbcstore.broker.topic import Topic
 from jdbcstore.broker.virtual_topics import VirtualTopics
-from jdbcstore.destination import Destination
+from jdbcstore.destination import Destination, has_control_characters
 from jdbcstore.destination import Queue as QueueName
 from jdbcstore.errors import JdbcStoreError, ProtocolError
 
@@ -148,6 +148,20 @@ class DestinationMap:
                 f"There is no room for {destination}: destinations_max is {most}, and all queues and topics are in use."
                 " Unsubscribe from one, or try again later"
             )
+
+    def check_name(self, destination: Destination) -> None:
+        """A client wants to use a destination, which is made if it is not there. Need not be asked for what every store
+        can keep (`Destination.is_storable`).
+
+        Raises:
+            ProtocolError, ConfigurationError: it is not there, and there cannot be one of this name.
+        """
+        if destination.is_wildcard or destination.is_temporary or self.is_there(destination):
+            return
+        if has_control_characters(destination.physical_name):
+            raise ProtocolError(f"{destination.qualified_name!r} has control characters: no new queue or topic may")
+        if destination.is_queue:
+            self._host.queue_store(self._host.adapter, destination)  # says whether the store can keep it
 
     def _count_destinations(self) -> None:
         self.is_crowded = (

@@ -107,8 +107,10 @@ class MessageDivision:
             self._broker.check_room_for(destination)
         if destination.is_temporary and not self._broker.knows_temporary(destination):
             raise NoSuchDestination(str(destination))
-        if destination.is_wildcard:
-            raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+        if not destination.is_storable:
+            if destination.is_wildcard:
+                raise ProtocolError(f"Cannot send to {destination}: a wildcard is for subscriptions")
+            self._broker.check_name(destination)
 
     def size_of(self, messages: Sequence[Message]) -> int:
         """Bytes that they take on their way to the store, with their copies."""

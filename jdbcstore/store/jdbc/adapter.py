@@ -554,5 +554,5 @@ def _check_name(destination: Destination) -> None:
         raise ConfigurationError(
             f"{name[:60]}… has {len(name)} characters, column CONTAINER takes {QUALIFIED_NAME_MAX}"
         )
-    if "\0" in name or not name.isprintable():
+    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):
         raise ConfigurationError(f"{name!r} has characters that no database column takes")

@@ -257,9 +257,13 @@ class OpenWireSession(Conversation[Event]):
                 finally:
                     message.message_id = message_id  # others have the message, too
         except CodecError as error:
-            if self._openwire.close_expected:
-                self._cannot_say(error)
-            raise
+            if not self._openwire.close_expected:
+                raise
+            # The frame is larger than the client takes. Others may take it, so it is given back with all the others.
+            self._cannot_say(error)
+            data = b""
+        if not data:
+            delivery.is_counted = False
         self._frames.append(data)
         self._delivered(len(data))
 

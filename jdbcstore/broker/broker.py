@@ -195,6 +195,7 @@ class Broker:
         self.add_temporary, self.knows_temporary = there.add_temporary, there.knows_temporary
         self.remove_temporary = there.remove_temporary
         self.check_room_for, self.check_name = there.check_room_for, there.check_name
+        self.check_parts = there.check_parts
         self.has_consumers, self.count_consumers = there.has_consumers, there.count_consumers
         self._is_sweeping = False
         self._router = router = Router(self, self.scheduler, self.virtual_topics, dead_letters)

@@ -214,7 +214,9 @@ class ClientProducer:
             permissions.check_send(destination)
 
     def check(self, destination: Destination) -> None:
-        """Raise NotAuthorized or NoSuchDestination if nothing can be sent there."""
+        """Raise NotAuthorized, NoSuchDestination or ProtocolError if nothing can be sent there."""
+        if destination.is_composite:
+            self._broker.check_parts(destination)
         for element in destination.elements():
             if element.is_temporary and not self._broker.knows_temporary(element):
                 raise NoSuchDestination(str(element))

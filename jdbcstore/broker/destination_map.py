@@ -149,6 +149,20 @@ class DestinationMap:
                 " Unsubscribe from one, or try again later"
             )
 
+    def check_parts(self, destination: Destination) -> None:
+        """A client wants to use a composite. To be asked before its parts are looked at, which takes time for each.
+
+        Raises:
+            ProtocolError: it has more than there may be.
+        """
+        count = destination.physical_name.count(",") + 1
+        most = self._host.options.composite_parts_max
+        if count > most:
+            raise ProtocolError(
+                f"{count} destinations at once: composite_parts_max is {most}. Use a topic or a wildcard, or name fewer"
+                " in each request"
+            )
+
     def check_name(self, destination: Destination) -> None:
         """A client wants to use a destination, which is made if it is not there. Need not be asked for what every store
         can keep (`Destination.is_storable`).
@@ -202,20 +216,20 @@ class DestinationMap:
 
     def remove_destination(self, destination: Destination, answer: Answer) -> None:
         """Remove a queue or topic that nobody is subscribed to, with all that is in it; `answer` hears when it is done.
+        What is not there is removed already.
 
         Raises:
-            ProtocolError: somebody is subscribed to it.
+            ProtocolError: somebody is subscribed to it, or it is not one destination.
         """
+        if destination.is_composite or destination.is_wildcard:
+            raise ProtocolError(f"Cannot remove {destination}: name one queue or topic")
         topic = self.topics.get(destination)
         if self.has_consumers(destination) or (topic is not None and topic.durable):
             raise ProtocolError(f"Destination: {destination} still has an active subscription")
-        if not destination.is_queue:
-            answer(None)
-            return
-        queue = self.queue(destination)
+        queue = self.queues.get(destination)
 
         def purged(error: BaseException | None) -> None:
-            if error is None and queue.idle and self.queues.get(destination) is queue:
+            if error is None and queue is not None and queue.idle and self.queues.get(destination) is queue:
                 del self.queues[destination]
                 self._count_destinations()
                 self._host.advisories.destination_removed(destination)
@@ -225,7 +239,10 @@ class DestinationMap:
             forgotten = self._host.adapter.remove_destination(QueueName.decoded(destination.physical_name))
             self._host.completions.expect(forgotten, lambda _, failure: answer(failure), None)
 
-        queue.purge(purged)
+        if queue is None:
+            purged(None)
+        else:
+            queue.purge(purged)
 
     def remove_temporary(self, destination: Destination) -> None:
         """Forget a temporary destination with everything in it."""

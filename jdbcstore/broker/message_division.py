@@ -35,6 +35,8 @@ class MessageDivision:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
         is_composite = destination.is_composite
+        if is_composite:
+            self._broker.check_parts(destination)
         elements = destination.elements() if is_composite else (destination,)
         if not elements:
             raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
@@ -44,20 +46,15 @@ class MessageDivision:
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
         if len(elements) > 1:
-            self._check_parts(message, len(elements))
+            self._check_size(message, len(elements))
         singles = message.divided() if is_composite else [message]
         if len(elements) > 1 or not elements[0].is_queue:
             self.check_copies(singles)
         return singles
 
-    def _check_parts(self, message: Message, count: int) -> None:
+    def _check_size(self, message: Message, count: int) -> None:
         """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""
         options = self._broker.options
-        if count > options.composite_parts_max:
-            raise ProtocolError(
-                f"A message to {count} destinations: composite_parts_max is {options.composite_parts_max}. Send it to a"
-                " topic, or in several messages"
-            )
         if count * message.size > options.transaction_bytes_max:
             raise ProtocolError(
                 f"A message of {message.size} bytes to {count} destinations: they are stored together, and"

@@ -400,6 +400,34 @@ def test_a_queue_is_removed_with_its_messages_unless_somebody_consumes_from_it(a
         assert [client.text(), client.text()][-1] == "y"
 
 
+@pytest.mark.parametrize("kind", [Queue, Topic])
+@pytest.mark.parametrize("name", [">", "B.*", "B,C", "B", "L" * 300, "a\nb"])
+def test_what_is_not_there_is_not_made_to_be_removed(
+    kind: type[Queue] | type[Topic], name: str, start_broker: StartBroker, brokers: list[Broker], tmp_path: Path
+) -> None:
+    with OpenWireClient(
+        start_broker(open_store(f"sqlite:///{tmp_path / 'b.db'}"), bind="openwire://127.0.0.1:0")
+    ) as client:
+        answer = client.ask(c.DestinationInfo(destination=kind(name), operation_type=1))
+        if {*name} & {*">*,"}:
+            assert "name one queue or topic" in error_of(answer)[1]
+        else:
+            assert type(answer) is c.Response
+        assert kind(name) not in [*list(brokers[0].queues), *list(brokers[0].topics)]
+
+
+@pytest.mark.parametrize("is_queue", [True, False])
+def test_the_parts_of_a_composite_are_counted_before_they_are_looked_at(address: Address, *, is_queue: bool) -> None:
+    many = (Queue if is_queue else Topic)(",".join(f"q{number}" for number in range(10_000)))
+    with OpenWireClient(address) as client:
+        for wrong in (
+            client.message(many, "x"),
+            c.ConsumerInfo(consumer_id=client.consumer_id(), destination=many, prefetch_size=1),
+            c.ProducerInfo(producer_id=ProducerId(client.name, 1, 1), destination=many),
+        ):
+            assert "10000 destinations at once: composite_parts_max is 100" in error_of(client.ask(wrong))[1]
+
+
 def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address) -> None:
     unknown = MessageId(ProducerId("ID:nobody", 1, 1), 1)
     with OpenWireClient(address) as client:
@@ -413,6 +441,7 @@ def test_a_request_that_cannot_be_done_costs_nothing_but_itself(address: Address
             (c.RemoveSubscriptionInfo(subscription_name="s", client_id="c"), "InvalidDestination"),
             (c.DestinationInfo(), "JMSException"),
             (TextMessage(), "JMSException"),
+            (TextMessage(destination=A, message_id=MessageId(None, 1)), "JMSException"),
             (c.ProducerInfo(), "JMSException"),
         ]
         for wrong, expected in wrong_ones:

@@ -451,8 +451,8 @@ class OpenWireSession(Conversation[Event]):
     def _on_message(self, message: Message) -> None:
         memory, client = self._memory, self.client
         destination, message_id = message.destination, message.message_id
-        if destination is None or message_id is None:
-            raise ProtocolError("a message needs a destination and a message id")
+        if destination is None or message_id is None or message_id.producer_id is None:
+            raise ProtocolError("a message needs a destination and a message id with a producer")
         transaction = None if message.transaction_id is None else message.transaction_id.name
         if (memory.uncommitted > memory.uncommitted_max or memory.is_short) and not client.producer.may_send(
             is_persistent=message.persistent,

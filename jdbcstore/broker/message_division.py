@@ -35,13 +35,7 @@ class MessageDivision:
             ProtocolError: one of them cannot be sent to, they are more than may be stored at once, or there is none.
         """
         is_composite = destination.is_composite
-        if is_composite:
-            self._broker.check_parts(destination)
-        elements = destination.elements() if is_composite else (destination,)
-        if not elements:
-            raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
-        for element in elements:
-            self._check_target(element)
+        elements = self.check_targets(destination)
         if self._broker.scheduler.takes(message):
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
@@ -51,6 +45,23 @@ class MessageDivision:
         if len(elements) > 1 or not elements[0].is_queue:
             self.check_copies(singles)
         return singles
+
+    def check_targets(self, destination: Destination) -> tuple[Destination, ...]:
+        """What a message to a destination is divided among.
+
+        Raises:
+            ProtocolError, ConfigurationError: one of these cannot be sent to, they are too many, or there is none.
+        """
+        if destination.is_composite:
+            self._broker.check_parts(destination)
+            elements = destination.elements()
+            if not elements:
+                raise ProtocolError(f"Cannot send to '{destination}': nothing stands between its commas")
+        else:
+            elements = (destination,)
+        for element in elements:
+            self._check_target(element)
+        return elements
 
     def _check_size(self, message: Message, count: int) -> None:
         """Raise ProtocolError if a message to so many destinations is more than may be stored at once."""

@@ -10,7 +10,7 @@ import pytest
 import jdbcstore
 from jdbcstore import Broker, open_store
 from jdbcstore.config.urls import open_engine
-from jdbcstore.destination import Destination, Queue
+from jdbcstore.destination import Destination, Queue, Topic
 from jdbcstore.errors import JdbcStoreError
 from jdbcstore.openwire import commands as c
 from jdbcstore.openwire import marshal
@@ -20,6 +20,7 @@ from tests.broker.client import Address, Client
 from tests.broker.conftest import RUNNING, OpenClient, StartBroker
 from tests.broker.openwire_client import OpenWireClient
 from tests.migrations.activemq import start_java_broker
+from tests.waiting import wait_until
 
 #: Names that nobody can give to a new queue: with a control character, and one that is too long for the column.
 CONTROL, LONG = "A\nB", "L" * 243
@@ -119,6 +120,31 @@ def test_what_is_refused_for_its_name_makes_nothing(
 
 def destinations(broker: Broker) -> list[Destination]:
     return [*list(broker.queues), *list(broker.topics)]
+
+
+MANAGEMENT, STATISTICS = "/topic/ActiveMQ.Scheduler.Management", "/queue/ActiveMQ.Statistics.Broker"
+
+
+@pytest.mark.parametrize(("question", "order"), [(MANAGEMENT, {"AMQ_SCHEDULER_ACTION": "BROWSE"}), (STATISTICS, {})])
+def test_the_broker_answers_each_destination_of_a_composite_and_no_wildcard(
+    question: str,
+    order: dict[str, str],
+    start_broker: StartBroker,
+    open_client: OpenClient,
+    sqlite_store: PersistenceAdapter,
+) -> None:
+    address = start_broker(sqlite_store, statistics_support=True)
+    client = open_client(address)
+    client.done("SEND", {"destination": "/queue/LATER", "persistent": "true", "AMQ_SCHEDULED_DELAY": "3600000"}, "x")
+    client.done("SEND", {"destination": question, "reply-to": "/queue/A,/topic/B,/queue/C", **order})
+    broker = RUNNING[address]
+    wait_until(lambda: {Queue("A"), Topic("B"), Queue("C")} <= {*destinations(broker)})
+    for wrong in ("/queue/>", "/queue/A,/topic/B.*", "/queue/A\\nB"):
+        with Client(address) as other:
+            other.connect()
+            told = other.request("SEND", {"destination": question, "reply-to": wrong, **order})
+            assert told.command == "ERROR", told
+    assert all(one.is_storable for one in destinations(broker))
 
 
 @pytest.mark.parametrize("name", ["no\u00a0break", "tab\tbed", "zero\u200bwidth", "line\nbreak"])

@@ -352,6 +352,22 @@ def test_an_answer_of_the_broker_goes_only_where_its_asker_may_send(start_broker
         assert error_of(client.ask(asked))[0] == "org.apache.activemq.DestinationDoesNotExistException"
 
 
+@pytest.mark.parametrize("name", ["?", " ", "\n", ".", ",", "B,C", ">"])
+def test_a_question_about_no_destination_is_no_defect(
+    name: str, start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = start_broker(bind="openwire://127.0.0.1:0", statistics_support=True)
+    with OpenWireClient(address) as client:
+        client.subscribe(A)
+        for about in (f"ActiveMQ.Statistics.Destination{name}", "ActiveMQ.Statistics.Broker"):
+            asked = client.message(Queue.decoded(about), "?")
+            asked.reply_to = A
+            assert type(client.ask(asked)) is c.Response
+        while client.dispatch().message is None:
+            pass
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
 def test_temporary_destinations_are_told_to_others_and_are_their_owners_alone(address: Address) -> None:
     with OpenWireClient(address) as owner, OpenWireClient(address) as other:
         early, late = TempQueue(f"{owner.name}:1"), TempQueue(f"{owner.name}:2")

@@ -86,10 +86,7 @@ class DestinationMap:
         Raises:
             ProtocolError: the broker needs it for itself.
         """
-        if destination == PAUSES:
-            raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
-        if destination == PREPARED_JOBS:
-            raise ProtocolError(f"{destination} keeps scheduled messages that are in doubt: use another name")
+        _refuse_own(destination)
         queue = self.queues[destination] = Queue(self._host, destination)
         self._count_destinations()
         self._host.advisories.destination_added(destination)
@@ -165,12 +162,13 @@ class DestinationMap:
 
     def check_name(self, destination: Destination) -> None:
         """A client wants to use a destination, which is made if it is not there. Need not be asked for what every store
-        can keep (`Destination.is_storable`).
+        can keep (`Destination.is_storable`), unless it is made only when nobody is there to hear of an error.
 
         Raises:
             ProtocolError, ConfigurationError: it is not there, and there cannot be one of this name.
         """
-        if destination.is_wildcard or destination.is_temporary or self.is_there(destination):
+        _refuse_own(destination)
+        if destination.is_storable or destination.is_wildcard or destination.is_temporary or self.is_there(destination):
             return
         if has_control_characters(destination.physical_name):
             raise ProtocolError(f"{destination.qualified_name!r} has control characters: no new queue or topic may")
@@ -309,3 +307,11 @@ class DestinationMap:
             self._host.forget_in_spool(queue)
         except JdbcStoreError as error:
             log.warning("store of an idle queue could not be closed queue=%s error=%r", name, str(error))
+
+
+def _refuse_own(destination: Destination) -> None:
+    """Raise ProtocolError if the broker needs a queue for itself."""
+    if destination == PAUSES:
+        raise ProtocolError(f"{destination} keeps what operators have paused: use another name")
+    if destination == PREPARED_JOBS:
+        raise ProtocolError(f"{destination} keeps scheduled messages that are in doubt: use another name")

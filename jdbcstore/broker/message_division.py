@@ -37,6 +37,8 @@ class MessageDivision:
         is_composite = destination.is_composite
         elements = self.check_targets(destination)
         if self._broker.scheduler.takes(message):
+            for element in elements:
+                self._broker.check_name(element)
             self._broker.scheduler.job_of(message)  # refuses what cannot be kept
             return [message]
         if len(elements) > 1:

@@ -85,6 +85,8 @@ DELAYED = {"AMQ_SCHEDULED_DELAY": "10"}
         by_stomp("SEND", "/queue/OK,/queue/A\\nB", persistent="true"),
         by_stomp("SEND", "/queue/OK,/queue/A\\nB"),
         by_stomp("SEND", "/queue/A\\nB", persistent="true", **DELAYED),
+        by_stomp("SEND", "/queue/jdbcstore.Pauses", persistent="true"),
+        by_stomp("SEND", "/queue/jdbcstore.Pauses", persistent="true", **DELAYED),
         by_stomp("SEND", "/topic/VirtualTopic.A\\nB", persistent="true"),
         by_stomp("SUBSCRIBE", "/queue/A\\nB"),
         by_stomp("SUBSCRIBE", "/queue/OK,/queue/A\\nB"),
@@ -111,7 +113,8 @@ def test_what_is_refused_for_its_name_makes_nothing(
 ) -> None:
     address = start_broker(sqlite_store, bind="auto://127.0.0.1:0")
     told = use(address)
-    assert "control characters" in told or "has 251 characters" in told or "has 250 characters" in told, told
+    reasons = ("control characters", "has 251 characters", "keeps what operators have paused")
+    assert any(reason in told for reason in reasons), told
     broker = RUNNING[address]
     assert not [one for one in destinations(broker) if not one.is_advisory]
     assert isinstance(sqlite_store, SupportsScheduling)

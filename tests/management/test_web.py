@@ -235,6 +235,16 @@ def test_a_browser_that_another_site_sends_reaches_nothing(broker: Served) -> No
     assert own.status == 200
 
 
+@pytest.mark.parametrize(("upgrade", "status"), [("websocket", 400), ("h2c", 200)])
+def test_who_comes_for_another_protocol_is_told_by_the_answer(
+    upgrade: str, status: int, broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = broker.visitor.get("/", Upgrade=upgrade, Connection="Upgrade")
+    assert answer.status == status
+    assert (b"--bind ws://HOST:PORT" in answer.body) == (status == 400)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
 def test_what_browsers_are_told(broker: Served) -> None:
     headers = broker.visitor.get("/").headers
     assert "default-src 'none'" in headers["content-security-policy"]

@@ -224,6 +224,9 @@ class DestinationMap:
         topic = self.topics.get(destination)
         if self.has_consumers(destination) or (topic is not None and topic.durable):
             raise ProtocolError(f"Destination: {destination} still has an active subscription")
+        if not destination.is_queue:
+            answer(None)
+            return
         queue = self.queues.get(destination)
 
         def purged(error: BaseException | None) -> None:
